@@ -1,0 +1,57 @@
+"""Responses by the content of their request: the same deterministic request is paid for once.
+
+A cache is one SQLite file (safe for several processes) or, with no path, memory of this process. It knows
+nothing about models; ``llm`` decides what is deterministic enough to be kept. Entries never expire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.errors import DataError
+
+
+def request_key(request: Mapping[str, Any]) -> str:
+    """SHA-256 of the request as canonical JSON: key order and spacing do not matter."""
+    canonical = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class ResponseCache:
+    """Request to response, both plain JSON objects."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        """``path`` None keeps responses in memory. Raises ``DataError`` when the file is no cache."""
+        self._path = path
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = sqlite3.connect(path or ":memory:", timeout=30, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("CREATE TABLE IF NOT EXISTS responses (key TEXT PRIMARY KEY, response TEXT NOT NULL)")
+        except sqlite3.Error as error:
+            raise DataError(f"response cache {path} cannot be opened: {error}; delete it or name another") from error
+
+    def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The stored response, or None."""
+        row = self._db.execute("SELECT response FROM responses WHERE key = ?", (request_key(request),)).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
+
+    def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
+        """Store ``response``; the first one stored for a request stays, so that runs repeat."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO responses VALUES (?, ?)",
+            (request_key(request), json.dumps(dict(response))),
+        )
+
+    def __len__(self) -> int:
+        return int(self._db.execute("SELECT COUNT(*) FROM responses").fetchone()[0])
+
+    def close(self) -> None:
+        self._db.close()

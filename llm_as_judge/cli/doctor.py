@@ -1,0 +1,165 @@
+"""``llm-as-judge doctor``: is this machine ready for the configuration? Each check says what to do where not.
+
+Changes nothing but the output folders, which it creates.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from llm_as_judge.cli.options import DEFAULT_CONFIG, AsJson, ConfigPath, Overrides, make_console, print_json
+
+if TYPE_CHECKING:
+    from llm_as_judge.config import Config
+    from llm_as_judge.schema import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+
+
+def doctor(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
+    from llm_as_judge.config import load_config
+
+    settings = load_config(config, overrides or [])
+    checks = [_run(name, check) for name, check in _checks(settings).items()]
+    if as_json:
+        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+    else:
+        _show(checks)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def _checks(settings: Config) -> dict[str, Callable[[], str]]:
+    """Every check returns what it found and raises where that will not do."""
+    output = settings.output
+    checks: dict[str, Callable[[], str]] = {
+        "python": _python,
+        "torch": _torch,
+        "machine": _machine,
+        "sandbox": partial(_sandbox, settings),
+        "model": partial(_model, settings),
+    }
+    for role, endpoint in (("executor", settings.executor), ("judge", settings.judge)):
+        checks[role] = partial(_endpoint, endpoint)
+    for folder in (output.output_dir, output.log_dir, output.results_dir):
+        checks[f"folder {folder}"] = partial(_writable, folder)
+    return checks
+
+
+def _run(name: str, check: Callable[[], str]) -> Check:
+    from llm_as_judge.errors import LLMAsJudgeError
+
+    try:
+        return Check(name, True, check())
+    except (LLMAsJudgeError, OSError, ImportError, subprocess.SubprocessError) as error:
+        return Check(name, False, str(error) or type(error).__name__)
+
+
+def _show(checks: list[Check]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        state = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
+        table.add_row(state, Text(check.name), Text(check.detail))
+    make_console(False).print(table)
+
+
+def _python() -> str:
+    return f"{platform.python_version()} ({sys.executable})"
+
+
+def _torch() -> str:
+    # In a process of its own: a broken install may crash, and this layer does not import torch.
+    code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise OSError(f"cannot be imported: {last}; run `make setup`")
+    return done.stdout.strip()
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{cores} cores, {memory:.1f} GiB memory"
+
+
+def _sandbox(settings: Config) -> str:
+    import asyncio
+
+    from llm_as_judge.errors import SandboxFault
+    from llm_as_judge.sandbox.host import Sandbox
+    from llm_as_judge.sandbox.limits import CodeResult, Confinement, Limits
+
+    mode = settings.sandbox.mode
+
+    async def ask() -> tuple[CodeResult, Confinement]:
+        async with Sandbox(Limits(), mode=mode) as sandbox:
+            return await sandbox.run_code("def answer():\n    return 6 * 7\n", call="answer"), sandbox.describe()
+
+    result, confinement = asyncio.run(ask())
+    if result.outcome != "finished" or result.value != 42:
+        raise SandboxFault(f"mode {mode}: the self-test gave {result.outcome} {result.error}; try no-open")
+    return str(confinement).removeprefix("sandbox: ")
+
+
+def _model(settings: Config) -> str:
+    """A folder must hold weights; a hub id is looked up only when training loads it."""
+    from llm_as_judge.config import resolve_model
+    from llm_as_judge.errors import ConfigError
+
+    entry = resolve_model(settings)
+    folder = Path(entry.path)
+    if not folder.is_absolute() and not folder.is_dir():
+        return f"{entry.path} (from the Hugging Face hub or its cache)"
+    if not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"{folder}: no *.safetensors there; for the nano models run `make pretrain`")
+    return str(folder)
+
+
+def _endpoint(endpoint: Endpoint) -> str:
+    if endpoint.provider == "embedded":
+        return f"{endpoint.model}: embedded, started with the run"
+    import asyncio
+
+    from llm_as_judge.llm import LLMClient, LLMSettings
+
+    settings = LLMSettings(
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        model=endpoint.model,
+        timeout_s=10,
+        max_retries=0,
+    )
+
+    async def ask() -> list[str]:
+        async with LLMClient(settings) as client:
+            return await client.check()
+
+    names = asyncio.run(ask())
+    return f"{endpoint.base_url} serves {', '.join(names)}"
+
+
+def _writable(folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return "writable"

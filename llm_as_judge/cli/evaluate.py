@@ -1,0 +1,40 @@
+"""``llm-as-judge evaluate``: official metrics of the policy on held-out problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Checkpoint,
+    ConfigPath,
+    ModelName,
+    Overrides,
+    make_console,
+    print_result,
+)
+
+
+def evaluate(
+    config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    checkpoint: Checkpoint = None,
+    data: Annotated[Path | None, typer.Option("--data", exists=True, dir_okay=False, help="JSONL of problems.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Evaluate only so many.")] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate the policy, with or without a trained adapter."""
+    from llm_as_judge.config import load_config
+
+    settings = load_config(config, overrides or [], extra={"model.model_name": model})
+
+    from llm_as_judge.inference import run_evaluation
+
+    console = make_console(as_json)
+    result = run_evaluation(settings, data=data, checkpoint=checkpoint, limit=limit, console=console)
+    print_result(result, as_json, console)

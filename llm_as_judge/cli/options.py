@@ -1,0 +1,87 @@
+"""What several commands share: option types, reading what the user names, printing of results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from llm_as_judge.types import Question
+
+DEFAULT_CONFIG = Path("config/embedded.yaml")
+
+ConfigPath = Annotated[Path, typer.Option("--config", help="YAML of settings.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="Key of models.yaml, hub id or folder.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a setting; repeatable.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on standard output.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option("--checkpoint", exists=True, file_okay=False, help="Folder of a saved adapter.")
+]
+DomainName = Annotated[str, typer.Option("--domain", help="math, code or qa.")]
+
+
+def make_console(as_json: bool) -> Console:
+    """Progress goes to standard error where standard output belongs to JSON."""
+    from rich.console import Console
+
+    return Console(stderr=as_json)
+
+
+def print_json(data: Any) -> None:
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:
+    """A command's result: JSON, or a table of its values with nested ones set out below their name."""
+    if as_json:
+        print_json(result)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _flat(result):
+        table.add_row(Text(name, style="bold"), Text(value))
+    console.print(table)
+
+
+def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name}.")
+        else:
+            rows.append((f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)))
+    return rows
+
+
+def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
+    """A question typed by the user; raises ConfigError for a domain there is not."""
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.types import DOMAINS, Question
+
+    if domain not in DOMAINS:
+        raise ConfigError(f"--domain {domain!r}: there are {', '.join(DOMAINS)}")
+    if not text.strip():
+        raise ConfigError("the problem is empty; give its text or --file FILE")
+    return Question(id="cli", text=text, domain=domain, entry_point=entry_point)
+
+
+def read_source(path: Path) -> str:
+    """Text of a file the user named; DataError tells why it cannot be read."""
+    from llm_as_judge.errors import DataError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error

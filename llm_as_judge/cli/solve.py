@@ -1,0 +1,59 @@
+"""``llm-as-judge solve``: one problem, one workflow written for it, one answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Checkpoint,
+    ConfigPath,
+    DomainName,
+    Overrides,
+    make_console,
+    make_question,
+    print_result,
+    read_source,
+)
+
+
+def solve(
+    problem: Annotated[str | None, typer.Argument(help="The problem's text.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="Read the problem from a file.")
+    ] = None,
+    domain: DomainName = "math",
+    entry_point: Annotated[
+        str | None, typer.Option("--entry-point", help="Function to be written, for code problems.")
+    ] = None,
+    config: ConfigPath = DEFAULT_CONFIG,
+    checkpoint: Checkpoint = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Initialise variables the workflow may leave unbound; is told.")
+    ] = False,
+    fallback: Annotated[
+        bool, typer.Option("--fallback", help="Where the workflow fails, ask the executor plainly; is told.")
+    ] = False,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a workflow for PROBLEM, run it and print the answer."""
+    from llm_as_judge.config import load_config
+    from llm_as_judge.errors import ConfigError
+
+    if (problem is None) == (file is None):
+        raise ConfigError("give either the problem's text or --file FILE")
+    question = make_question(read_source(file) if file else problem or "", domain, entry_point)
+    settings = load_config(config, overrides or [])
+
+    from llm_as_judge.inference import solve as solve_question
+
+    console = make_console(as_json)
+    result = solve_question(
+        settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback, console=console
+    )
+    print_result(result, as_json, console)

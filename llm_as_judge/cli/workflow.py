@@ -1,0 +1,74 @@
+"""``llm-as-judge workflow``: check a workflow's text, or run it on a problem without any policy."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigPath,
+    DomainName,
+    Overrides,
+    make_console,
+    make_question,
+    print_json,
+    print_result,
+    read_source,
+)
+
+app = typer.Typer(help="Check or run a workflow file.", no_args_is_help=True, rich_markup_mode=None)
+
+WorkflowFile = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)]
+EntryPoint = Annotated[
+    str | None, typer.Option("--entry-point", help="Function to be written; makes it a code problem.")
+]
+
+
+@app.command()
+def lint(file: WorkflowFile, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
+    """List what is wrong with a workflow; exit status 1 where it could not run."""
+    from llm_as_judge.workflow.lint import lint as find
+
+    findings = find(read_source(file), entry_point=entry_point)
+    if as_json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            kind = "error" if finding.fatal else "warning"
+            typer.echo(f"{file}:{finding.line}: {finding.code} {kind}: {finding.message}")
+        if not findings:
+            typer.echo(f"{file}: nothing found")
+    if any(finding.fatal for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    file: WorkflowFile,
+    problem: Annotated[str, typer.Option("--problem", help="The problem's text.")],
+    entry_point: EntryPoint = None,
+    domain: DomainName = "math",
+    config: ConfigPath = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a workflow on one problem; exit status 1 where it did not come to an answer."""
+    from llm_as_judge.config import load_config
+
+    question = make_question(problem, "code" if entry_point else domain, entry_point)
+    settings = load_config(config, overrides or [])
+
+    from llm_as_judge.inference import run_workflow_file
+
+    execution = run_workflow_file(settings, read_source(file), question)
+    result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
+    if not as_json:
+        result["calls"] = ", ".join(call.name for call in execution.calls)
+    print_result(result, as_json, make_console(as_json))
+    if execution.outcome != "finished":
+        raise typer.Exit(1)

@@ -1,0 +1,216 @@
+"""``load_config`` fills the schema from YAML, ``models.yaml``, ``llm.yaml``, ``--set`` and flags; later wins.
+
+A leaf is named in full (``training.max_steps``) or, where only one section has it, by its bare name
+(``max_steps``); an unknown name, a name given twice in a file and a value out of range are errors that tell
+file, line and cure. ``models.yaml`` holds what the chosen model needs where the file is silent, ``llm.yaml``
+how this machine reaches an LLM; both lie beside the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.registry import nearest
+from llm_as_judge.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Row, describe, takes_text
+from llm_as_judge.settings_file import Node, environment, parse_text, read_yaml
+
+__all__ = ["Config", "ModelEntry", "Row", "describe", "load_config", "resolve_model", "to_yaml"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """``key`` names the checkpoints' folder; ``path`` is a Hugging Face id or an existing folder."""
+
+    key: str
+    path: str
+
+
+def load_config(
+    path: str | Path | None = None, overrides: Sequence[str] = (), *, extra: Mapping[str, Any] | None = None
+) -> Config:
+    """The configuration in ``path`` (None = defaults), then ``name=value`` overrides, then ``extra``.
+
+    ``extra`` holds typed values of command-line flags by name; None means that the flag was not given. Raises
+    ConfigError.
+    """
+    path = Path(path) if path is not None else None
+    folder = path.parent if path else None
+    env = environment(Path.cwd())
+    settings = _flatten(read_yaml(path)) if path else {}
+    top = _parse_overrides(overrides)
+    for name, value in (extra or {}).items():
+        if value is not None:
+            text = value if isinstance(value, str) else None
+            top[_leaf(name, "command line")] = Node(value, "command line", text)
+
+    named = top.get("model.model_name") or settings.get("model.model_name")
+    model_name = named.plain("model.model_name", env, as_text=True) if named else Config().model.model_name
+    _, defaults = _find_model(str(model_name), folder, env)
+    settings = {**defaults, **settings}
+    for role in ("executor", "judge"):
+        settings.update(_machine_endpoint(role, {**settings, **top}, folder, env))
+    settings.update(top)
+
+    tree: dict[str, dict[str, Any]] = {}
+    for name, node in settings.items():
+        section, _, leaf = name.partition(".")
+        as_text = takes_text(LEAVES[name].annotation)
+        tree.setdefault(section, {})[leaf] = node.plain(name, env, as_text=as_text)
+    try:
+        config = Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, settings, str(path or "defaults"))) from None
+    config._folder = folder
+    return config
+
+
+def resolve_model(config: Config) -> ModelEntry:
+    """The policy's weights. Raises ConfigError where ``model_name`` is no key, folder or Hugging Face id."""
+    return _find_model(config.model.model_name, config._folder, environment(Path.cwd()))[0]
+
+
+def to_yaml(config: Config) -> str:
+    """The configuration as YAML that ``load_config`` reads back; API keys become a reference, never text."""
+    tree = config.model_dump(mode="json")
+    for role in ("executor", "judge"):
+        if tree[role]["api_key"] != DEFAULT_API_KEY:
+            tree[role]["api_key"] = f"${{OPENAI_API_KEY:-{DEFAULT_API_KEY}}}"
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def _leaf(name: str, origin: str) -> str:
+    """The full name of a leaf given in full or, where unambiguous, bare."""
+    if name in LEAVES:
+        return name
+    if name in SECTIONS:  # some are leaves too (executor.model), but nobody means those by the bare word
+        raise ConfigError(f"{origin}: {name!r} is a section; name a setting such as {_first_leaf(name)}")
+    bare = [full for full in LEAVES if full.partition(".")[2] == name]
+    if len(bare) == 1:
+        return bare[0]
+    if bare:
+        raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
+    guess = nearest(name, [*LEAVES, *(full.partition(".")[2] for full in LEAVES)])
+    if guess and guess not in LEAVES:
+        guess = " or ".join(full for full in LEAVES if full.partition(".")[2] == guess)
+    hint = f"; did you mean {guess}?" if guess else f"; the sections are {', '.join(SECTIONS)}"
+    raise ConfigError(f"{origin}: unknown setting {name!r}{hint}")
+
+
+def _first_leaf(section: str) -> str:
+    return next(full for full in LEAVES if full.startswith(f"{section}."))
+
+
+def _flatten(tree: Mapping[str, Node]) -> dict[str, Node]:
+    """Full leaf names to nodes; nested sections, dotted and bare names may be mixed, but not repeated."""
+    found: dict[str, Node] = {}
+    for name, node in tree.items():
+        pairs = [(name, node)]
+        if name in SECTIONS:
+            if not isinstance(node.value, dict):
+                raise ConfigError(
+                    f"{node.origin}: section {name!r} must hold 'name: value' lines, got {node.text!r}; "
+                    f"one of its settings is {_first_leaf(name)}"
+                )
+            pairs = [(f"{name}.{leaf}", child) for leaf, child in node.value.items()]
+        for given, child in pairs:
+            full = _leaf(given, child.origin)
+            if full in found:
+                raise ConfigError(f"{child.origin}: {full} is set twice, first at {found[full].origin}")
+            found[full] = child
+    return found
+
+
+def _parse_overrides(overrides: Iterable[str]) -> dict[str, Node]:
+    found = {}
+    for item in overrides:
+        name, equals, text = item.partition("=")
+        origin = f"--set {item}"
+        if not equals:
+            raise ConfigError(f"{origin}: expected name=value")
+        full = _leaf(name.strip(), f"--set {name.strip()}")
+        # Free text is not YAML: a key or a path may begin with any character.
+        literal = takes_text(LEAVES[full].annotation) and text not in ("", "null")
+        origin = f"--set {name.strip()}"
+        found[full] = Node(text, origin, text) if literal else parse_text(text, origin)
+    return found
+
+
+def _beside(folder: Path | None, name: str) -> Path | None:
+    """``name`` in the folder of the configuration, else in ./config, else in the source tree's config."""
+    places = [folder] if folder else []
+    places += [Path("config"), Path(__file__).parents[1] / "config"]
+    return next((place / name for place in places if (place / name).is_file()), None)
+
+
+def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[ModelEntry, dict[str, Node]]:
+    """The entry for ``model.model_name`` and the settings ``models.yaml`` wants for it."""
+    file = _beside(folder, "models.yaml")
+    table = read_yaml(file) if file else {}
+    if file and name in table:
+        entry = _fields(table[name], f"model {name!r}", {"path", "defaults"})
+        if "path" not in entry:
+            raise ConfigError(f"{table[name].origin}: model {name!r} has no path (folder or hub id)")
+        place = str(entry["path"].plain(f"{name}.path", env, as_text=True))
+        if place.startswith(("./", "../")):
+            place = str((file.parent / place).resolve())
+        settings = entry.get("defaults")
+        return ModelEntry(name, place), _flatten(_fields(settings, "defaults")) if settings else {}
+    if Path(name).expanduser().is_dir():
+        return ModelEntry(Path(name).resolve().name, str(Path(name).expanduser())), {}
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        return ModelEntry(name.rpartition("/")[2], name), {}
+    guess = nearest(name, table)
+    hint = f"did you mean {guess!r}? " if guess else ""
+    raise ConfigError(
+        f"model.model_name = {name!r} is no key of {file or 'models.yaml'} ({', '.join(table)}), no folder "
+        f"and no Hugging Face id (owner/name); {hint}Mend it in the configuration or give --model"
+    )
+
+
+def _machine_endpoint(
+    role: str, settings: Mapping[str, Node], folder: Path | None, env: Mapping[str, str]
+) -> dict[str, Node]:
+    """How this machine reaches the role's model, where ``llm.yaml`` beside the configuration tells."""
+    file = folder / "llm.yaml" if folder else None
+    node = settings.get(f"{role}.model")
+    if file is None or node is None or not file.is_file():
+        return {}
+    models = _fields(read_yaml(file).get("models", Node({}, str(file))), "models")
+    name = str(node.plain(f"{role}.model", env, as_text=True))
+    if name not in models:
+        return {}
+    entry = _fields(models[name], f"model {name!r}")
+    return {_leaf(f"{role}.{leaf}", child.origin): child for leaf, child in entry.items()}
+
+
+def _fields(node: Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        raise ConfigError(f"{node.origin}: {what} must hold 'name: value' lines, got {node.text!r}")
+    for name, child in node.value.items():
+        if allowed is not None and name not in allowed:
+            raise ConfigError(f"{child.origin}: {what} has no {name!r}, only {', '.join(sorted(allowed))}")
+    return node.value
+
+
+def _explain(error: ValidationError, settings: Mapping[str, Node], source: str) -> str:
+    """One line a wrong setting: place, full name, value, reason."""
+    lines: dict[str, list[str]] = {}
+    for item in error.errors(include_url=False):
+        location = [str(part) for part in item["loc"]]
+        name = ".".join(location[:2])
+        reason = item["msg"].removeprefix("Value error, ")
+        node = settings.get(name)
+        if node is None:
+            lines.setdefault(f"{source}: {name}", []).append(reason)
+            continue
+        value = "***" if name.endswith(".api_key") else repr(item["input"])
+        inner = f".{location[2]}" if isinstance(node.value, dict) and len(location) > 2 else ""
+        lines.setdefault(f"{node.origin}: {name}{inner} = {value}", []).append(reason)
+    return "\n".join(f"{place}: {' or '.join(reasons)}" for place, reasons in lines.items())

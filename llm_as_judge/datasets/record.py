@@ -1,0 +1,60 @@
+"""Reading fields of a raw record, shared by the benchmark files.
+
+A field that is missing or of the wrong type is a ``DataError`` with the reason alone; ``load`` adds file and
+line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from llm_as_judge.errors import DataError
+
+Record = Mapping[str, Any]
+
+
+def text_of(record: Record, key: str) -> str:
+    """The non-empty string under ``key``."""
+    value = record.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"field {key!r} must be a non-empty string, got {_short(value)}")
+    return value
+
+
+def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
+    """The list under ``key``, all of whose items are of ``kind``."""
+    value = record.get(key)
+    if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+        raise DataError(f"field {key!r} must be a list of {kind.__name__}, got {_short(value)}")
+    return value
+
+
+def mapping_of(record: Record, key: str) -> Record:
+    """The object under ``key``."""
+    value = record.get(key)
+    if not isinstance(value, dict):
+        raise DataError(f"field {key!r} must be an object, got {_short(value)}")
+    return value
+
+
+def content_id(dataset: str, *parts: str) -> str:
+    """An id made of the content, for benchmarks that give none: the same problem has it in every file."""
+    return f"{dataset}/{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
+
+
+def choices_text(stem: str, labels: list[str], texts: list[str]) -> str:
+    """A multiple-choice question as the policy reads it."""
+    return "\n".join([stem.strip(), *(f"{label}. {text}" for label, text in zip(labels, texts, strict=True))])
+
+
+def choice_answers(label: str, text: str, texts: list[str]) -> tuple[str, ...]:
+    """Ways to name the right choice; its text alone only where no other choice reads the same."""
+    named = (label, f"{label}. {text}")
+    return (*named, text) if texts.count(text) == 1 else named
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -1,0 +1,255 @@
+"""Batched decoding of the nano LFM2 model on a CPU: fixed slots, rows join and leave at every token.
+
+Reads a Hugging Face checkpoint folder and computes what ``Lfm2ForCausalLM`` computes (tested equal); written out by
+hand because a model this small spends most of its time in the framework around it, not in its arithmetic.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Request:
+    """One sequence to continue. ``output`` grows until ``finish_reason`` is set."""
+
+    prompt: list[int]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    output: list[int] = field(default_factory=list)
+    finish_reason: str = ""
+    generator: torch.Generator | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    operator_norm: Tensor
+    ffn_norm: Tensor
+    w13: Tensor
+    w2: Tensor
+    attention: bool
+    inner: Tensor  # qkv or the convolution's in_proj
+    out: Tensor
+    q_norm: Tensor | None = None
+    k_norm: Tensor | None = None
+    taps: Tensor | None = None  # [d, 3]
+
+
+class Engine:
+    """Slots ``0..n-1`` are the active rows; a row that ends is replaced by the last one."""
+
+    def __init__(self, folder: Path, slots: int = 48, max_length: int = 1024) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        w = {k: v.float() for k, v in load_file(folder / "model.safetensors").items()}
+        self.width, self.heads, self.kv = (
+            config["hidden_size"],
+            config["num_attention_heads"],
+            config["num_key_value_heads"],
+        )
+        self.head = self.width // self.heads
+        self.eps, self.end = config["norm_eps"], config["eos_token_id"]
+        self.slots, self.max_length = slots, max_length
+        self.embedding, self.norm = w["model.embed_tokens.weight"], w["model.embedding_norm.weight"]
+        self.layers = [self._layer(w, i, kind == "full_attention") for i, kind in enumerate(config["layer_types"])]
+        theta = config.get("rope_parameters", {}).get("rope_theta", config.get("rope_theta", 1e6))
+        angles = torch.arange(max_length)[:, None] * theta ** -(torch.arange(0, self.head, 2) / self.head)[None]
+        self.cos, self.sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
+        shape = (len(self.layers), slots, self.kv, max_length, self.head)
+        self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
+        self.taps = torch.zeros(len(self.layers), slots, 2, self.width)
+        self.active: list[Request] = []
+        self.last = torch.zeros(slots, dtype=torch.long)
+        self.position = torch.zeros(slots, dtype=torch.long)
+
+    @staticmethod
+    def _layer(w: dict[str, Tensor], i: int, attention: bool) -> _Layer:
+        p = f"model.layers.{i}."
+        ffn = p + "feed_forward."
+        common = (
+            w[p + "operator_norm.weight"],
+            w[p + "ffn_norm.weight"],
+            torch.cat([w[ffn + "w1.weight"], w[ffn + "w3.weight"]]),
+            w[ffn + "w2.weight"],
+        )
+        if attention:
+            a = p + "self_attn."
+            qkv = torch.cat([w[a + f"{n}_proj.weight"] for n in "qkv"])
+            norms = w[a + "q_layernorm.weight"], w[a + "k_layernorm.weight"]
+            return _Layer(*common, True, qkv, w[a + "out_proj.weight"], *norms)
+        c = p + "conv."
+        return _Layer(
+            *common, False, w[c + "in_proj.weight"], w[c + "out_proj.weight"], taps=w[c + "conv.weight"][:, 0]
+        )
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+
+    def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+
+    def _qkv(self, layer: _Layer, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key, value, each [..., heads, head]."""
+        assert layer.q_norm is not None and layer.k_norm is not None
+        y = F.linear(h, layer.inner)
+        y = y.view(*y.shape[:-1], -1, self.head)
+        q, k, v = torch.split(y, [self.heads, self.kv, self.kv], -2)
+        q, k = self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)
+        return self._rotate(q, cos, sin), self._rotate(k, cos, sin), v
+
+    def _ffn(self, layer: _Layer, x: Tensor) -> Tensor:
+        gate, up = F.linear(self._rms(x, layer.ffn_norm), layer.w13).chunk(2, -1)
+        return x + F.linear(F.silu(gate) * up, layer.w2)
+
+    def _prefill(self, first: int, prompts: list[list[int]]) -> Tensor:
+        """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
+        count, lengths = len(prompts), torch.tensor([len(p) for p in prompts])
+        longest = int(lengths.max())
+        ids = torch.zeros(count, longest, dtype=torch.long)
+        for i, p in enumerate(prompts):
+            ids[i, : len(p)] = torch.tensor(p)
+        rows, x = slice(first, first + count), F.embedding(ids, self.embedding)
+        cos, sin = self.cos[:longest, None], self.sin[:longest, None]
+        before = (lengths[:, None] - torch.tensor([[2, 1]]))[..., None]  # positions the next convolution step needs
+        for i, layer in enumerate(self.layers):
+            h = self._rms(x, layer.operator_norm)
+            if layer.attention:
+                q, k, v = (t.transpose(1, 2) for t in self._qkv(layer, h, cos, sin))
+                self.keys[i, rows, :, :longest], self.values[i, rows, :, :longest] = k, v
+                mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+                mixed = mixed.transpose(1, 2).reshape(count, longest, self.width)
+            else:
+                assert layer.taps is not None
+                b, c, z = F.linear(h, layer.inner).chunk(3, -1)
+                bz = F.pad(b * z, (0, 0, 2, 0))
+                self.taps[i, rows] = bz.gather(1, (before + 2).expand(-1, -1, self.width))
+                mixed = c * sum(bz[:, j : j + longest] * layer.taps[:, j] for j in range(3))
+            x = self._ffn(layer, x + F.linear(mixed, layer.out))
+        final = x[torch.arange(count), lengths - 1]
+        return F.linear(self._rms(final, self.norm), self.embedding)
+
+    def _decode(self) -> Tensor:
+        """One token for every active row: logits [n, V]."""
+        n = len(self.active)
+        position = self.position[:n]
+        longest = int(position.max()) + 1
+        rows, x = torch.arange(n), F.embedding(self.last[:n], self.embedding)
+        cos, sin = self.cos[position][:, None], self.sin[position][:, None]
+        hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(
+            (torch.arange(longest)[None] > position[:, None])[:, None, None], -1e9
+        )
+        for i, layer in enumerate(self.layers):
+            h = self._rms(x, layer.operator_norm)
+            if layer.attention:
+                q, k, v = self._qkv(layer, h, cos, sin)
+                self.keys[i][rows, :, position], self.values[i][rows, :, position] = k, v
+                keys, values = self.keys[i, :n, :, :longest], self.values[i, :n, :, :longest]
+                grouped = q.reshape(n, self.kv, self.heads // self.kv, self.head)
+                scores = torch.matmul(grouped, keys.transpose(-1, -2)) * self.head**-0.5 + hidden_from
+                mixed = torch.matmul(scores.softmax(-1), values).reshape(n, self.width)
+            else:
+                assert layer.taps is not None
+                b, c, z = F.linear(h, layer.inner).chunk(3, -1)
+                bz, past = b * z, self.taps[i, :n]
+                mixed = c * (past[:, 0] * layer.taps[:, 0] + past[:, 1] * layer.taps[:, 1] + bz * layer.taps[:, 2])
+                self.taps[i, :n] = torch.stack([past[:, 1], bz], 1)
+            x = self._ffn(layer, x + F.linear(mixed, layer.out))
+        return F.linear(self._rms(x, self.norm), self.embedding)
+
+    @staticmethod
+    def _sample(logits: Tensor, requests: list[Request]) -> Tensor:
+        """Greedy at temperature 0, else the Gumbel trick on the tempered (and top-p-cut) logits."""
+        chosen = logits.argmax(-1)
+        warm = [i for i, r in enumerate(requests) if r.temperature > 0]
+        if not warm:
+            return chosen
+        hot = logits[warm] / torch.tensor([[requests[i].temperature] for i in warm])
+        top_p = torch.tensor([[requests[i].top_p] for i in warm])
+        if bool((top_p < 1).any()):
+            ranked, order = hot.softmax(-1).sort(descending=True)
+            cut = ranked.cumsum(-1) - ranked >= top_p
+            hot = hot.masked_fill(torch.zeros_like(cut).scatter(1, order, cut), -torch.inf)
+        noise = torch.empty_like(hot)
+        for row, i in enumerate(warm):
+            noise[row].exponential_(generator=requests[i].generator)
+        chosen[warm] = (hot - noise.log()).argmax(-1)
+        return chosen
+
+    @property
+    def free(self) -> int:
+        return self.slots - len(self.active)
+
+    def check(self, request: Request) -> None:
+        """Raise ``ValueError`` for a request that does not fit."""
+        if not request.prompt:
+            raise ValueError("the prompt is empty")
+        if len(request.prompt) >= self.max_length:
+            raise ValueError(
+                f"the prompt has {len(request.prompt)} tokens; this model reads at most {self.max_length - 1}"
+            )
+
+    @torch.inference_mode()
+    def admit(self, requests: list[Request]) -> list[Request]:
+        """Prefill up to ``free`` requests; returns those that ended with their first token."""
+        first = len(self.active)
+        logits = self._prefill(first, [r.prompt for r in requests])
+        for i, r in enumerate(requests):
+            self.position[first + i] = len(r.prompt)
+            if r.seed is not None:
+                r.generator = torch.Generator().manual_seed(r.seed)
+        self.active += requests
+        return self._record(first, self._sample(logits, requests))
+
+    @torch.inference_mode()
+    def step(self) -> list[Request]:
+        """One token for every active row; returns the rows that ended."""
+        chosen = self._sample(self._decode(), self.active)
+        self.position[: len(self.active)] += 1
+        return self._record(0, chosen)
+
+    def _record(self, first: int, chosen: Tensor) -> list[Request]:
+        self.last[first : first + len(chosen)] = chosen
+        ended = []
+        for slot, token in reversed(list(enumerate(chosen.tolist(), start=first))):
+            r = self.active[slot]
+            if token == self.end:
+                r.finish_reason = "stop"
+            else:
+                r.output.append(token)
+                full = len(r.prompt) + len(r.output) >= self.max_length
+                if len(r.output) >= r.max_tokens or full:
+                    r.finish_reason = "length"
+            if r.finish_reason:
+                ended.append(r)
+                self._remove(slot)
+        return ended
+
+    def _remove(self, slot: int) -> None:
+        last = len(self.active) - 1
+        if slot != last:
+            self.active[slot] = self.active[last]
+            end = int(self.position[last]) + 1
+            for cache in (self.keys, self.values):
+                cache[:, slot, :, :end] = cache[:, last, :, :end]
+            self.taps[:, slot] = self.taps[:, last]
+            self.last[slot], self.position[slot] = self.last[last], self.position[last]
+        self.active.pop()
+
+    def generate(self, requests: list[Request]) -> None:
+        """Run all ``requests`` to their end, shortest prompts first so that a prefill wastes little padding."""
+        waiting = sorted(requests, key=lambda r: -len(r.prompt))
+        while waiting or self.active:
+            if waiting and (self.free >= max(1, self.slots // 4) or not self.active):
+                count = min(16, self.free)
+                self.admit([waiting.pop() for _ in range(min(count, len(waiting)))])
+            else:
+                self.step()

@@ -1,0 +1,356 @@
+"""Trains the nano executor from scratch: ``python -m llm_as_judge.embedded.pretrain`` (``make pretrain``).
+
+Stages: *recall* (pairs of names, the second looked up again) until its accuracy passes a gate, since nothing that
+copies from a passage is learned before that; then *dense* conversations; then conversations that look like real
+operator calls, while the learning rate decays once. Several workers average their gradients (gloo). Checkpoints
+are written every few minutes and resumed from; the run ends after ``--tokens`` or ``--minutes``, whichever is first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.multiprocessing.spawn import spawn
+from transformers import Lfm2Config, Lfm2ForCausalLM
+
+from llm_as_judge.embedded import corpus, lexicon
+from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
+from llm_as_judge.operators import catalog
+from llm_as_judge.types import DOMAINS, Question
+from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
+
+log = logging.getLogger("pretrain")
+#: Weight of the few tokens of a reply that everything hangs on: names, verdicts, option letters.
+DECISIVE_WEIGHT = 3.0
+ROW = 288  # tokens of a row; rows are packed with whole conversations
+DENSE_SHARE = 0.6  # of the run, then the last part; the learning rate decays from here on
+RECALL_GATE = 0.95
+MAX_RECALL_TOKENS = 6e6
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    out: Path
+    tokens: float = 100e6
+    minutes: float = 1e9
+    workers: int = 1
+    rows: int = 16  # rows of a worker's batch
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.05
+    prompt_weight: float = 0.15  # of the loss on prompt tokens in the dense part, 0 in the last
+    seed: int = 0
+    port: int = 29511
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    ids: Tensor  # [B, T]
+    positions: Tensor  # [B, T] position within the conversation
+    documents: Tensor  # [B, T] number of the conversation in its row, -1 for padding
+    targets: Tensor  # [B, T] the next token, -1 where none is asked for
+    weights: Tensor  # [B, T] weight of the target's loss
+    kinds: Tensor  # [B, T] index of the conversation's kind
+
+
+@dataclass(slots=True)
+class Tally:
+    """Loss and accuracy per kind since the last report."""
+
+    sums: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, kind: str, loss: float, right: float, count: int) -> None:
+        row = self.sums.setdefault(kind, [0.0, 0.0, 0.0])
+        row[0] += loss
+        row[1] += right
+        row[2] += count
+
+    def flush(self) -> dict[str, tuple[float, float]]:
+        report = {k: (round(a / n, 3), round(b / n, 3)) for k, (a, b, n) in sorted(self.sums.items()) if n}
+        self.sums = {}
+        return report
+
+
+def model_config(vocabulary: int) -> Lfm2Config:
+    """LFM2: gated short convolutions and attention in turn; about 2.6 M parameters."""
+    return Lfm2Config(
+        vocab_size=vocabulary, hidden_size=192, intermediate_size=448, num_hidden_layers=6, num_attention_heads=6,
+        num_key_value_heads=2, max_position_embeddings=2048, conv_L_cache=3, block_auto_adjust_ff_dim=False,
+        full_attn_idxs=[1, 3, 5], tie_word_embeddings=True, bos_token_id=USER_ID, eos_token_id=END_ID,
+        pad_token_id=PAD_ID,
+    )  # fmt: skip
+
+
+class Source:
+    """Endless tokenised conversations of one worker, packed into batches."""
+
+    def __init__(self, tokenizer: Tokenizer, r: Random, rows: int) -> None:
+        self.tokenizer, self.r, self.rows = tokenizer, r, rows
+        self.kinds = ["recall", *corpus.KINDS]
+        verdicts = ["True", "False", *"ABCDE"]
+        self.decisive = torch.zeros(tokenizer.get_vocab_size(), dtype=torch.bool)
+        self.decisive[[tokenizer.encode(v).ids[0] for v in verdicts]] = True
+        self.names = [i for w in lexicon.everything() for i in tokenizer.encode(" " + w).ids]
+        self.lengths = {
+            k: sum(len(self._encode(KIND[0](r))[0]) for _ in range(20)) / 20 for k, KIND in corpus.KINDS.items()
+        }
+        self.decisive[self.names] = True
+        self.pending: list[tuple[int, list[int], list[int]]] = []
+
+    def _encode(self, talk: corpus.Conversation) -> tuple[list[int], list[int]]:
+        """Token ids, and for each whether it belongs to a reply."""
+        ids: list[int] = []
+        reply: list[int] = []
+        parts = self.tokenizer.encode_batch([t for turn in talk.turns for t in turn])
+        for prompt, answer in zip(parts[::2], parts[1::2], strict=True):
+            ids += [USER_ID, *prompt.ids, ASSISTANT_ID, *answer.ids, END_ID]
+            reply += [0] * (len(prompt.ids) + 2) + [1] * (len(answer.ids) + 1)
+        return ids, reply
+
+    def _recall(self, length: int) -> tuple[list[int], list[int]]:
+        """Pairs of names, then the pairs again in any order: every second value is asked for."""
+        if self.r.random() < 0.35:
+            part = [self.r.choice(self.names) for _ in range(self.r.randint(3, length // 2))]
+            ids = (part * (length // len(part) + 1))[:length]
+            return ids, [0] * len(part) + [1] * (length - len(part))
+        keys = self.r.sample(self.names, self.r.randint(2, max(2, length // 6)))
+        values = [self.r.choice(self.names) for _ in keys]
+        ids = [t for pair in zip(keys, values, strict=True) for t in pair]
+        asked = [0] * len(ids)
+        while len(ids) < length:
+            for i in self.r.sample(range(len(keys)), len(keys)):
+                ids += [keys[i], values[i]]
+                asked += [0, 1]
+        return ids[:length], asked[:length]
+
+    def _draw(self, stage: str, longest: int) -> tuple[int, list[int], list[int]]:
+        if stage == "recall":
+            return (0, *self._recall(self.r.choice([n for n in (24, 48, 96, 140) if n <= longest])))
+        talk = corpus.draw(self.r, stage == "last", self.lengths)
+        return (self.kinds.index(talk.kind), *self._encode(talk))
+
+    def batch(self, stage: str, prompt_weight: float, longest: int = ROW) -> Batch:
+        rows: list[list[tuple[int, list[int], list[int]]]] = [[] for _ in range(self.rows)]
+        free = [ROW] * self.rows
+        misses, left = 0, []
+        while misses < 12:
+            item = self.pending.pop() if self.pending else self._draw(stage, longest)
+            size = len(item[1])
+            if size > ROW:
+                continue
+            row = next((i for i in range(self.rows) if free[i] >= size), None)
+            if row is None:
+                misses += 1
+                left.append(item)
+            else:
+                rows[row].append(item)
+                free[row] -= size
+        self.pending = left
+        shape = (self.rows, ROW)
+        ids, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+        documents, targets = torch.full(shape, -1), torch.full(shape, -1)
+        weights, kinds = torch.zeros(shape), torch.zeros(shape, dtype=torch.long)
+        for i, row_items in enumerate(rows):
+            at = 0
+            for number, (kind, tokens, asked) in enumerate(row_items):
+                end = at + len(tokens)
+                ids[i, at:end] = torch.tensor(tokens)
+                positions[i, at:end] = torch.arange(len(tokens))
+                documents[i, at:end] = number
+                kinds[i, at:end] = kind
+                weight = torch.tensor(asked[1:], dtype=torch.float)
+                weight[weight == 0] = 0.0 if kind == 0 else prompt_weight
+                weight[self.decisive[tokens[1:]] & (weight == 1)] = DECISIVE_WEIGHT
+                weights[i, at : end - 1] = weight
+                targets[i, at : end - 1] = torch.tensor(tokens[1:])
+                at = end
+        targets[weights == 0] = -1
+        return Batch(ids, positions, documents, targets, weights, kinds)
+
+
+def forward(model: Lfm2ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Losses [N] of the asked-for tokens and whether each was predicted right [N]."""
+    length = batch.ids.shape[1]
+    same = batch.documents[:, :, None] == batch.documents[:, None]
+    allowed = same & torch.ones(length, length, dtype=torch.bool).tril()
+    mask = torch.zeros(allowed.shape).masked_fill_(~allowed, -1e9)[:, None]
+    hidden = model.model(
+        input_ids=batch.ids,
+        position_ids=batch.positions,
+        attention_mask={"full_attention": mask, "conv": None},
+        use_cache=False,
+    ).last_hidden_state
+    chosen = batch.targets.reshape(-1) >= 0
+    logits = model.lm_head(hidden.reshape(-1, hidden.shape[-1])[chosen])
+    wanted = batch.targets.reshape(-1)[chosen]
+    return F.cross_entropy(logits, wanted, reduction="none"), (logits.argmax(-1) == wanted).float().detach()
+
+
+def _optimiser(model: Lfm2ForCausalLM, settings: Settings) -> torch.optim.AdamW:
+    """AdamW with weight decay on the matrices inside the blocks only."""
+    inner = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
+    rest = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "embed" not in n)]
+    groups = [{"params": inner, "weight_decay": settings.weight_decay}, {"params": rest, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
+
+
+def _average_gradients(model: Lfm2ForCausalLM, workers: int) -> None:
+    if workers == 1:
+        return
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    flat = torch.cat([g.reshape(-1) for g in grads])
+    dist.all_reduce(flat)
+    flat /= workers
+    at = 0
+    for g in grads:
+        g.copy_(flat[at : at + g.numel()].view_as(g))
+        at += g.numel()
+
+
+def _save(path: Path, state: dict[str, Any]) -> None:
+    aside = path.with_suffix(".tmp")
+    torch.save(state, aside)
+    os.replace(aside, path)
+
+
+def _factor(progress: float, step: int) -> float:
+    warm = min(1.0, (step + 1) / 60)
+    return warm * (1.0 if progress < DENSE_SHARE else max(0.02, 1 - (progress - DENSE_SHARE) / (1 - DENSE_SHARE)))
+
+
+def run(rank: int, settings: Settings) -> None:
+    """One worker's training; rank 0 reports and writes ``checkpoint.pt`` and ``log.jsonl``."""
+    torch.set_num_threads(1)
+    if settings.workers > 1:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(settings.port))
+        dist.init_process_group("gloo", rank=rank, world_size=settings.workers)
+    tokenizer = Tokenizer.from_file(str(settings.out / "tokenizer.json"))
+    torch.manual_seed(settings.seed)
+    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
+    optimiser = _optimiser(model, settings)
+    state: dict[str, Any] = {"tokens": 0, "step": 0, "stage": "recall", "seconds": 0.0, "recall": 0.0}
+    checkpoint = settings.out / "checkpoint.pt"
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        state = saved["state"]
+    source = Source(tokenizer, Random(f"{settings.seed}/{rank}/{state['tokens']}"), settings.rows)
+    tally, begun, saved_at = Tally(), time.time() - state["seconds"], time.time()
+    while True:
+        progress = max(state["tokens"] / settings.tokens, state["seconds"] / (60 * settings.minutes))
+        if progress >= 1:
+            break
+        stage = state["stage"]
+        if stage == "dense" and progress >= DENSE_SHARE:
+            stage = state["stage"] = "last"
+            source.pending = []
+        longest = 24 if state["tokens"] < 0.3e6 else 48 if state["tokens"] < 0.7e6 else 140
+        batch = source.batch(stage, settings.prompt_weight if stage == "dense" else 0.0, longest)
+        losses, right = forward(model, batch)
+        asked = batch.targets.reshape(-1) >= 0
+        weight = batch.weights.reshape(-1)[asked]
+        ((losses * weight).sum() / weight.sum()).backward()  # type: ignore[no-untyped-call]
+        _average_gradients(model, settings.workers)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimiser.param_groups:
+            group["lr"] = settings.learning_rate * _factor(progress, state["step"])
+        optimiser.step()
+        optimiser.zero_grad()
+        state["step"] += 1
+        kinds = batch.kinds.reshape(-1)[asked]
+        for k in set(kinds[weight >= 1].tolist()):
+            of = (kinds == k) & (weight >= 1)
+            tally.add(source.kinds[k], losses[of].sum().item(), right[of].sum().item(), int(of.sum()))
+        numbers = torch.tensor(
+            [float((batch.documents >= 0).sum()), right.mean().item(), time.time() - begun],
+            dtype=torch.float64,
+        )
+        if settings.workers > 1:
+            dist.all_reduce(numbers)
+        state["tokens"] += int(numbers[0])
+        state["seconds"] = numbers[2].item() / settings.workers
+        if stage == "recall":
+            state["recall"] = 0.9 * state["recall"] + 0.1 * numbers[1].item() / settings.workers
+            if longest == 140 and (state["recall"] > RECALL_GATE or state["tokens"] > MAX_RECALL_TOKENS):
+                state["stage"] = "dense"
+                source.pending = []
+        if rank == 0 and state["step"] % 50 == 0:
+            line = {**state, "seconds": round(state["seconds"]), "kinds": tally.flush()}
+            with (settings.out / "log.jsonl").open("a") as f:
+                f.write(json.dumps(line) + "\n")
+            log.info(json.dumps(line))
+        if rank == 0 and time.time() - saved_at > 180:
+            saved_at = time.time()
+            _save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state})
+    if rank == 0:
+        _save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state})
+    if settings.workers > 1:
+        dist.destroy_process_group()
+
+
+def export(folder: Path, out: Path) -> None:
+    """Write the model of ``folder/checkpoint.pt`` as a Hugging Face folder in float16, with its tokenizer."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
+    model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
+    model.to(dtype=torch.float16).save_pretrained(out)  # type: ignore[call-arg]
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(folder / name, out / name)
+
+
+def vocabulary_texts() -> Iterator[str]:
+    """Everything whose pieces are to be single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
+    yield from corpus.samples(Random("vocabulary"), 13000)
+    for domain in DOMAINS:
+        question = Question("", "", domain, entry_point="f")
+        made = build_prompt(question, operators=list(catalog.OPERATORS), guidance=DEFAULT_GUIDANCE)
+        yield from (made.system, made.user)
+        for plan in PLANS.values():
+            yield workflow(plan, domain)
+    yield from corpus.ENHANCEMENTS.values()
+
+
+def main() -> None:
+    from llm_as_judge.embedded import tokenizer as tokens
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in fields(Settings):
+        flag, default = "--" + option.name.replace("_", "-"), option.default
+        if option.name == "out":
+            parser.add_argument(flag, type=Path, default=Path("checkpoints/nano-executor"))
+        else:
+            parser.add_argument(flag, type=type(default), default=default)
+    parser.add_argument("--export", type=Path, help="write the last checkpoint there, in place of training")
+    given = vars(parser.parse_args())
+    destination = given.pop("export")
+    settings = Settings(**given)
+    if destination:
+        export(settings.out, destination)
+        return
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    if not (settings.out / "tokenizer.json").exists():
+        tokens.save(tokens.build(vocabulary_texts(), lexicon.everything()), settings.out)
+    if settings.workers == 1:
+        run(0, settings)
+    else:
+        spawn(run, args=(settings,), nprocs=settings.workers)  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+"""Generation with the trainer's own weights: no copy to keep in step, no server.
+
+The prompts' common beginning is prefilled once, each prompt's rest once, and neither is ever expanded over a
+group: the decoding step attends to three stores (common, per prompt, per sequence). Finished sequences leave
+the batch. Plain full attention only (Qwen, Llama, Mistral families); sliding windows and convolutions are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, DynamicCache
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.rl.loss import sampling_logprobs
+from llm_as_judge.types import Completion
+
+ATTENTION = "llm_as_judge_shared_prefix_decode"
+#: Rows are repacked when that share of them or less is still running.
+REPACK_BELOW = 0.75
+
+
+class LocalPolicy(Protocol):
+    """What the engine needs of ``rl.policy.Policy``."""
+
+    @property
+    def base(self) -> Any: ...  # the Hugging Face causal LM, adapter layers inside
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def generation_weights(self) -> AbstractContextManager[Any]: ...  # eval mode; restores what it changes
+
+
+class LocalEngine:
+    """``generate`` samples with the policy's current weights; ``sync`` only notes their version."""
+
+    def __init__(self, policy: LocalPolicy, tokenizer: Any, *, max_sequences: int = 256) -> None:
+        self._policy = policy
+        self._tokenizer = tokenizer
+        self._max_sequences = max_sequences
+        self.version = 0
+        refuse_unsupported(policy.base.config)
+
+    def sync(self, policy: object, version: int) -> None:
+        """The weights are shared, so there is nothing to send."""
+        self.version = version
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int = 1,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        max_new_tokens: int = 1024,
+        seed: int = 0,
+    ) -> list[list[Completion]]:
+        """``n`` completions of every prompt, in order. ``temperature`` 0 is greedy, its log-probs those at
+        temperature 1.
+
+        The same ``seed`` and weights give the same tokens (up to rounding differences between batch shapes).
+        """
+        if not prompts:
+            return []
+        if any(len(p) == 0 for p in prompts):
+            raise ValueError("a prompt must have at least one token")
+        noise = torch.Generator().manual_seed(seed)
+        at_once = max(1, self._max_sequences // n)
+        groups: list[list[Completion]] = []
+        with self._policy.generation_weights() as base, torch.inference_mode():
+            attention = base.config._attn_implementation
+            for start in range(0, len(prompts), at_once):
+                chunk = [list(p) for p in prompts[start : start + at_once]]
+                base.set_attn_implementation(attention)  # the prefill uses the model's own
+                ids, logprobs = self._decode(base, chunk, n, temperature, top_p, top_k, max_new_tokens, noise)
+                groups += self._completions(chunk, n, ids, logprobs)
+        return groups
+
+    def _decode(
+        self,
+        base: Any,
+        prompts: list[list[int]],
+        n: int,
+        temperature: float,
+        top_p: float,
+        top_k: int,
+        max_new_tokens: int,
+        noise: torch.Generator,
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Token ids and log-probs of each of the ``len(prompts) * n`` sequences."""
+        device = base.device
+        decoder, head = base.get_decoder(), base.get_output_embeddings()
+        hidden, store = prefill(base, prompts, n)
+        logits = head(hidden).repeat_interleave(n, 0)  # [P * n, V]
+        total = len(prompts) * n
+        rows = torch.arange(total)  # which sequence a row decodes, -1 = filler
+        done = torch.zeros(total, dtype=torch.bool)  # by sequence
+        tokens = torch.zeros(total, max_new_tokens, dtype=torch.long)
+        scores = torch.zeros(total, max_new_tokens)
+        counts = torch.zeros(total, dtype=torch.long)
+        eos = torch.tensor(sorted(self._policy.eos_token_ids), dtype=torch.long)
+        base.set_attn_implementation(ATTENTION)
+        for step in range(max_new_tokens):
+            # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
+            uniform = torch.rand(total, dtype=torch.float64, generator=noise)
+            if temperature > 0:
+                logprobs = sampling_logprobs(logits, temperature, top_p, top_k)
+                token = sample(logprobs, uniform[rows.clamp(min=0)].to(device))
+            else:
+                logprobs = sampling_logprobs(logits)
+                token = logits.argmax(-1)
+            score = logprobs.gather(-1, token[:, None])[:, 0].float().cpu()
+            chosen = token.cpu()
+            live = (rows >= 0) & ~done[rows.clamp(min=0)]
+            sequences = rows[live]
+            tokens[sequences, step], scores[sequences, step] = chosen[live], score[live]
+            counts[sequences] = step + 1
+            done[sequences] = torch.isin(chosen[live], eos)
+            if step + 1 == max_new_tokens or bool(done.all()):
+                break
+            live = (rows >= 0) & ~done[rows.clamp(min=0)]
+            if (keep := repack(live.view(store.prompts, store.group))) is not None:
+                flat = keep.flatten()
+                rows = torch.where(live[flat] & _first_use(flat), rows[flat], -1)
+                token = token[flat.to(device)]
+                store.select(keep)
+            positions = store.next_positions()
+            hidden = decoder(
+                input_ids=token[:, None], position_ids=positions[:, None], use_cache=False, store=store
+            ).last_hidden_state[:, 0]
+            store.length += 1
+            logits = head(hidden)
+        lengths = counts.tolist()
+        return (
+            [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)],
+            [row[:length] for row, length in zip(scores.tolist(), lengths, strict=True)],
+        )
+
+    def _completions(
+        self, prompts: list[list[int]], n: int, ids: list[list[int]], logprobs: list[list[float]]
+    ) -> list[list[Completion]]:
+        eos = self._policy.eos_token_ids
+        groups = []
+        for index, prompt in enumerate(prompts):
+            group = []
+            for sequence in range(index * n, (index + 1) * n):
+                stopped = ids[sequence][-1] in eos
+                body = ids[sequence][:-1] if stopped else ids[sequence]
+                group.append(
+                    Completion(
+                        text=str(self._tokenizer.decode(body)),
+                        prompt_ids=tuple(prompt),
+                        token_ids=tuple(ids[sequence]),
+                        logprobs=tuple(logprobs[sequence]),
+                        finish_reason="stop" if stopped else "length",
+                        policy_version=self.version,
+                    )
+                )
+            groups.append(group)
+        return groups
+
+
+@dataclass
+class LayerStore:
+    """Keys and values of one layer, [heads] being key-value heads."""
+
+    common: tuple[Tensor, Tensor]  # [heads, S, D]
+    prompt: tuple[Tensor, Tensor]  # [P, heads, L, D]
+    own: tuple[Tensor, Tensor]  # [P * G, heads, capacity, D]
+
+
+@dataclass
+class Store:
+    """The cache of a decoding batch: a grid of ``prompts`` x ``group`` rows."""
+
+    layers: list[LayerStore]
+    prompt_lengths: Tensor  # [P], common part included
+    prompt_mask: Tensor  # [P, 1, 1, 1, L] additive, -inf at padding
+    prompts: int
+    group: int
+    length: int = 0  # own tokens stored
+
+    def next_positions(self) -> Tensor:
+        return (self.prompt_lengths + self.length).repeat_interleave(self.group)
+
+    def select(self, keep: Tensor) -> None:
+        """Keeps the rows ``keep`` [P', G'] (flat indices); a row of ``keep`` stays within one prompt."""
+        device = self.prompt_lengths.device
+        prompts = (keep[:, 0] // self.group).to(device)
+        flat = keep.flatten().to(device)
+        self.prompts, self.group = keep.shape
+        self.prompt_lengths = self.prompt_lengths[prompts]
+        self.prompt_mask = self.prompt_mask[prompts]
+        for layer in self.layers:
+            layer.prompt = (layer.prompt[0][prompts], layer.prompt[1][prompts])
+            layer.own = (layer.own[0][flat], layer.own[1][flat])
+
+    def append(self, index: int, key: Tensor, value: Tensor) -> LayerStore:
+        """Writes one token's keys and values, [N, heads, 1, D]; the capacity doubles when it is reached."""
+        layer = self.layers[index]
+        if self.length == layer.own[0].shape[2]:
+            pad = [0, 0, 0, self.length]
+            layer.own = (
+                torch.nn.functional.pad(layer.own[0], pad),
+                torch.nn.functional.pad(layer.own[1], pad),
+            )
+        layer.own[0][:, :, self.length] = key[:, :, 0]
+        layer.own[1][:, :, self.length] = value[:, :, 0]
+        return layer
+
+
+def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
+    """Last hidden state [P, hidden] of every prompt and the store to decode from."""
+    device, decoder = base.device, base.get_decoder()
+    count = len(prompts)
+    shortest = min(len(p) for p in prompts)
+    common = 0
+    while common < shortest - 1 and len({p[common] for p in prompts}) == 1:
+        common += 1
+    rest = max(len(p) for p in prompts) - common
+    cache = DynamicCache(config=base.config)
+    if common:
+        trunk = torch.tensor([prompts[0][:common]], device=device)
+        decoder(input_ids=trunk, past_key_values=cache, use_cache=True)
+        if cache.get_seq_length() != common:
+            raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common}")
+        cache.batch_repeat_interleave(count)
+    ids = torch.zeros(count, rest, dtype=torch.long)
+    real = torch.zeros(count, rest, dtype=torch.bool)
+    for row, prompt in enumerate(prompts):
+        ids[row, : len(prompt) - common] = torch.tensor(prompt[common:])
+        real[row, : len(prompt) - common] = True
+    ids, real = ids.to(device), real.to(device)
+    # Right padding with a causal mask: no real token sees padding, so positions need no mask at all here.
+    mask = torch.cat([real.new_ones(count, common), real], 1).long()
+    hidden = decoder(
+        input_ids=ids,
+        attention_mask=None if bool(real.all()) else mask,
+        past_key_values=cache,
+        use_cache=True,
+    ).last_hidden_state
+    if cache.get_seq_length() != common + rest:
+        raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common + rest}")
+    last = real.sum(1) - 1
+    layers = []
+    stored: Any = cache.layers
+    for layer in stored:
+        heads, dim = layer.keys.shape[1], layer.keys.shape[3]
+        own = layer.keys.new_zeros(2, count * group, heads, capacity, dim)
+        layers.append(
+            LayerStore(
+                common=(layer.keys[0, :, :common].contiguous(), layer.values[0, :, :common].contiguous()),
+                prompt=(layer.keys[:, :, common:].contiguous(), layer.values[:, :, common:].contiguous()),
+                own=(own[0], own[1]),
+            )
+        )
+    padding = torch.zeros(real.shape, device=device).masked_fill(~real, -torch.inf)
+    store = Store(layers, real.sum(1) + common, padding[:, None, None, None, :], count, group)
+    return hidden[torch.arange(count, device=device), last], store
+
+
+def decode_attention(
+    module: Any,
+    query: Tensor,  # [N, H, 1, D]
+    key: Tensor,  # [N, heads, 1, D]
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    store: Store | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """One decoding step against the common, the prompt's and the sequence's own keys, one softmax over all
+    three.
+    """
+    if store is None:
+        raise RuntimeError(f"attention {ATTENTION!r} is for LocalEngine's decoding only")
+    layer = store.append(module.layer_idx, key, value)
+    rows, all_heads, _, dim = query.shape
+    heads = key.shape[1]
+    share = all_heads // heads
+    prompts, group, own = store.prompts, store.group, store.length + 1
+    scale = dim**-0.5 if scaling is None else scaling
+    grid = (query * scale).reshape(prompts, group, heads, share, dim)
+    by_head = grid.permute(2, 0, 1, 3, 4).reshape(heads, rows * share, dim)
+    by_prompt = grid.transpose(1, 2).reshape(prompts, heads, group * share, dim)
+    by_row = grid.reshape(rows, heads, share, dim)
+    (common_k, common_v), (prompt_k, prompt_v) = layer.common, layer.prompt
+    own_k, own_v = layer.own[0][:, :, :own], layer.own[1][:, :, :own]
+    cut = [common_k.shape[1], prompt_k.shape[2], own]
+    # [prompts, heads, group, share, keys] is the layout in which the three parts meet.
+    at_common = (by_head @ common_k.transpose(-1, -2)).view(heads, prompts, group, share, cut[0]).transpose(0, 1)
+    at_prompt = (by_prompt @ prompt_k.transpose(-1, -2)).view(prompts, heads, group, share, cut[1])
+    at_own = (by_row @ own_k.transpose(-1, -2)).view(prompts, group, heads, share, own).transpose(1, 2)
+    scores = torch.cat([at_common, at_prompt + store.prompt_mask, at_own], -1)
+    weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+    w_common, w_prompt, w_own = torch.split(weights, cut, -1)
+    out = (
+        (w_common.transpose(0, 1).reshape(heads, rows * share, cut[0]) @ common_v)
+        .view(heads, prompts, group, share, dim)
+        .permute(1, 2, 0, 3, 4)
+    )
+    out = out + (w_prompt.reshape(prompts, heads, group * share, cut[1]) @ prompt_v).view(
+        prompts, heads, group, share, dim
+    ).transpose(1, 2)
+    out = out + (w_own.transpose(1, 2).reshape(rows, heads, share, own) @ own_v).view(prompts, group, heads, share, dim)
+    return out.reshape(rows, 1, all_heads, dim), None
+
+
+def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
+    """One id a row by inversion of the cumulative distribution; an id of probability 0 is never drawn."""
+    cumulative = logprobs.double().exp().cumsum(-1)  # [N, V]
+    target = uniform.double()[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logprobs.shape[-1] - 1)
+
+
+def repack(live: Tensor) -> Tensor | None:
+    """Flat indices [P', G'] of a smaller grid holding every live row of ``live`` [P, G], or None where it is
+    not worth it.
+    """
+    counts = live.sum(1)
+    group = int(counts.max())
+    prompts = torch.nonzero(counts)[:, 0].tolist()
+    if len(prompts) * group > REPACK_BELOW * live.numel():
+        return None
+    keep = torch.empty(len(prompts), group, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        columns = torch.nonzero(live[prompt])[:, 0]
+        filler = columns[:1].expand(group - len(columns))  # a copy of a live row: its samples are dropped
+        keep[row] = prompt * live.shape[1] + torch.cat([columns, filler])
+    return keep
+
+
+def refuse_unsupported(config: Any) -> None:
+    """Raises ``ConfigError`` for models whose attention or head this decoding would get wrong."""
+    other = sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
+    if other:
+        raise ConfigError(
+            f"generation.engine=local supports full attention only, {config.model_type} has "
+            f"{', '.join(other)} layers; set generation.engine=vllm"
+        )
+    for name in ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale"):
+        if getattr(config, name, None):
+            raise ConfigError(f"generation.engine=local does not support {name} ({config.model_type}); use vllm")
+
+
+def _first_use(flat: Tensor) -> Tensor:
+    """True at the first occurrence of every value of ``flat`` [N]."""
+    order = flat.sort(stable=True)
+    first = torch.ones_like(flat, dtype=torch.bool)
+    first[order.indices[1:]] = order.values[1:] != order.values[:-1]
+    return first
+
+
+AttentionInterface.register(ATTENTION, decode_attention)

@@ -1,0 +1,35 @@
+"""Whose fault a failure is decides what it costs.
+
+``WorkflowError`` is the policy's (scored at the floor); ``InfrastructureError`` is ours (retried, then
+unscored); ``ConfigError`` and ``DataError`` are the user's to mend and stop the command with the cure.
+"""
+
+from __future__ import annotations
+
+
+class LLMAsJudgeError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ConfigError(LLMAsJudgeError):
+    """A setting is wrong; the message names key, value, place and cure."""
+
+
+class DataError(LLMAsJudgeError):
+    """Input data cannot be used; the message names file, line and reason."""
+
+
+class WorkflowError(LLMAsJudgeError):
+    """The policy's text is at fault: invalid, crashed, over time or over budget."""
+
+
+class InfrastructureError(LLMAsJudgeError):
+    """Ours: provider down, judge unparsable, sandbox fault. Never scored as a wrong answer."""
+
+
+class ProviderError(InfrastructureError):
+    """An LLM endpoint did not answer usefully after all retries."""
+
+
+class SandboxFault(InfrastructureError):
+    """The sandbox itself failed (protocol, zygote gone), not the code it ran."""

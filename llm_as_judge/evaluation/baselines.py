@@ -1,0 +1,123 @@
+"""What the learned policy is measured against, on the same problems and the same executor.
+
+Every plan of ``workflow.plans`` runs on every problem once; the rows are read off that matrix: one plain call
+everywhere, the best single plan everywhere, a plan drawn at random, and the best plan of each domain (oracle). The
+best and the oracle are chosen on the very problems they are measured on, which favours them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_as_judge.evaluation.evaluate import evaluate_source
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, bootstrap_interval, mean
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
+from llm_as_judge.workflow.plans import PLANS, Plan, workflow
+
+SINGLE_CALL = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; ``plan`` names the plan of each domain."""
+
+    name: str
+    plan: Mapping[Domain, str]
+    overall: Estimate
+    domains: Mapping[Domain, Estimate]
+    tokens: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "overall": self.overall.value,
+            **{d: e.value for d, e in self.domains.items()},
+            "executor_tokens": self.tokens,
+            "plan": dict(self.plan),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Every plan's rollouts on the problems, in the problems' order."""
+
+    rollouts: Mapping[str, Sequence[Rollout]]
+
+    def cell(self, plan: str, domain: Domain) -> list[Rollout]:
+        return [r for r in self.rollouts[plan] if r.problem.question.domain == domain]
+
+    def accuracies(self) -> dict[str, dict[Domain, float]]:
+        """Plan -> domain -> accuracy."""
+        return {
+            plan: {d: _right(self.cell(plan, d)).value for d in DOMAINS if self.cell(plan, d)} for plan in self.rollouts
+        }
+
+
+def _right(rollouts: Sequence[Rollout]) -> Estimate:
+    return accuracy([r.verdict.correct for r in rollouts])
+
+
+async def measure(
+    problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int], None] = lambda done: None
+) -> Matrix:
+    """Run every plan on every problem."""
+    rollouts: dict[str, Sequence[Rollout]] = {}
+    for done, plan in enumerate(PLANS.values(), start=1):
+
+        def source(question: Question, plan: Plan = plan) -> str:
+            return workflow(plan, question.domain)
+
+        rollouts[plan.name] = await evaluate_source(problems, source, parts)
+        progress(done)
+    return Matrix(rollouts)
+
+
+def rows(matrix: Matrix) -> list[Row]:
+    """The four baseline rows."""
+    by_domain = matrix.accuracies()
+    domains = [d for d in DOMAINS if any(d in cells for cells in by_domain.values())]
+    best = max(matrix.rollouts, key=lambda plan: _known(_right(matrix.rollouts[plan]).value))
+    oracle = {d: max(by_domain, key=lambda plan: _known(by_domain[plan][d])) for d in domains}
+    return [
+        _row("single call everywhere", dict.fromkeys(domains, SINGLE_CALL), matrix),
+        _row("best single workflow everywhere", dict.fromkeys(domains, best), matrix),
+        _random(matrix, domains),
+        _row("per-domain oracle", oracle, matrix),
+    ]
+
+
+def _known(share: float) -> float:
+    """A plan that was never scored is nobody's best."""
+    return -1.0 if math.isnan(share) else share
+
+
+def _row(name: str, plans: Mapping[Domain, str], matrix: Matrix) -> Row:
+    cells = {d: matrix.cell(plan, d) for d, plan in plans.items()}
+    everything = [r for cell in cells.values() for r in cell]
+    return Row(
+        name,
+        plans,
+        _right(everything),
+        {d: _right(cell) for d, cell in cells.items()},
+        mean([float(r.execution.tokens) for r in everything]),
+    )
+
+
+def _random(matrix: Matrix, domains: Sequence[Domain]) -> Row:
+    """Expected accuracy of a plan drawn evenly for each problem: a mean over plans, then over problems."""
+
+    def expected(domain: Domain | None) -> Estimate:
+        columns = zip(*matrix.rollouts.values(), strict=True)
+        shares = [
+            mean([float(bool(r.verdict.correct)) for r in column if r.verdict.correct is not None])
+            for column in columns
+            if domain in (None, column[0].problem.question.domain)
+        ]
+        return bootstrap_interval([share for share in shares if not math.isnan(share)])
+
+    tokens = mean([float(r.execution.tokens) for rs in matrix.rollouts.values() for r in rs])
+    names = dict.fromkeys(domains, "any")
+    return Row("random policy", names, expected(None), {d: expected(d) for d in domains}, tokens)

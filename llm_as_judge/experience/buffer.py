@@ -1,0 +1,188 @@
+"""The experience buffer: good workflows, kept by domain and found again by the likeness of their problems.
+
+An entry is one rewarded workflow. Copies of it are dropped, no shape of workflow may fill more than its
+share, and a problem never gets an example made on itself. Problems' answers are not stored. The embedding is
+handed in.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import DOMAINS, Domain
+
+Embed = Callable[[list[str]], Iterable[Iterable[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """One workflow, the problem it solved, and the reward it got at ``step``."""
+
+    problem_id: str
+    problem_text: str
+    workflow: str
+    reward: float
+    domain: Domain
+    step: int
+
+
+def normalise_code(source: str) -> str:
+    """``source`` without comments, blank lines and layout; text that is no Python keeps its words."""
+    try:
+        return ast.unparse(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return " ".join(source.split())
+
+
+def operators_called(source: str) -> str:
+    """The default shape: operators in the order in which the workflow builds them."""
+    return ">".join(re.findall(r"\boperator\.(\w+)\s*\(", source))
+
+
+class ExperienceBuffer:
+    """At most ``buffer_size`` experiences a domain, each rewarded at least ``reward_threshold``.
+
+    ``shape`` names what a workflow is built like; one name may hold ``max_share`` of a domain's places.
+    ``directory`` None keeps the buffer in memory.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path | None,
+        buffer_size: int,
+        reward_threshold: float,
+        embed: Embed,
+        *,
+        shape: Callable[[str], str] = operators_called,
+        max_share: float = 0.5,
+    ) -> None:
+        self._directory = None if directory is None else Path(directory)
+        self._size = buffer_size
+        self._threshold = reward_threshold
+        self._embed = embed
+        self._shape = shape
+        self._per_shape = max(1, math.ceil(buffer_size * max_share))
+        self._entries: dict[Domain, list[Experience]] = {domain: [] for domain in DOMAINS}
+        self._vectors: dict[str, list[float]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._entries.values()))
+
+    def entries(self, domain: Domain) -> tuple[Experience, ...]:
+        """A domain's experiences in the order in which they came."""
+        return tuple(self._entries[domain])
+
+    def add(self, experience: Experience) -> bool:
+        """Keep ``experience`` if it is good enough; True when it was taken.
+
+        A copy (same problem, same code but for layout) stays once, with its best reward. Where the shape's or
+        the domain's places are taken, the worst of them makes room for a better one.
+        """
+        if not experience.reward >= self._threshold:  # also refuses nan
+            return False
+        entries = self._entries[experience.domain]
+        key, shape = _key(experience), self._shape(experience.workflow)
+        rivals = [e for e in entries if _key(e) == key]
+        if not rivals:
+            alike = [e for e in entries if self._shape(e.workflow) == shape]
+            if len(alike) >= self._per_shape:
+                rivals = alike
+            elif len(entries) >= self._size:
+                rivals = entries
+        if rivals:
+            worst = min(rivals, key=lambda e: (e.reward, e.step))
+            if worst.reward >= experience.reward:
+                return False
+            entries.remove(worst)
+        entries.append(experience)
+        return True
+
+    def top_k(
+        self, text: str, domain: Domain, k: int, *, problem_id: str = "", min_similarity: float = 0.0
+    ) -> list[Experience]:
+        """The ``k`` experiences on the most similar problems by cosine, the better reward first among equals.
+
+        One a problem, and never one of the problem asked for, by id or by text.
+        """
+        own = " ".join(text.split())
+        best: dict[str, Experience] = {}
+        for entry in self._entries[domain]:
+            if entry.problem_id == problem_id or " ".join(entry.problem_text.split()) == own:
+                continue
+            known = best.get(entry.problem_id)
+            if known is None or (entry.reward, entry.step) > (known.reward, known.step):
+                best[entry.problem_id] = entry
+        if not best or k < 1:
+            return []
+        question, *vectors = self._embedded([text, *(entry.problem_text for entry in best.values())])
+        scored = [(_cosine(question, v), e) for v, e in zip(vectors, best.values(), strict=True)]
+        scored = [(similarity, e) for similarity, e in scored if similarity >= min_similarity]
+        scored.sort(key=lambda pair: (-round(pair[0], 6), -pair[1].reward, -pair[1].step))
+        return [entry for _, entry in scored[:k]]
+
+    def _embedded(self, texts: list[str]) -> list[list[float]]:
+        """Vectors of ``texts``; those of stored problems are computed once."""
+        kept = {e.problem_text for entries in self._entries.values() for e in entries}
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        fresh: dict[str, list[float]] = {}
+        if missing:
+            for text, vector in zip(missing, self._embed(missing), strict=True):
+                fresh[text] = [float(x) for x in vector]
+        vectors = [self._vectors[text] if text in self._vectors else fresh[text] for text in texts]
+        self._vectors = {t: v for t, v in {**self._vectors, **fresh}.items() if t in kept}
+        return vectors
+
+    def save(self) -> None:
+        """Write ``{domain}_top_samples.jsonl``, best first; each file is replaced whole or not at all."""
+        if self._directory is None:
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for domain, entries in self._entries.items():
+            path = self._directory / f"{domain}_top_samples.jsonl"
+            aside = path.with_suffix(".tmp")
+            with open(aside, "w", encoding="utf-8") as file:
+                for entry in sorted(entries, key=lambda e: -e.reward):
+                    file.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+
+    def load(self) -> None:
+        """Offer what ``save`` wrote to the buffer; missing files are empty. Raises ``DataError``."""
+        for domain in DOMAINS if self._directory is not None else ():
+            path = Path(self._directory or "") / f"{domain}_top_samples.jsonl"
+            if not path.exists():
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+                if line.strip():
+                    try:
+                        self.add(Experience(**json.loads(line)))
+                    except (ValueError, TypeError, KeyError) as error:
+                        raise DataError(f"{path}:{number}: no experience: {error}; delete the line") from error
+
+    def state_dict(self) -> dict[str, Any]:
+        """All experiences in order, as plain data."""
+        return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
+
+    def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Replace the contents by those of ``state``."""
+        self._entries = {domain: [Experience(**entry) for entry in state.get(domain, ())] for domain in DOMAINS}
+        self._vectors = {}
+
+
+def _key(experience: Experience) -> tuple[str, str]:
+    return experience.problem_id, normalise_code(experience.workflow)
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    norms = math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else 0.0

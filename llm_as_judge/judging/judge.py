@@ -1,0 +1,117 @@
+"""The judge's tiers, first that decides wins: tests for code, rules that may only say yes, the LLM judge.
+
+Whose fault it is decides the verdict: a wrong, empty or missing answer is False, a sandbox fault or a
+judge that cannot be had is None (unscored). The official partial credit (F1) is reported beside the
+verdict, never as it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from llm_as_judge.errors import ConfigError, SandboxFault
+from llm_as_judge.judging.answers import (
+    extract_answer,
+    hotpot_f1,
+    is_no_answer,
+    matches,
+    squad_f1,
+    strip_fence,
+)
+from llm_as_judge.judging.llm_judge import JUDGE_SYSTEM, LLMJudge
+from llm_as_judge.llm import ChatModel
+from llm_as_judge.types import Problem, Verdict
+
+JudgeMode = Literal["hybrid", "llm", "rules"]
+
+
+class CodeVerdict(Protocol):
+    """What the sandbox says of a solution; ``outcome`` ``fault`` means that the sandbox failed, not the
+    code.
+    """
+
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def weak(self) -> bool: ...
+    @property
+    def error(self) -> str: ...
+
+
+class CodeJudge(Protocol):
+    """The sandbox, as far as verdicts need it."""
+
+    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...
+
+
+class Judge:
+    """``mode``: ``hybrid`` (rules, then the LLM), ``llm`` (the LLM alone), ``rules`` (what they refuse is
+    wrong).
+
+    Code with hidden tests goes to the sandbox in every mode. Raises ``ConfigError`` when a mode lacks its
+    model.
+    """
+
+    def __init__(
+        self,
+        mode: JudgeMode,
+        llm: ChatModel | None,
+        sandbox: CodeJudge | None,
+        *,
+        system: str | None = JUDGE_SYSTEM,
+    ) -> None:
+        if mode not in ("hybrid", "llm", "rules"):
+            raise ConfigError(f"judge.mode must be hybrid, llm or rules, got {mode!r}")
+        if mode != "rules" and llm is None:
+            raise ConfigError(f"judge.mode = {mode} needs a judge model; configure one or set judge.mode=rules")
+        self._mode = mode
+        self._llm = None if llm is None or mode == "rules" else LLMJudge(llm, system)
+        self._sandbox = sandbox
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        """Whether ``answer`` is right."""
+        question, reference = problem.question, problem.reference
+        if reference.unanswerable and answer is not None and is_no_answer(answer):
+            return Verdict(True, "rules", "no answer, rightly", score=1.0)
+        if answer is None or not answer.strip():
+            score = 0.0 if question.domain == "qa" else None
+            return Verdict(False, "rules", "no answer given", score=score)
+        if reference.tests:
+            return await self._run_tests(problem, answer)
+        score = self._score(problem, answer) if question.domain == "qa" else None
+        accepted = not reference.unanswerable and matches(answer, reference.answers, question.domain)
+        if self._mode != "llm" and accepted:
+            return Verdict(True, "rules", "equivalent to a reference", score)
+        if self._llm is None:
+            return Verdict(False, "rules", "not equivalent to a reference", score)
+        references = ("unanswerable",) if reference.unanswerable else reference.answers
+        decision = await self._llm.decide(question.text, references, answer)
+        return Verdict(decision.correct, "none" if decision.correct is None else "llm", decision.reason, score)
+
+    async def _run_tests(self, problem: Problem, answer: str) -> Verdict:
+        if self._sandbox is None:
+            return Verdict(None, "none", "no sandbox to run the tests in")
+        reference = problem.reference
+        try:
+            result = await self._sandbox.verdict(
+                strip_fence(answer),
+                reference.tests,
+                problem.question.entry_point or "",
+                prelude=reference.prelude,
+            )
+        except SandboxFault as error:
+            return Verdict(None, "none", f"sandbox fault: {error}")
+        if result.outcome == "fault":
+            return Verdict(None, "none", f"sandbox fault: {result.error}")
+        weak = " (weak: judged in nonce mode)" if result.weak else ""
+        reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
+        return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
+
+    @staticmethod
+    def _score(problem: Problem, answer: str) -> float:
+        """F1 of the extracted answer by the dataset's official rule."""
+        said = extract_answer(answer, "qa")
+        golds = () if problem.reference.unanswerable else problem.reference.answers
+        return hotpot_f1(said, golds) if problem.question.dataset == "hotpotqa" else squad_f1(said, golds)

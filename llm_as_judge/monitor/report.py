@@ -1,0 +1,65 @@
+"""The learning curve as a PNG, read from a run's event log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.monitor.events import read_events
+from llm_as_judge.types import DOMAINS
+
+_SMOOTHING = 0.85
+_COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728"}
+
+
+def steps_of(log: Path) -> list[dict[str, Any]]:
+    """The events of kind ``step``, one for each step: a resumed run's later record of a step wins."""
+    found = {event["step"]: event for event in read_events(log) if event["kind"] == "step"}
+    return [found[step] for step in sorted(found)]
+
+
+def _smooth(values: Sequence[float | None]) -> list[float]:
+    """Exponential moving average that passes over what is missing."""
+    average, smoothed = math.nan, []
+    for value in values:
+        if value is not None and not math.isnan(value):
+            average = value if math.isnan(average) else _SMOOTHING * average + (1 - _SMOOTHING) * value
+        smoothed.append(average)
+    return smoothed
+
+
+def learning_curve(steps: Sequence[Mapping[str, Any]], path: Path, before: float, after: float) -> None:
+    """Accuracy by domain, and reward with the valid rate, over steps; held-out accuracy before and after as marks."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    numbers = [s["step"] for s in steps]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    for domain in DOMAINS:
+        shares = [(s.get("domain_accuracy") or {}).get(domain) for s in steps]
+        left.plot(numbers, [100 * v for v in _smooth(shares)], label=domain, color=_COLOURS[domain])
+    overall = _smooth([s.get("accuracy") for s in steps])
+    left.plot(numbers, [100 * v for v in overall], label="all", color="black", linewidth=2)
+    if numbers:
+        left.plot([numbers[0], numbers[-1]], [100 * before, 100 * after], "k*", markersize=11, label="held out")
+    left.set(xlabel="step", ylabel="percent right", title="Training rollouts (smoothed)", ylim=(0, 100))
+    left.legend(loc="lower right")
+    right.plot(numbers, _smooth([s.get("reward_mean") for s in steps]), color="black", label="reward")
+    right.set(xlabel="step", ylabel="mean reward", title="Reward and valid generation rate (smoothed)")
+    rate = right.twinx()
+    rate.plot(
+        numbers,
+        [100 * v for v in _smooth([s.get("valid_rate") for s in steps])],
+        color="#7f7f7f",
+        label="valid",
+    )
+    rate.set(ylabel="valid, percent", ylim=(0, 102))
+    lines = [*right.get_lines(), *rate.get_lines()]
+    right.legend(lines, [str(line.get_label()) for line in lines], loc="lower right")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

@@ -1,0 +1,131 @@
+"""What a run prints: a progress bar with the time left, one line a step, and the table at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.types import DOMAINS, Domain
+
+
+class Step(Protocol):
+    """What a step line is made of (``rl.trainer.StepReport``)."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def reward_mean(self) -> float: ...
+    @property
+    def accuracy(self) -> float: ...
+    @property
+    def valid_rate(self) -> float: ...
+    @property
+    def domain_accuracy(self) -> Mapping[str, float]: ...
+    @property
+    def executor_tokens(self) -> float: ...
+    @property
+    def kl(self) -> float: ...
+    @property
+    def entropy(self) -> float: ...
+    @property
+    def unscored(self) -> int: ...
+    @property
+    def seconds(self) -> Mapping[str, float]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of the final table."""
+
+    name: str
+    overall: Estimate
+    domains: Mapping[Domain, Estimate]
+    valid_rate: Estimate | None
+    tokens: float
+
+
+def _percent(share: float) -> str:
+    return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None or math.isnan(estimate.value):
+        return "-"
+    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+
+
+def progress_bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def step_line(report: Step, total: int) -> str:
+    """One line a step; accuracies in percent, of the step's own rollouts."""
+    domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
+    unscored = f" unscored {report.unscored}" if report.unscored else ""
+    return (
+        f"step {report.step:3d}/{total}  reward {report.reward_mean:5.2f}  right {_percent(report.accuracy)} % "
+        f"({domains})  valid {_percent(report.valid_rate)} %  tokens {report.executor_tokens:4.0f}  "
+        f"kl {report.kl:.3f}  entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
+    )
+
+
+def result_table(lines: Sequence[Line], problems: int) -> Table:
+    """The run's table: percent right with 95 % intervals on the held-out problems."""
+    table = Table(title=f"Percent right on {problems} held-out problems [95 % interval]")
+    for i, heading in enumerate(("", "overall", *DOMAINS, "valid", "tokens")):
+        table.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
+    for line in lines:
+        cells = [_interval(line.domains.get(d)) for d in DOMAINS]
+        table.add_row(line.name, _interval(line.overall), *cells, _interval(line.valid_rate), f"{line.tokens:.0f}")
+    return table
+
+
+def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
+    """Each plan measured alone, a star at what the policy writes most in a domain."""
+    table = Table(title="Percent right of each workflow measured alone (* = what the policy learned)")
+    table.add_column("workflow")
+    for domain in DOMAINS:
+        table.add_column(domain, justify="right")
+    for plan, cells in accuracies.items():
+        marked = [f"{_percent(cells.get(d, math.nan))}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
+        table.add_row(plan, *marked)
+    return table
+
+
+def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:
+    """The three most frequent shapes of each domain, before and after."""
+    table = Table(title="What the policy writes")
+    for heading in ("domain", "before", "after"):
+        table.add_column(heading)
+    for domain in after:
+        table.add_row(domain, _top(before.get(domain, {})), _top(after[domain]))
+    return table
+
+
+def _top(shapes: Mapping[str, int]) -> str:
+    total = sum(shapes.values()) or 1
+    ranked = sorted(shapes.items(), key=lambda item: -item[1])[:3]
+    return "\n".join(f"{100 * count / total:3.0f} % {name}" for name, count in ranked)

@@ -1,0 +1,85 @@
+"""ScEnsemble and MdEnsemble: one of several solutions, by consistency or by vote."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from llm_as_judge.operators.base import Toolbox, field, letter, listing, result
+
+PROMPT = (
+    "Choose the best of several solutions.\n"
+    "Reply: <thought>reasoning</thought><solution_letter>letter</solution_letter>\n"
+    "{problem}\n{listing}"
+)
+MAX_SOLUTIONS = 26
+
+
+def _texts(solutions: list[Any]) -> list[str]:
+    """Solutions as strings; more than there are letters, or none, is the workflow's mistake."""
+    if not 1 <= len(solutions) <= MAX_SOLUTIONS:
+        raise ValueError(f"solutions must hold 1 to {MAX_SOLUTIONS} entries, got {len(solutions)}")
+    return [str(s).strip() for s in solutions]
+
+
+def _most_common(texts: list[str]) -> int:
+    """Index of the first of the most frequent solutions."""
+    return texts.index(Counter(texts).most_common(1)[0][0])
+
+
+class ScEnsemble:
+    """Asks which solution is most consistent; agreement of all costs no call."""
+
+    NAME: ClassVar[str] = "ScEnsemble"
+    RESULT: ClassVar[Mapping[str, type]] = {"response": str}
+    SUMMARY: ClassVar[str] = "picks the most consistent of several solutions"
+
+    def __init__(self, tools: Toolbox) -> None:
+        self.tools = tools
+
+    async def __call__(self, solutions: list[str], problem: str) -> dict[str, Any]:
+        texts = _texts(solutions)
+        if len(set(texts)) == 1:
+            return result(response=texts[0])
+        text = await self.tools.ask(self.NAME, PROMPT.format(problem=problem, listing=listing(texts)))
+        index = letter(field(text, "solution_letter") or "", len(texts))
+        if index is None:
+            chosen = texts[_most_common(texts)]
+            return result(parse_ok=False, error="no solution letter in the reply", response=chosen)
+        return result(response=texts[index])
+
+
+class MdEnsemble:
+    """``vote_count`` concurrent votes, each over the solutions in another order."""
+
+    NAME: ClassVar[str] = "MdEnsemble"
+    RESULT: ClassVar[Mapping[str, type]] = {"solution": str}
+    SUMMARY: ClassVar[str] = "takes a vote of 5 on several solutions"
+
+    def __init__(self, tools: Toolbox, vote_count: int = 5) -> None:
+        if vote_count < 1:
+            raise ValueError(f"vote_count must be >= 1, got {vote_count}")
+        self.tools = tools
+        self.vote_count = vote_count
+
+    async def __call__(self, solutions: list[str], problem: str) -> dict[str, Any]:
+        texts = _texts(solutions)
+        if len(set(texts)) == 1:
+            return result(solution=texts[0])
+        votes = await asyncio.gather(*(self._vote(texts, problem, i) for i in range(self.vote_count)))
+        valid = [v for v in votes if v is not None]
+        if not valid:
+            chosen = texts[_most_common(texts)]
+            return result(parse_ok=False, error="no vote could be read", solution=chosen)
+        return result(solution=texts[Counter(valid).most_common(1)[0][0]])
+
+    async def _vote(self, texts: list[str], problem: str, index: int) -> int | None:
+        order = list(range(len(texts)))
+        random.Random(f"{index}:{problem}").shuffle(order)
+        prompt = PROMPT.format(problem=problem, listing=listing([texts[i] for i in order]))
+        text = await self.tools.ask(self.NAME, prompt)
+        choice = letter(field(text, "solution_letter") or "", len(texts))
+        return None if choice is None else order[choice]

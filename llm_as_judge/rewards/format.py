@@ -1,0 +1,30 @@
+"""Format: half for a workflow without lint findings, half for an answer that is only the answer."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from llm_as_judge.judging.answers import extract_answer
+from llm_as_judge.types import Domain
+
+_LONGEST = {"math": 100, "qa": 200}
+
+
+def answer_format(answer: str | None, domain: Domain, lint: Sequence[str]) -> float:
+    """10, 5 or 0: 5 for no codes in ``lint`` and 5 for a clean answer."""
+    return 5.0 * (not lint) + 5.0 * is_clean(answer, domain)
+
+
+def is_clean(answer: str | None, domain: Domain) -> bool:
+    """Code that parses as Python as it stands; else one short line with nothing around the answer."""
+    if answer is None or not answer.strip():
+        return False
+    if domain == "code":
+        try:
+            ast.parse(answer)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        return True
+    text = answer.strip()
+    return len(text) <= _LONGEST[domain] and "\n" not in text and extract_answer(text, domain) == text

@@ -1,0 +1,169 @@
+"""Policy losses on token log-probabilities, and the distribution those log-probabilities belong to.
+
+Pure tensor functions, no model. Every loss is a *sum* over the micro-batch divided by constants of the whole
+optimiser step (``Normaliser``), so the gradient does not depend on how the step is cut into micro-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
+
+#: Bound on log-ratios before exponentiation; beyond it the ratio is clipped anyway.
+MAX_LOG_RATIO = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class LossSettings:
+    """Names and meaning as in TRL's ``GRPOConfig``. ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the
+    paper's form).
+    """
+
+    loss_type: LossType = "dr_grpo"
+    epsilon: float = 0.2
+    epsilon_high: float = 0.28
+    beta: float = 0.0
+    max_completion_length: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.loss_type not in get_args(LossType):
+            raise ValueError(f"loss_type must be one of {', '.join(get_args(LossType))}, got {self.loss_type!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Normaliser:
+    """Size of the whole optimiser step: scored sequences and their completion tokens, skipped groups
+    included.
+    """
+
+    sequences: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LossInputs:
+    """One micro-batch. ``old_logprobs`` None = on-policy: the detached ``logprobs`` stand in."""
+
+    logprobs: Tensor  # [B, T], with gradient
+    advantages: Tensor  # [B]
+    mask: Tensor  # [B, T] bool, True at completion tokens
+    old_logprobs: Tensor | None = None  # [B, T]
+    ref_logprobs: Tensor | None = None  # [B, T], needed where beta > 0
+    entropy: Tensor | None = None  # [B, T], for the metric only
+
+
+@dataclass(frozen=True, slots=True)
+class LossOutputs:
+    """``loss`` is this micro-batch's share of the step's loss; the rest are token sums, to be added up and
+    divided.
+    """
+
+    loss: Tensor
+    tokens: int
+    clipped_low: float
+    clipped_high: float
+    kl: float
+    entropy: float
+
+
+def policy_loss(inputs: LossInputs, settings: LossSettings, normaliser: Normaliser) -> LossOutputs:
+    """Clipped surrogate loss plus ``beta`` times the k3 estimate of KL(policy || reference).
+
+    grpo: mean over a sequence's tokens, then over sequences (arXiv 2402.03300). dapo, bnpo: mean over all
+    tokens of the step (arXiv 2503.14476; the two differ in TRL only by where tokens are counted). dr_grpo:
+    constant divisor, sequences x ``max_completion_length`` (arXiv 2503.20783). cispo: clipped, detached ratio
+    times log-prob (arXiv 2506.13585). gspo: one ratio a sequence, the geometric mean of its tokens' (arXiv
+    2507.18071).
+    """
+    logprobs, mask = inputs.logprobs, inputs.mask
+    weight = mask.to(logprobs.dtype)
+    lengths = weight.sum(-1, keepdim=True).clamp(min=1)  # [B, 1]
+    # Padding may hold anything, NaN included: it must not reach the gradient.
+    logprobs = torch.where(mask, logprobs, 0.0)
+    old = logprobs.detach() if inputs.old_logprobs is None else torch.where(mask, inputs.old_logprobs, 0.0)
+    log_ratio = (logprobs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    if settings.loss_type == "gspo":
+        log_ratio = ((log_ratio * weight).sum(-1, keepdim=True) / lengths).expand_as(log_ratio)
+    ratio = log_ratio.exp()
+    low, high = 1.0 - settings.epsilon, 1.0 + settings.epsilon_high
+    advantages = inputs.advantages.to(logprobs.dtype)[:, None]
+    if settings.loss_type == "cispo":
+        per_token = -ratio.clamp(max=high).detach() * advantages * logprobs
+    else:
+        per_token = -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)
+    kl = torch.zeros_like(logprobs)
+    if inputs.ref_logprobs is not None:
+        delta = (torch.where(mask, inputs.ref_logprobs, 0.0) - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+        kl = delta.exp() - delta - 1.0
+    if settings.beta:
+        if inputs.ref_logprobs is None:
+            raise ValueError(f"beta is {settings.beta}, so ref_logprobs are needed")
+        per_token = per_token + settings.beta * kl
+    per_token = per_token * weight
+    if settings.loss_type in ("grpo", "gspo"):
+        loss = (per_token / lengths).sum() / max(normaliser.sequences, 1)
+    elif settings.loss_type == "dr_grpo":
+        loss = per_token.sum() / max(normaliser.sequences * settings.max_completion_length, 1)
+    else:
+        loss = per_token.sum() / max(normaliser.tokens, 1)
+    with torch.no_grad():
+        clipped_low = ((ratio < low) & (advantages < 0) & mask).sum()
+        clipped_high = ((ratio > high) & (advantages > 0) & mask).sum()
+        entropy = 0.0 if inputs.entropy is None else float((torch.where(mask, inputs.entropy, 0.0)).sum())
+    return LossOutputs(
+        loss=loss,
+        tokens=int(mask.sum()),
+        clipped_low=float(clipped_low),
+        clipped_high=float(clipped_high),
+        kl=float((kl.detach() * weight).sum()),
+        entropy=entropy,
+    )
+
+
+def sampling_logprobs(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    keep: Tensor | None = None,
+) -> Tensor:
+    """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
+
+    Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face
+    and vLLM. Sampler and trainer both use this function, so a scored ratio is the ratio of what was sampled.
+    ``keep`` [...] are ids that stay in whatever the filters say: a sampled token must not leave the support
+    by a rounding error.
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    if temperature != 1.0:
+        logits = logits / temperature
+    if 0 < top_k < logits.shape[-1]:
+        threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
+        logits = _drop(logits, logits < threshold, keep)
+    if top_p < 1.0:
+        ordered, order = logits.detach().softmax(-1).sort(dim=-1, descending=True)
+        # A token goes when the mass before it already reaches top_p; the first always stays.
+        drop_ordered = ordered.cumsum(-1) - ordered >= top_p
+        drop_ordered[..., 0] = False
+        drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)
+        logits = _drop(logits, drop, keep)
+    return logits.log_softmax(-1)
+
+
+def entropy_of(logprobs: Tensor) -> Tensor:
+    """Entropy [...] in nats of log-probabilities [..., V] that may be -inf."""
+    return -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+
+
+def _drop(logits: Tensor, drop: Tensor, keep: Tensor | None) -> Tensor:
+    if keep is not None:
+        drop = drop.scatter(-1, keep[..., None], False)
+    return logits.masked_fill(drop, -torch.inf)

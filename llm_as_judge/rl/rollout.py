@@ -1,0 +1,148 @@
+"""From problems and completions to judged, rewarded groups.
+
+Every workflow runs and is judged as soon as its turn comes, all at once up to a bound. The policy's failures
+are scored; ours (``InfrastructureError``) leave a rollout unscored. The policy's text is unwrapped, never
+repaired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from llm_as_judge.errors import InfrastructureError
+from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
+
+
+class Engine(Protocol):
+    """Samples completions; ``sync`` brings it to the given weights."""
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int = 1,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        max_new_tokens: int = 1024,
+        seed: int = 0,
+    ) -> list[list[Completion]]: ...
+
+    def sync(self, policy: object, version: int) -> None: ...
+
+
+class Runner(Protocol):
+    """``workflow.run.WorkflowRunner``. It gets the question, never the reference."""
+
+    async def run(self, source: str, question: Question) -> Execution: ...
+
+
+class JudgeLike(Protocol):
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
+
+
+class RewardLike(Protocol):
+    def __call__(
+        self,
+        problem: Problem,
+        completion: Completion,
+        execution: Execution,
+        verdict: Verdict,
+        lint: tuple[str, ...],
+    ) -> Reward: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutParts:
+    """What turns a workflow's text into a reward. ``lint`` maps (source, entry point) to finding codes."""
+
+    runner: Runner
+    judge: JudgeLike
+    reward: RewardLike
+    lint: Callable[[str, str | None], Sequence[str]]
+    concurrency: int = 32
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be >= 1, got {self.concurrency}")
+
+
+_THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+
+
+def extract_code(text: str, special_tokens: Sequence[str] = ()) -> str:
+    """The workflow in a completion: its first Python fence, or the whole text where there is none.
+
+    Special tokens at both ends and a leading thinking block are wrapping, not code. A fence that is never
+    closed stays as it is: the text is the policy's, and so is the mistake.
+    """
+    text = _THINKING.sub("", text, count=1).strip()
+    while ends := [t for t in special_tokens if t and (text.startswith(t) or text.endswith(t))]:
+        text = text.removeprefix(ends[0]).removesuffix(ends[0]).strip()
+    fence = _FENCE.search(text)
+    return fence.group(1) if fence else text
+
+
+async def collect(
+    problems: Sequence[Problem],
+    completions: Sequence[Sequence[Completion]],
+    parts: RolloutParts,
+    special_tokens: Sequence[str] = (),
+) -> list[Group]:
+    """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
+
+    Equal workflows of one problem run separately, since the executor may be stochastic. Errors other than
+    ``InfrastructureError`` are bugs: they travel, after the remaining tasks were cancelled.
+    """
+    limit = asyncio.Semaphore(parts.concurrency)
+
+    async def one(problem: Problem, completion: Completion) -> Rollout:
+        async with limit:
+            return await roll_out(problem, completion, parts, special_tokens)
+
+    tasks = [
+        [asyncio.ensure_future(one(problem, completion)) for completion in group]
+        for problem, group in zip(problems, completions, strict=True)
+    ]
+    flat = [task for group in tasks for task in group]
+    try:
+        await asyncio.gather(*flat)
+    except BaseException:
+        for task in flat:
+            task.cancel()
+        await asyncio.gather(*flat, return_exceptions=True)
+        raise
+    return [
+        Group(problem, tuple(task.result() for task in group)) for problem, group in zip(problems, tasks, strict=True)
+    ]
+
+
+async def roll_out(
+    problem: Problem, completion: Completion, parts: RolloutParts, special_tokens: Sequence[str] = ()
+) -> Rollout:
+    """One workflow from text to reward."""
+    source = extract_code(completion.text, special_tokens)
+    lint = tuple(parts.lint(source, problem.question.entry_point))
+    try:
+        execution = await parts.runner.run(source, problem.question)
+    except InfrastructureError as error:
+        execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
+    verdict = await _verdict(problem, execution, parts.judge)
+    reward = parts.reward(problem, completion, execution, verdict, lint)
+    return Rollout(problem, completion, execution, verdict, reward, lint)
+
+
+async def _verdict(problem: Problem, execution: Execution, judge: JudgeLike) -> Verdict:
+    if execution.outcome == "fault":
+        return Verdict(None, "none", reason=execution.error)
+    if execution.outcome != "finished":
+        return Verdict(False, "none", reason=execution.outcome)
+    try:
+        return await judge.verdict(problem, execution.answer)
+    except InfrastructureError as error:
+        return Verdict(None, "none", reason=f"{type(error).__name__}: {error}")

@@ -1,0 +1,204 @@
+"""The workflow's side of a run: AFlow's names, and operators whose calls are answered by the host.
+
+``operator.X(self.llm)`` gives a stand-in; awaiting its call sends the name and the arguments and waits for
+the result, any number of them at once. Imports as AFlow's graphs have them (``import
+workspace.<X>.workflows.template.operator as operator``, ``from scripts.async_llm import
+create_llm_instance``) resolve to the same objects. The host, not this code, counts and meters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import operator
+import socket
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llm_as_judge.sandbox import frames
+
+MODULE = "workspace.task.workflows.round_1.graph"  # AFlow's place, so that its relative imports resolve
+ROOTS = ("workspace", "workflows", "scripts")
+
+#: What ``child.execute`` puts into a module before its source; filled in by ``run``.
+NAMESPACE: dict[str, Any] = {}
+
+
+class OperatorError(Exception):
+    """The host refused an operator call; its message says why."""
+
+
+class LLM:
+    """Stands where AFlow has its model. Cost is metered by the host: the summary is always zero."""
+
+    def get_usage_summary(self) -> dict[str, Any]:
+        return {
+            "total_input_tokens": 0,
+            "total_output_tokens": 0,
+            "total_tokens": 0,
+            "total_cost": 0.0,
+            "call_count": 0,
+            "history": [],
+        }
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> str:
+        raise OperatorError("self.llm cannot be called: use an operator")
+
+
+def create_llm_instance(config: Any = None) -> LLM:
+    return LLM()
+
+
+class Calls:
+    """Requests under way: one number each, answered in any order."""
+
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        self._sock = sock
+        self._loop = loop
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._count = 0
+        self._buffer = bytearray()
+        loop.add_reader(sock.fileno(), self._readable)
+
+    async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        self._count += 1
+        number = self._count
+        request = {"call": number, "operator": name, "init": init, "arguments": arguments}
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._pending[number] = future
+        # Blocking, but the host always reads.
+        frames.send(self._sock, request)
+        return await future
+
+    def _readable(self) -> None:
+        data = self._sock.recv(1 << 20)
+        if not data:
+            raise SystemExit("the host closed the connection")
+        self._buffer += data
+        while len(self._buffer) >= frames.HEADER.size:
+            end = frames.HEADER.size + frames.HEADER.unpack_from(self._buffer)[0]
+            if len(self._buffer) < end:
+                break
+            reply = frames.decode(bytes(self._buffer[frames.HEADER.size : end]))
+            del self._buffer[:end]
+            future = self._pending.pop(reply["call"])
+            if future.done():  # cancelled by the workflow
+                continue
+            if "error" in reply:
+                future.set_exception(OperatorError(reply["error"]))
+            else:
+                future.set_result(reply["result"])
+
+
+def operator_class(name: str, call: Sequence[str] | None, init: Sequence[str], calls: Calls) -> type:
+    """The stand-in for one operator; ``call`` None refuses positional arguments, as nobody can name them."""
+
+    class Operator:
+        def __init__(self, llm: Any = None, *args: Any, **kwargs: Any) -> None:
+            kwargs.pop("name", None)  # AFlow's second parameter, a label
+            self._init = bind(name, init, args, kwargs)
+
+        async def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return await calls.call(name, self._init, bind(name, call or (), args, kwargs))
+
+    Operator.__name__ = Operator.__qualname__ = name
+    return Operator
+
+
+def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments by name; raises ``TypeError`` as a Python call would."""
+    if len(args) > len(names):
+        raise TypeError(f"{name} takes {len(names)} positional arguments but {len(args)} were given")
+    bound = dict(zip(names, args, strict=False))
+    for key, value in kwargs.items():
+        if key in bound:
+            raise TypeError(f"{name} got multiple values for argument {key!r}")
+        bound[key] = value
+    return bound
+
+
+class AFlowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Any module under AFlow's roots: one called operator(s) has the operators, every other the two names."""
+
+    def __init__(self, operators: Mapping[str, Any], names: Mapping[str, Any]) -> None:
+        self._operators = operators
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in ROOTS:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, is_package=True)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        is_operator = module.__name__.rpartition(".")[2] in ("operator", "operators")
+        module.__dict__.update(self._operators if is_operator else self._names)
+
+
+def run(sock: socket.socket, job: dict[str, Any], execute: Callable[[str, str], dict[str, Any]]) -> str:
+    """Build the namespace, run the workflow and return its answer as text."""
+    loop = asyncio.new_event_loop()
+    calls = Calls(sock, loop)
+    operators: dict[str, Any] = {}
+    if job["operators"] is None:
+        operators["__getattr__"] = lambda name: operator_class(name, None, (), calls)
+    else:
+        for name, parameters in job["operators"].items():
+            operators[name] = operator_class(name, parameters["call"], parameters["init"], calls)
+    # The standard module of that name gets them too: a workflow that says ``import operator`` means ours.
+    operator.__dict__.update(operators)
+    names = {"create_llm_instance": create_llm_instance, "DatasetType": str}
+    NAMESPACE.update(names, operator=operator)
+    sys.meta_path.append(AFlowImports(operators, names))
+    return loop.run_until_complete(_main(job, execute))
+
+
+async def _main(job: dict[str, Any], execute: Callable[[str, str], dict[str, Any]]) -> str:
+    namespace = execute(job["source"], MODULE)
+    if "Workflow" not in namespace:
+        raise NameError("name 'Workflow' is not defined")
+    workflow = namespace["Workflow"]("workflow", {}, job["dataset"])
+    value = invoke(workflow, job["problem"], job["entry_point"])
+    if inspect.isawaitable(value):
+        value = await value
+    return answer(value)
+
+
+def invoke(workflow: Any, problem: str, entry_point: str | None) -> Any:
+    """Call by the signature: ``(problem)`` or ``(problem, entry_point)``. Never tried twice."""
+    parameters = list(inspect.signature(workflow.__call__).parameters.values())
+    if any(p.name == "entry_point" for p in parameters[1:]):
+        wants = next(p for p in parameters if p.name == "entry_point")
+        if entry_point is None and wants.default is not wants.empty:
+            return workflow(problem)
+        return workflow(problem, entry_point=_given(entry_point))
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if sum(p.kind in positional and p.default is p.empty for p in parameters) >= 2:
+        return workflow(problem, _given(entry_point))
+    return workflow(problem)
+
+
+def _given(entry_point: str | None) -> str:
+    if entry_point is None:
+        raise TypeError("Workflow.__call__ wants an entry_point, but the problem has none: use (self, problem)")
+    return entry_point
+
+
+def answer(value: Any) -> str:
+    """The first element of a returned tuple, or the value, as text; ``TypeError`` for what is no answer."""
+    if isinstance(value, tuple):
+        value = value[0] if value else None
+    if isinstance(value, (str, int, float, bool)):
+        return str(value)
+    if value is None:
+        raise TypeError("the workflow returned None instead of an answer")
+    if isinstance(value, dict):
+        keys = ", ".join(map(repr, value))
+        raise TypeError(f"the workflow returned a dict instead of an answer: return one of its values ({keys})")
+    raise TypeError(f"the workflow returned a {type(value).__name__} instead of an answer: return a string")

@@ -1,0 +1,68 @@
+"""The two wire formats: JSON frames between host and child, fixed records between host and zygote.
+
+A frame is a 4-byte big-endian length and UTF-8 JSON. Never pickle: the child is hostile. A record is small
+enough to be written in one piece and carries at most one file descriptor: the zygote needs no parser.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+HEADER = struct.Struct("!I")
+
+#: host -> zygote: action, job, CPU seconds, memory bytes, open files
+COMMAND = struct.Struct("!cQIQI")
+SPAWN, KILL = b"S", b"K"
+#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits
+EVENT = struct.Struct("!cQidI")
+READY, EXITED = b"R", b"X"
+#: Exit status of a child that could not be set up and so never ran foreign code. Foreign code can exit with
+#: it too; what tells them apart is the byte a child sends once it is set up, before its first frame.
+NOT_CONFINED = 99
+CONFINED = b"C"
+
+
+class FrameError(ValueError):
+    """The other side sent something that is no frame."""
+
+
+def encode(message: Any) -> bytes:
+    """One frame; raises ``TypeError``, ``ValueError`` or ``RecursionError`` for what JSON cannot hold."""
+    body = json.dumps(message).encode()
+    return HEADER.pack(len(body)) + body
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """The message of a frame's body, with unpaired surrogates replaced; raises ``FrameError``."""
+    try:
+        message = json.loads(body)
+        if b"\\ud" in body or b"\\uD" in body:
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"not JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise FrameError(f"expected an object, got {type(message).__name__}")
+    return message
+
+
+def receive(sock: socket.socket) -> dict[str, Any]:
+    """Block until one frame has come (the child's side); raises ``EOFError`` when the host is gone."""
+    return decode(_exactly(sock, HEADER.unpack(_exactly(sock, HEADER.size))[0]))
+
+
+def send(sock: socket.socket, message: Any) -> None:
+    sock.sendall(encode(message))
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = sock.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError("the host closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

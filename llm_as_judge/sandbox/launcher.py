@@ -1,0 +1,244 @@
+"""The host's handles on the zygote process and on one child; asyncio, no threads."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.errors import SandboxFault
+from llm_as_judge.sandbox import frames
+from llm_as_judge.sandbox.confine import layer_names
+from llm_as_judge.sandbox.limits import Limits
+
+_ZYGOTE = Path(__file__).with_name("zygote.py")
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+#: How long a child may take to be gone after its result or after it closed its connection.
+_GRACE_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child's process ended, as the zygote saw it."""
+
+    status: int  # exit status, or minus the signal's number
+    cpu_seconds: float
+
+
+class FrameTooLong(frames.FrameError):
+    """The child announced a frame over the limit."""
+
+
+class Child:
+    """One forked child; ``ended`` resolves to None when the zygote died before it could tell."""
+
+    def __init__(self, zygote: Zygote, job: int, sock: socket.socket, frame_bytes: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._zygote = zygote
+        self._job = job
+        self._sock = sock
+        self._frame_bytes = frame_bytes
+        self._buffer = bytearray()
+        self._sending = asyncio.Lock()
+        self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
+        self.confined = False  # its set-up succeeded; what happens from then on is the code's doing
+        self.killed_for = ""
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a frame; a child that is gone is noticed by ``receive``."""
+        data = frames.encode(message)
+        async with self._sending:
+            with contextlib.suppress(OSError):
+                await self._loop.sock_sendall(self._sock, data)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next frame, None when there will be no more; raises ``FrameError`` for what is none."""
+        while True:
+            if self._buffer and not self.confined:
+                self.confined = True
+                del self._buffer[: len(frames.CONFINED)]
+            if len(self._buffer) >= frames.HEADER.size:
+                end = frames.HEADER.size + frames.HEADER.unpack_from(self._buffer)[0]
+                if end > self._frame_bytes + frames.HEADER.size:
+                    raise FrameTooLong(f"a message takes over {self._frame_bytes} bytes")
+                if len(self._buffer) >= end:
+                    body = bytes(self._buffer[frames.HEADER.size : end])
+                    del self._buffer[:end]
+                    return frames.decode(body)
+            try:
+                data = await self._loop.sock_recv(self._sock, 1 << 16)
+            except OSError:
+                data = b""
+            if not data:
+                return None
+            self._buffer += data
+
+    def kill(self, reason: str) -> None:
+        """End the child and its descendants; the first reason stands."""
+        if self.killed_for or self.ended.done():
+            return
+        self.killed_for = reason
+        self._zygote.kill(self._job)
+
+    async def end(self) -> Ended | None:
+        """Wait until the process is gone, killing it if it lingers."""
+        if not self.ended.done():
+            linger = self._loop.call_later(_GRACE_SECONDS, self.kill, "lingering")
+            try:
+                await asyncio.shield(self.ended)
+            finally:
+                linger.cancel()
+        return self.ended.result()
+
+    async def aclose(self) -> None:
+        self.kill("closed")
+        try:
+            await asyncio.shield(self.ended)
+        finally:
+            self._sock.close()
+
+
+class Zygote:
+    """A running zygote process. Made by ``start``; dead for good once ``alive`` is False."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._process = process
+        self._control = control
+        self._buffer = b""
+        self._children: dict[int, Child] = {}
+        self._jobs = 0
+        self._pending_kills: list[bytes] = []
+        self.layers = layer_names(layers)
+        self.alive = True
+        self._loop.add_reader(control, self._readable)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @classmethod
+    async def start(cls, mode: str) -> Zygote:
+        """Start the process with an empty environment; raises ``SandboxFault`` if it does not come up."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode]
+            process = subprocess.Popen(
+                command,
+                env={},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        ready = b""
+        try:
+            while len(ready) < frames.EVENT.size:
+                data = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
+                if not data:
+                    raise SandboxFault(f"the zygote ended at once, status {process.wait()}: {' '.join(command)}")
+                ready += data
+        except BaseException as error:
+            ours.close()
+            process.kill()
+            process.wait()
+            if isinstance(error, asyncio.TimeoutError):
+                raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
+            raise
+        return cls(process, ours, frames.EVENT.unpack(ready)[4])
+
+    async def spawn(self, limits: Limits) -> Child:
+        """Fork a child that waits for its job on its own socket."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self._jobs += 1
+        command = frames.COMMAND.pack(
+            frames.SPAWN, self._jobs, max(1, limits.cpu_seconds), limits.memory_mb << 20, limits.open_files
+        )
+        child = Child(self, self._jobs, ours, limits.frame_bytes)
+        self._children[self._jobs] = child
+        with theirs:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
+            try:
+                while True:
+                    try:
+                        self._control.sendmsg([command], rights)
+                        return child
+                    except BlockingIOError:
+                        await asyncio.sleep(0.002)
+            except BaseException as error:
+                self._children.pop(child._job, None)
+                ours.close()
+                if isinstance(error, OSError):
+                    raise SandboxFault(f"the zygote is gone: {error}") from None
+                raise
+
+    def kill(self, job: int) -> None:
+        self._pending_kills.append(frames.COMMAND.pack(frames.KILL, job, 0, 0, 0))
+        self._send_kills()
+
+    def _send_kills(self) -> None:
+        try:
+            while self._pending_kills and self.alive:
+                self._control.send(self._pending_kills[0])
+                del self._pending_kills[0]
+        except BlockingIOError:
+            self._loop.call_later(0.002, self._send_kills)
+        except OSError:
+            self._died()
+
+    def _readable(self) -> None:
+        try:
+            data = self._control.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._died()
+            return
+        self._buffer += data
+        while len(self._buffer) >= frames.EVENT.size:
+            _, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
+            self._buffer = self._buffer[frames.EVENT.size :]
+            child = self._children.pop(job, None)
+            if child is not None and not child.ended.done():
+                child.ended.set_result(Ended(status, cpu_seconds))
+
+    def _died(self) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        for child in self._children.values():
+            if not child.ended.done():
+                child.ended.set_result(None)
+        self._children.clear()
+
+    async def aclose(self) -> None:
+        """Close the control connection, on which the zygote kills its children and exits; reap it."""
+        self._died()
+        deadline = self._loop.time() + _STOP_SECONDS
+        while self._process.poll() is None:
+            if self._loop.time() > deadline:
+                log.warning("the zygote %d did not stop; killing it", self._process.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, 9)
+                self._process.wait()
+                return
+            await asyncio.sleep(0.005)

@@ -1,0 +1,91 @@
+"""What a sandboxed run may use and what it came to: frozen dataclasses, standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from llm_as_judge.types import Outcome
+
+CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit", "fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one run; ``max_calls`` and ``max_concurrent_calls`` concern workflows only."""
+
+    cpu_seconds: int = 5
+    wall_seconds: float = 30.0
+    memory_mb: int = 512  # address space, of which an idle child has about 40 MB
+    output_bytes: int = 1_000_000  # characters printed
+    open_files: int = 32
+    max_calls: int = 24  # operator calls of one workflow
+    max_concurrent_calls: int = 8
+    frame_bytes: int = 4_000_000  # one message from the child: an operator call or the result
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_seconds", "wall_seconds", "memory_mb", "open_files", "max_concurrent_calls"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorParameters:
+    """Names that positional arguments of a workflow's operator are given to."""
+
+    call: tuple[str, ...]  # of ``await self.op(...)``
+    init: tuple[str, ...] = ()  # of ``operator.Op(self.llm, ...)``, after the LLM
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    """``value`` is JSON data, or ``str()`` of what the function returned where JSON has no such type."""
+
+    outcome: CodeOutcome
+    value: Any = None
+    stdout: str = ""
+    error: str = ""  # "ValueError: message (line 3)"
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowResult:
+    outcome: Outcome
+    answer: str | None = None
+    error: str = ""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CodeVerdict:
+    """``outcome``: ``finished`` when all tests passed, ``raised`` when one failed; ``fault`` is no verdict.
+
+    ``weak``: solution and tests shared a process, so that a solution bent on it could have forged the result.
+    """
+
+    passed: bool
+    outcome: CodeOutcome
+    mode: str = "nonce"
+    weak: bool = True
+    error: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a child is really held by: ``probes`` are attempts made from inside one."""
+
+    mode: str
+    layers: tuple[str, ...]
+    probes: Mapping[str, str] = field(default_factory=dict)  # attempt -> "blocked" or "open"
+
+    def __str__(self) -> str:
+        open_ = [name for name, state in self.probes.items() if state != "blocked"]
+        blocked = [name for name, state in self.probes.items() if state == "blocked"]
+        return (
+            f"sandbox: {self.mode}; enforced: {', '.join(self.layers) or 'nothing'}; "
+            f"blocked: {', '.join(blocked) or 'nothing'}; not blocked: {', '.join(open_) or 'nothing tried'}"
+        )

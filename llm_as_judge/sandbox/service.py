@@ -1,0 +1,95 @@
+"""The host's side of a workflow's operator calls: checked, counted, several at once, never trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llm_as_judge.errors import InfrastructureError, WorkflowError
+from llm_as_judge.sandbox import frames
+from llm_as_judge.sandbox.launcher import Child
+from llm_as_judge.sandbox.limits import Limits
+
+log = logging.getLogger(__name__)
+
+#: ``(operator, init arguments, arguments) -> result``
+CallOperator = Callable[[str, dict[str, Any], dict[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+class BudgetExceeded(WorkflowError):
+    """Raised by ``call_operator`` to end the run with outcome ``budget``."""
+
+
+class OperatorService:
+    """Answers the operator calls of one workflow, within its limits."""
+
+    def __init__(self, call_operator: CallOperator, limits: Limits) -> None:
+        self._call_operator = call_operator
+        self._limits = limits
+        self._places = asyncio.Semaphore(limits.max_concurrent_calls)
+        self.error = ""
+        self.fault: Exception | None = None
+
+    async def serve(self, child: Child) -> dict[str, Any] | None:
+        """Until the child's last frame, or None if there is none."""
+        tasks: set[asyncio.Task[None]] = set()
+        count = 0
+        try:
+            while (message := await child.receive()) is not None:
+                if "end" in message:
+                    return message
+                count += 1
+                if count > self._limits.max_calls:
+                    self._stop(child, f"over {self._limits.max_calls} operator calls")
+                    return None
+                task = asyncio.create_task(self._answer(child, _request(message)))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            return None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, child: Child, request: _Request) -> None:
+        try:
+            async with self._places:
+                result = await self._call_operator(request.operator, request.init, request.arguments)
+            reply: dict[str, Any] = {"call": request.number, "result": dict(result)}
+        except BudgetExceeded as error:
+            self._stop(child, str(error))
+            return
+        except WorkflowError as error:
+            reply = {"call": request.number, "error": str(error)}
+        except Exception as error:
+            if not isinstance(error, InfrastructureError):
+                log.exception("operator %s failed on the host", request.operator)
+            self.fault = self.fault or error
+            child.kill("fault")
+            return
+        await child.send(reply)
+
+    def _stop(self, child: Child, error: str) -> None:
+        self.error = self.error or error
+        child.kill("budget")
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    number: int
+    operator: str
+    init: dict[str, Any]
+    arguments: dict[str, Any]
+
+
+def _request(message: Mapping[str, Any]) -> _Request:
+    number, operator = message.get("call"), message.get("operator")
+    init, arguments = message.get("init"), message.get("arguments")
+    if not (
+        type(number) is int and isinstance(operator, str) and isinstance(init, dict) and isinstance(arguments, dict)
+    ):
+        raise frames.FrameError("not an operator call")
+    return _Request(number, operator, init, arguments)

@@ -1,0 +1,296 @@
+"""The schema of the configuration: strict, frozen, one description a leaf.
+
+The descriptions are the one source for the documentation (``describe``). ``config`` fills it from files.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+
+from llm_as_judge.types import DOMAINS, Domain
+
+DEFAULT_API_KEY = "sk-dummy"
+RewardTerm = Literal["correctness", "efficiency", "simplicity", "format", "repetition"]
+
+
+def _float(value: Any) -> Any:
+    """YAML 1.1, which PyYAML reads, takes ``5e-6`` (no dot) for a string; everybody means the number."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _path(value: Any) -> Any:
+    return Path(value).expanduser() if isinstance(value, str) and value else value
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Float = Annotated[float, BeforeValidator(_float)]
+FilePath = Annotated[Path, BeforeValidator(_path)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+
+
+def _check_shares(name: str, shares: Mapping[Any, float], members: Sequence[str]) -> None:
+    missing = [member for member in members if member not in shares]
+    if missing:
+        raise ValueError(f"{name} lacks {', '.join(missing)}; give every one, 0 where unwanted")
+    if min(shares.values()) < 0:
+        raise ValueError(f"{name} must not be negative, got {dict(shares)}")
+    if abs(sum(shares.values()) - 1) > 1e-6:
+        raise ValueError(f"{name} must sum to 1, got {sum(shares.values()):g}")
+
+
+class _Strict(BaseModel):
+    # protected_namespaces: pydantic would otherwise warn of ``model_name``
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Model(_Strict):
+    model_name: str = Field("nano", min_length=1, description="Key of models.yaml, hub id or folder.")
+    lora_rank: int = Field(64, gt=0, description="Rank of the LoRA adapter.")
+    lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale; the update is multiplied by alpha / rank.")
+    lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
+    lora_target_modules: str | Names = Field(
+        "all-linear", description="Modules that get an adapter: all-linear, a list, or a regular expression."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Precision of the base weights; auto: bfloat16 on CUDA, else float32."
+    )
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
+    gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, more time.")
+
+
+class Training(_Strict):
+    seed: int = Field(0, ge=0, description="Seeds sampling, data order and the adapter's first weights.")
+    max_steps: int = Field(100, gt=0, description="Optimiser steps over the whole run.")
+    rollout_batch_size: int = Field(4, gt=0, description="Problems per step.")
+    num_return_sequences_in_group: int = Field(6, ge=2, description="Workflows sampled per problem (G).")
+    ppo_epochs: int = Field(1, gt=0, description="Updates per batch; 1 is online learning.")
+    learning_rate: Float = Field(5e-6, gt=0, description="Peak learning rate of the adapter.")
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
+    weight_decay: Float = Field(0.0, ge=0, description="AdamW's weight decay.")
+    max_grad_norm: Float = Field(1.0, gt=0, description="Gradient norm is clipped to this.")
+    epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the ratio.")
+    epsilon_high: Float = Field(0.28, gt=0, description="Upper clip range of the ratio.")
+    beta: Float = Field(0.0, ge=0, description="Weight of the KL term to the base model; 0 = none.")
+    loss_type: Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"] = Field(
+        "dr_grpo", description="Loss and its normalisation, as in TRL."
+    )
+    scale_rewards: Literal["group", "batch", "none"] = Field(
+        "group", description="Divide advantages by the standard deviation of the group, of the batch, or not."
+    )
+    micro_batch_size: int = Field(8, gt=0, description="Sequences per forward pass; no effect on results.")
+    save_every: int = Field(50, gt=0, description="Steps between checkpoints.")
+    eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
+    prompt_max_length: int = Field(3072, gt=0, description="Longest prompt in tokens.")
+    response_max_length: int = Field(1024, gt=0, description="Longest workflow in tokens.")
+    shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards.")
+
+
+class Generation(_Strict):
+    temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
+    top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
+    top_k: int = Field(0, ge=0, description="Sample among the k likeliest tokens; 0 = off.")
+    engine: Literal["local", "vllm"] = Field("local", description="What samples the workflows.")
+
+
+class Data(_Strict):
+    source: Literal["embedded", "files"] = Field(
+        "embedded", description="Problems generated on the fly, or the JSONL files named below."
+    )
+    train_dataset: FilePath | None = Field(None, description="JSONL of training problems.")
+    val_dataset: FilePath | None = Field(None, description="JSONL of validation problems.")
+    test_dataset: FilePath | None = Field(None, description="JSONL of test problems.")
+    domain_ratios: Mapping[Domain, Float] = Field(
+        {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; sums to 1."
+    )
+    eval_problems: int = Field(150, gt=0, description="Problems of an evaluation.")
+    max_problems: int | None = Field(None, gt=0, description="Use only the first so many training problems.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Data:
+        _check_shares("domain_ratios", self.domain_ratios, DOMAINS)
+        if self.source == "files" and self.train_dataset is None:
+            raise ValueError("source is 'files' but train_dataset is not set; name a JSONL file")
+        return self
+
+
+class Endpoint(_Strict):
+    """An OpenAI-compatible LLM service: the executor's, and with a mode the judge's."""
+
+    provider: Literal["embedded", "openai"] = Field(
+        "embedded", description="embedded: the package's own nano model, served by itself; openai: base_url."
+    )
+    base_url: str = Field(
+        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
+    )
+    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${OPENAI_API_KEY}.")
+    model: str = Field("nano-executor", min_length=1, description="Model name sent to the service.")
+    temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
+    top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
+    max_tokens: int = Field(2048, gt=0, description="Longest reply in tokens, reasoning included.")
+    timeout_s: Float = Field(120.0, gt=0, description="Seconds one request may take.")
+    max_retries: int = Field(4, ge=0, description="Further tries after a failed request.")
+    concurrency: int = Field(32, gt=0, description="Requests in flight at once.")
+    price_per_million_input: Float = Field(0.0, ge=0, description="Price of a million prompt tokens.")
+    price_per_million_output: Float = Field(0.0, ge=0, description="Price of a million completion tokens.")
+    no_proxy: str = Field(
+        "localhost,127.0.0.1", description="Hosts, separated by commas, reached without the system's proxy."
+    )
+
+
+class JudgeEndpoint(Endpoint):
+    mode: Literal["hybrid", "llm", "rules"] = Field(
+        "hybrid", description="hybrid: rules may accept, the LLM decides the rest; llm or rules: that alone."
+    )
+
+
+class Workflow(_Strict):
+    operators: Names = Field(
+        (
+            "Custom", "AnswerGenerate", "CustomCodeGenerate", "ScEnsemble", "MdEnsemble",
+            "Programmer", "Test", "Format", "Review", "Revise",
+        ),
+        min_length=1,
+        description="Operators a workflow may call.",
+    )  # fmt: skip
+    max_calls: int = Field(24, gt=0, description="Operator calls of one workflow.")
+    enhancer: FilePath | None = Field(None, description="YAML of Layer 2 instructions; null = off.")
+    guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
+
+
+class SandboxSettings(_Strict):
+    mode: Literal["full", "standard", "no-open", "unsafe"] = Field(
+        "standard", description="How tightly code is held; unsafe must be asked for."
+    )
+    cpu_seconds: int = Field(5, gt=0, description="CPU time of one run.")
+    wall_seconds: Float = Field(30.0, gt=0, description="Time of one run by the clock.")
+    memory_mb: int = Field(512, gt=0, description="Address space of one run.")
+    output_bytes: int = Field(1_000_000, gt=0, description="Output of one run.")
+    open_files: int = Field(32, gt=0, description="File descriptors of one run.")
+
+
+class RewardSettings(_Strict):
+    reward_weights: Mapping[RewardTerm, Float] = Field(
+        {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05},
+        description="Weight of each term (repetition is subtracted); sums to 1, which keeps the scale.",
+    )
+    token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency reaches 0.")
+    operator_budget: int = Field(8, gt=0, description="Operator calls at which simplicity reaches 0.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RewardSettings:
+        _check_shares("reward_weights", self.reward_weights, typing.get_args(RewardTerm))
+        return self
+
+
+class ExperienceBuffer(_Strict):
+    enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
+    buffer_size: int = Field(100, gt=0, description="Workflows kept per domain.")
+    reward_threshold: Float = Field(8.0, description="Least reward of a workflow that is kept.")
+    top_k: int = Field(3, ge=0, description="Examples put into a prompt; 0 = collect only.")
+    persistence_dir: FilePath | None = Field(None, description="Folder kept between runs; null = none.")
+    min_similarity: Float = Field(0.0, ge=-1, le=1, description="Least cosine similarity of an example.")
+
+
+class Output(_Strict):
+    output_dir: FilePath = Field(Path("checkpoints"), description="Root of <model>/<run_name>/step_N.")
+    log_dir: FilePath = Field(Path("logs"), description="Event logs.")
+    results_dir: FilePath = Field(Path("results"), description="Evaluation results.")
+    run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Names the run's folder and log.")
+
+
+class Config(_Strict):
+    """All settings of a run; ``config.load_config`` builds it."""
+
+    model: Model = Model()
+    training: Training = Training()
+    generation: Generation = Generation()
+    data: Data = Data()
+    executor: Endpoint = Endpoint()
+    judge: JudgeEndpoint = JudgeEndpoint()
+    workflow: Workflow = Workflow()
+    sandbox: SandboxSettings = SandboxSettings()
+    reward: RewardSettings = RewardSettings()
+    experience_buffer: ExperienceBuffer = ExperienceBuffer()
+    output: Output = Output()
+
+    #: Of the file, where ``models.yaml`` is looked for.
+    _folder: Path | None = PrivateAttr(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One leaf as ``describe`` tells it."""
+
+    name: str
+    type: str
+    default: str
+    description: str
+
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()
+}
+#: Full name of each leaf to its field.
+LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for leaf, field in cls.model_fields.items()}
+
+
+def describe() -> list[Row]:
+    """Name, type, default and meaning of every leaf, in the order of the schema."""
+    rows = []
+    for name, field in LEAVES.items():
+        default = field.get_default()
+        rows.append(Row(name, _type_name(field.annotation), _yaml_text(default), field.description or ""))
+    return rows
+
+
+def _yaml_text(value: Any) -> str:
+    """``value`` as one would write it in the file, on one line."""
+    if isinstance(value, Path):
+        return str(value)
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """Alternatives of a type, without what ``Annotated`` adds."""
+    if typing.get_origin(annotation) is Annotated:
+        return _members(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+    return (annotation,)
+
+
+def takes_text(annotation: Any) -> bool:
+    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it."""
+    return all(member in (str, Path, type(None)) for member in _members(annotation))
+
+
+def _type_name(annotation: Any) -> str:
+    names = []
+    for member in _members(annotation):
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if origin is Literal:
+            names += [str(value) for value in arguments]
+        elif origin is tuple:
+            names.append("list")
+        elif origin is not None:
+            names.append(f"mapping of {', '.join(str(value) for value in typing.get_args(arguments[0]))}")
+        else:
+            names.append("null" if member is type(None) else "path" if member is Path else member.__name__)
+    return " | ".join(names)

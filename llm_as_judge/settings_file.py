@@ -1,0 +1,143 @@
+"""YAML, ``.env`` and ``--set`` text read into values that remember the place they were written at.
+
+Knows nothing of the schema (``config``). Types are those of YAML 1.1 as PyYAML reads it; ``${NAME}`` and
+``${NAME:-default}`` in a scalar stand for environment variables.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from llm_as_judge.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value: ``dict[str, Node]``, ``list[Node]`` or a scalar, with its ``text`` as written."""
+
+    value: Any
+    origin: str  # "file:line" or "--set"
+    text: str | None = None
+
+    def plain(self, key: str, env: Mapping[str, str], *, as_text: bool = False) -> Any:
+        """The value with references replaced; ``as_text`` keeps a scalar as written (``007``, ``yes``)."""
+        if isinstance(self.value, dict):
+            return {name: child.plain(f"{key}.{name}", env) for name, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain(key, env) for child in self.value]
+        if self.text is None or self.value is None:
+            return self.value
+        text = interpolate(self.text, env, f"{self.origin}: {key}")
+        if as_text:
+            return text
+        return self.value if text == self.text else parse_text(text, self.origin).value
+
+
+def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
+    """Replace ``${NAME}`` and ``${NAME:-default}``; an empty variable counts as unset, as in the shell."""
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if value := env.get(name):
+            return value
+        if default is None:
+            raise ConfigError(
+                f"{where}: environment variable {name} is not set; export it, put {name}=... into .env, "
+                f"or write ${{{name}:-default}}"
+            )
+        return str(default)
+
+    if "${" in _REFERENCE.sub("", text):
+        raise ConfigError(f"{where}: {text!r} is malformed; write ${{NAME}} or ${{NAME:-default}}")
+    return _REFERENCE.sub(replace, text)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables of ``folder/.env``, overruled by the process's real environment."""
+    return {**_read_dotenv(folder / ".env"), **os.environ}
+
+
+def _read_dotenv(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    found = {}
+    for number, line in enumerate(_read_text(path).splitlines(), start=1):
+        entry = line.strip().removeprefix("export ").strip()
+        if not entry or entry.startswith("#"):
+            continue
+        name, equals, value = entry.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ConfigError(f"{path}:{number}: {entry!r} is not NAME=value")
+        value = value.strip()
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        else:
+            value = value.split(" #")[0].rstrip()
+        found[name.strip()] = value
+    return found
+
+
+def read_yaml(path: Path) -> dict[str, Node]:
+    """The mapping a YAML file holds. Raises ConfigError with file and line when it does not hold one."""
+    node = _compose(_read_text(path), str(path))
+    if node is None:
+        raise ConfigError(f"{path}: the file is empty; it must hold a mapping of settings")
+    if not isinstance(node.value, dict):
+        raise ConfigError(f"{node.origin}: expected 'name: value' lines, got {node.text or 'a list'!r}")
+    return node.value
+
+
+def parse_text(text: str, origin: str) -> Node:
+    """One YAML value from the command line or the environment; the empty text is null."""
+    node = _compose(text, origin, numbered=False)
+    return node if node is not None else Node(None, origin, "")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file (looked from {Path.cwd()})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _compose(text: str, source: str, *, numbered: bool = True) -> Node | None:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return None if root is None else _convert(root, source, numbered)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark and numbered else ""
+        raise ConfigError(f"{source}{line}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a timestamp such as 2024-99-99
+        raise ConfigError(f"{source}: not valid YAML: {error}") from None
+
+
+def _convert(node: yaml.Node, source: str, numbered: bool) -> Node:
+    origin = f"{source}:{node.start_mark.line + 1}" if numbered else source
+    if isinstance(node, yaml.MappingNode):
+        children: dict[str, Node] = {}
+        for key, value in node.value:
+            place = f"{source}:{key.start_mark.line + 1}" if numbered else source
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError(f"{place}: a key must be a plain name")
+            if key.value in children:
+                first = children[key.value].origin
+                raise ConfigError(f"{place}: {key.value!r} is set twice, first at {first}")
+            child = _convert(value, source, numbered)
+            children[key.value] = Node(child.value, place, child.text)
+        return Node(children, origin)
+    if isinstance(node, yaml.SequenceNode):
+        return Node([_convert(child, source, numbered) for child in node.value], origin)
+    value = yaml.SafeLoader("").construct_object(node)
+    return Node(value, origin, str(node.value))

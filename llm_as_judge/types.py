@@ -1,0 +1,141 @@
+"""The nouns that cross borders between parts, as frozen dataclasses.
+
+Standard library only; imports nothing from the package. No behaviour beyond derived values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Domain = Literal["math", "code", "qa"]
+DOMAINS: tuple[Domain, ...] = ("math", "code", "qa")
+
+#: How a workflow run ended. Only ``fault`` is ours and stays unscored; the others are the policy's doing.
+Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
+Tier = Literal["tests", "rules", "llm", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Everything policy and workflow may see of a problem."""
+
+    id: str
+    text: str
+    domain: Domain
+    context: str = ""
+    entry_point: str | None = None
+    public_tests: tuple[str, ...] = ()  # each one assert statement calling ``entry_point``
+    dataset: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The string a workflow receives as ``problem``."""
+        if self.context:
+            return f"Context: {self.context}\nQuestion: {self.text}"
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What only the judge sees."""
+
+    answers: tuple[str, ...] = ()  # any of them is right; () with ``tests`` set for code
+    tests: str = ""  # hidden tests: ``def check(candidate)`` or plain asserts
+    prelude: str = ""  # code put before the solution (imports, helpers of the prompt)
+    unanswerable: bool = False  # SQuAD2: the right answer is that there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    question: Question
+    reference: Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One sampled text with the exact ids it was sampled as; text is never tokenised again."""
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]  # end-of-sequence token included when it was sampled
+    logprobs: tuple[float, ...]  # under the sampling distribution, one per token id
+    finish_reason: Literal["stop", "length"]
+    policy_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """One operator call as the host metered it."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Mapping[str, Any]
+    llm_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float  # in the currency of the price table
+    seconds: float
+    parse_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What one workflow run came to."""
+
+    outcome: Outcome
+    answer: str | None
+    calls: tuple[OperatorCall, ...] = ()
+    error: str = ""
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Executor tokens, prompt and completion."""
+        return sum(c.prompt_tokens + c.completion_tokens for c in self.calls)
+
+    @property
+    def cost(self) -> float:
+        return sum(c.cost for c in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``correct`` is None when nobody could tell: the rollout stays unscored."""
+
+    correct: bool | None
+    tier: Tier
+    reason: str = ""
+    score: float | None = None  # partial credit of the official metric (F1), where there is one
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """Weighted total and every term on its own scale; ``total`` is None for an unscored rollout."""
+
+    total: float | None
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    problem: Problem
+    completion: Completion
+    execution: Execution
+    verdict: Verdict
+    reward: Reward
+    lint: tuple[str, ...] = ()  # codes found by ``workflow.lint``
+
+    @property
+    def valid(self) -> bool:
+        """The text was a workflow that ran to an answer (right or wrong)."""
+        return self.execution.outcome == "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All rollouts of one problem in one step."""
+
+    problem: Problem
+    rollouts: Sequence[Rollout]

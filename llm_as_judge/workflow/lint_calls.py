@@ -1,0 +1,279 @@
+"""The checks of one function: names, operator calls, keys of results, answers. Paths are ``lint_flow``'s."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import operator as standard_operator
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from llm_as_judge.operators import catalog
+from llm_as_judge.workflow.lint_flow import Flow
+from llm_as_judge.workflow.lint_names import Function, bound_in, parameters_of
+from llm_as_judge.workflow.lint_state import State
+from llm_as_judge.workflow.lint_values import (
+    Knowledge,
+    Value,
+    comprehension_variables,
+    infer,
+    operator_built,
+    operators_of,
+)
+
+_BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__class__"}
+_NO_ANSWER: Mapping[str, str] = {
+    "none": "None",
+    "bool": "a bool",
+    "list": "a list",
+    "dict": "a dict",
+    "call": "a call that is not awaited",
+    "operator": "an operator",
+}
+
+
+class Report(Protocol):
+    def __call__(self, code: str, message: str, node: ast.AST) -> None: ...
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the functions of a class share. ``attributes`` None: any may be set by a base class."""
+
+    knowledge: Knowledge
+    module_names: frozenset[str]
+    attributes: set[str] | None
+    operators: Collection[str]
+    report: Report
+    used: set[str] = field(default_factory=set)  # attributes of self that are read
+
+
+class FunctionLint:
+    """Checks one method, or one function nested in it, with what its surroundings bind."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        function: Function,
+        *,
+        answers: bool = False,
+        outer: frozenset[str] = frozenset(),
+        outer_values: Mapping[str, Value] | None = None,
+        self_name: str | None = None,
+    ) -> None:
+        self._scope = scope
+        self._function = function
+        self._answers = answers
+        self._outer = outer
+        self._outer_values = outer_values or {}
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        self._self = self_name or (parameters[0].arg if parameters else "")
+        self._locals = bound_in(function)
+        scope.knowledge.self_name = self._self
+
+    def run(self) -> None:
+        state = State(values=dict(self._outer_values))
+        for argument in parameters_of(self._function):
+            state.bind(argument)
+        flow = Flow(self, self._scope.knowledge)
+        end = flow.block(self._function.body, state)
+        if end.live and self._answers:
+            code = "W305" if end.after_loop else "W304"
+            self._scope.report(code, "__call__ can end without a return", self._function.body[-1])
+        for nested, at in flow.nested:
+            FunctionLint(
+                self._scope,
+                nested,
+                outer=self._outer | frozenset(self._locals),
+                outer_values={n: v for n, v in at.values.items() if operators_of(v, "operator")},
+                self_name=self._self,
+            ).run()
+            self._scope.knowledge.self_name = self._self
+
+    def returned(self, node: ast.Return, state: State) -> None:
+        if not self._answers or not state.live:
+            return
+        answer = node.value
+        if isinstance(answer, ast.Tuple) and answer.elts:
+            answer = answer.elts[0]
+        if answer is None:
+            self._scope.report("W401", "the answer is None", node)
+            return
+        value = infer(answer, state.values, self._scope.knowledge)
+        if not value or isinstance(answer, ast.Starred):
+            return
+        if all(kind.name == "result" for kind in value):
+            operator = operators_of(value, "result")[0]
+            keys = ", ".join(f"[{key!r}]" for key in catalog.OPERATORS[operator].RESULT)
+            self._scope.report("W401", f"the answer is {operator}'s whole result; take {keys}", node)
+        elif all(kind.name in _NO_ANSWER for kind in value):
+            kinds = " or ".join(sorted({_NO_ANSWER[kind.name] for kind in value}))
+            if kinds != "a bool" or isinstance(answer, ast.Constant):
+                self._scope.report("W401", f"the answer is {kinds}", node)
+
+    def expression(self, node: ast.expr, state: State) -> None:
+        if not state.live:
+            for part in ast.walk(node):
+                if isinstance(part, ast.Call) and self._called(part, state):
+                    self._scope.report("W206", f"{ast.unparse(part.func)} is called where nothing leads", part)
+                    self._use(part.func)
+            return
+        _Visitor(self, state).visit(node)
+
+    def _called(self, node: ast.Call, state: State) -> list[str]:
+        return operators_of(infer(node.func, state.values, self._scope.knowledge), "operator")
+
+    def _use(self, node: ast.expr) -> None:
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute):
+                self._scope.used.add(part.attr)
+
+    def check_name(self, node: ast.Name, state: State) -> None:
+        name = node.id
+        if name in self._locals:
+            if name not in state.likely:
+                self._scope.report("W301", f"{name} may be unbound here", node)
+            elif name not in state.bound:
+                self._scope.report("W302", f"{name} is unbound here if the loop above does not run", node)
+            state.bound.add(name)  # say it once
+            state.likely.add(name)
+        elif name not in self._outer and name not in self._scope.module_names and name not in _BUILTINS:
+            self._scope.report("W303", f"{name} is not defined", node)
+
+    def check_attribute(self, node: ast.Attribute) -> None:
+        if not (isinstance(node.value, ast.Name) and node.value.id == self._self):
+            return
+        self._scope.used.add(node.attr)
+        known = self._scope.attributes
+        if known is not None and node.attr not in known and not node.attr.startswith("__"):
+            self._scope.report("W202", f"self.{node.attr} is used but not set in __init__", node)
+
+    def check_call(self, node: ast.Call, state: State) -> None:
+        built = operator_built(node.func, self._scope.knowledge)
+        if built is not None:
+            self._check_built(built, node)
+        for name in self._called(node, state)[:1]:
+            self._bind(name, catalog.signature(name), node.args, node)
+        for argument in (*node.args, *(k.value for k in node.keywords)):
+            value = infer(argument, state.values, self._scope.knowledge)
+            if self._called(node, state) and operators_of(value, "call"):
+                self._scope.report("W204", f"{operators_of(value, 'call')[0]}'s call is not awaited", argument)
+        match node.func:
+            case ast.Attribute(value=holder, attr="get") if node.args:
+                self._check_key(holder, node.args[0], node, state, "W208")
+
+    def _check_built(self, name: str, node: ast.Call) -> None:
+        if name in self._scope.operators:
+            self._bind(name, catalog.init_signature(name), node.args[1:], node, skip=("llm", "name"))
+        elif not hasattr(standard_operator, name):
+            there = ", ".join(self._scope.operators)
+            self._scope.report("W201", f"there is no operator {name}; there are {there}", node)
+
+    def _bind(
+        self,
+        name: str,
+        signature: inspect.Signature,
+        positional: list[ast.expr],
+        node: ast.Call,
+        skip: tuple[str, ...] = (),
+    ) -> None:
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            return
+        keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in skip]
+        try:
+            signature.bind(*positional, **dict.fromkeys(keywords))
+        except TypeError as error:
+            self._scope.report("W203", f"{catalog.call_line(name)}: {error}", node)
+
+    def check_subscript(self, node: ast.Subscript, state: State) -> None:
+        self._check_key(node.value, node.slice, node, state, "W207")
+
+    def _check_key(self, holder: ast.expr, key: ast.expr, node: ast.expr, state: State, code: str) -> None:
+        value = infer(holder, state.values, self._scope.knowledge)
+        unawaited = operators_of(value, "call")
+        if unawaited:
+            self._scope.report("W204", f"{unawaited[0]}'s call is not awaited", node)
+        results = operators_of(value, "result")
+        if not results or not isinstance(key, ast.Constant):
+            return
+        if not any(key.value in catalog.result_keys(name) for name in results):
+            there = ", ".join(catalog.OPERATORS[results[0]].RESULT)
+            self._scope.report(code, f"{results[0]}'s result has no key {key.value!r}; it has {there}", node)
+
+    def discarded(self, node: ast.expr, state: State) -> None:
+        """An expression that is a whole statement or is made text: no place for an operator's bare call."""
+        if isinstance(node, ast.Call) and state.live and self._called(node, state):
+            self._scope.report("W204", f"{self._called(node, state)[0]}'s call is not awaited", node)
+
+    def comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, state: State) -> State:
+        inner = state.copy()
+        inner.values = comprehension_variables(node, state.values, self._scope.knowledge)
+        return inner
+
+
+class _Visitor(ast.NodeVisitor):
+    """Calls the checks for the parts of one expression; comprehensions and lambdas have own names."""
+
+    def __init__(self, checks: FunctionLint, state: State) -> None:
+        self._checks = checks
+        self._state = state
+        self._inner: list[set[str]] = []
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load) and not any(node.id in names for names in self._inner):
+            self._checks.check_name(node, self._state)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self._state.bind(node.target.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._checks.check_attribute(node)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        self._checks.check_call(node, self._state)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.generic_visit(node)
+        self._checks.check_subscript(node, self._state)
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
+        self.generic_visit(node)
+        self._checks.discarded(node.value, self._state)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
+            self.visit(default)
+        self._within({a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}, [node.body])
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, parts: list[ast.expr]
+    ) -> None:
+        self.visit(node.generators[0].iter)
+        names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        outer, self._state = self._state, self._checks.comprehension(node, self._state)
+        later = [g.iter for g in node.generators[1:]]
+        self._within(names, [*later, *(test for g in node.generators for test in g.ifs), *parts])
+        self._state = outer
+
+    def _within(self, names: set[str], parts: list[ast.expr]) -> None:
+        self._inner.append(names)
+        for part in parts:
+            self.visit(part)
+        self._inner.pop()
+
+    def visit_ListComp(self, node: ast.ListComp) -> None:
+        self._comprehension(node, [node.elt])
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        self._comprehension(node, [node.elt])
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> None:
+        self._comprehension(node, [node.elt])
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        self._comprehension(node, [node.key, node.value])

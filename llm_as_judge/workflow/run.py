@@ -1,0 +1,186 @@
+"""Run a workflow's text on a question: lint, sandbox, operators, metering.
+
+The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host;
+what the workflow returns about its cost is ignored. The text is run as it is or not at all.
+
+    execution = await WorkflowRunner(llm, sandbox).run(source, question)
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_as_judge.errors import SandboxFault, WorkflowError
+from llm_as_judge.llm import ChatModel, LLMReply
+from llm_as_judge.operators import catalog
+from llm_as_judge.operators.base import Toolbox, no_enhancement
+from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, Limits, OperatorParameters, Sandbox
+from llm_as_judge.types import Execution, OperatorCall, Question
+from llm_as_judge.workflow.lint import lint
+
+#: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
+_LLM_CALLS_PER_CALL = 4
+
+
+class WorkflowRunner:
+    """Runs any number of workflows at once; holds no state between them.
+
+    Args:
+        enhance: Layer 2, ``(operator, domain) -> instruction``.
+        operators: names a workflow may use; None for all of the catalog.
+        max_tokens: executor tokens of one workflow, prompt and completion, after which no further LLM call is
+            made and the outcome is ``budget``; None for no bound.
+    """
+
+    def __init__(
+        self,
+        llm: ChatModel,
+        sandbox: Sandbox,
+        enhance: Callable[[str, str], str] = no_enhancement,
+        limits: Limits | None = None,
+        *,
+        operators: Collection[str] | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self._llm = llm
+        self._sandbox = sandbox
+        self._enhance = enhance
+        self._limits = limits or sandbox.limits
+        self._operators = tuple(catalog.OPERATORS) if operators is None else tuple(operators)
+        self._max_tokens = max_tokens
+        self._parameters = {
+            name: OperatorParameters(
+                tuple(catalog.signature(name).parameters), tuple(catalog.init_signature(name).parameters)
+            )
+            for name in self._operators
+        }
+
+    async def run(self, source: str, question: Question) -> Execution:
+        """Lint and run; a fatal finding gives outcome ``invalid`` without a run."""
+        findings = lint(source, entry_point=question.entry_point, operators=self._operators)
+        fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
+        if fatal:
+            return Execution("invalid", None, error="; ".join(fatal))
+        service = _Operators(self, question)
+        result = await self._sandbox.run_workflow(
+            source,
+            problem=question.statement,
+            entry_point=question.entry_point,
+            call_operator=service.call,
+            operators=self._parameters,
+            dataset=question.dataset,
+            limits=self._limits,
+        )
+        calls = tuple(record.finished() for record in service.records)
+        return Execution(result.outcome, result.answer, calls, result.error, result.seconds)
+
+
+@dataclass(slots=True)
+class _Record:
+    """One operator call under way; its model's calls are counted here, and stay so if it fails."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    started: float
+    result: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    llm_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+    def finished(self) -> OperatorCall:
+        return OperatorCall(
+            name=self.name,
+            arguments=self.arguments,
+            result=self.result,
+            llm_calls=self.llm_calls,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cost=self.cost,
+            seconds=time.monotonic() - self.started if self.seconds is None else self.seconds,
+            parse_ok=bool(self.result.get("parse_ok", False)),
+        )
+
+
+class _Operators:
+    """The operator calls of one run."""
+
+    def __init__(self, runner: WorkflowRunner, question: Question) -> None:
+        self._runner = runner
+        self._question = question
+        self.records: list[_Record] = []
+
+    async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
+        if name not in self._runner._operators:
+            there = ", ".join(self._runner._operators)
+            raise WorkflowError(f"there is no operator {name!r}; there are {there}")
+        arguments = _checked(name, catalog.signature(name), arguments)
+        init = _checked(name, catalog.init_signature(name), init)
+        record = _Record(name, arguments, time.monotonic())
+        self.records.append(record)
+        tools = Toolbox(_Metered(self, record), self._run_code, self._question, enhance=self._runner._enhance)
+        try:
+            record.result = await catalog.OPERATORS[name](tools, **init)(**arguments)
+        except ValueError as error:  # an operator's word for arguments it cannot use
+            raise WorkflowError(f"{name}: {error}") from error
+        finally:
+            record.seconds = time.monotonic() - record.started
+        return record.result
+
+    async def _run_code(self, source: str, **kwargs: Any) -> CodeResult:
+        result = await self._runner._sandbox.run_code(source, **kwargs)
+        if result.outcome == "fault":
+            raise SandboxFault(result.error)
+        return result
+
+    async def chat(self, record: _Record, prompt: str, **options: Any) -> LLMReply:
+        """One call of the executor model, within the budget and counted."""
+        limit = self._runner._max_tokens
+        spent = sum(r.prompt_tokens + r.completion_tokens for r in self.records)
+        if limit is not None and spent >= limit:
+            raise BudgetExceeded(f"{spent} executor tokens spent of {limit}")
+        most = _LLM_CALLS_PER_CALL * self._runner._limits.max_calls
+        if sum(r.llm_calls for r in self.records) >= most:
+            raise BudgetExceeded(f"over {most} calls of the executor")
+        record.llm_calls += 1
+        reply = await self._runner._llm.chat(prompt, **options)
+        record.prompt_tokens += reply.prompt_tokens
+        record.completion_tokens += reply.completion_tokens
+        record.cost += reply.cost
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Metered:
+    """The model as one operator call sees it."""
+
+    service: _Operators
+    record: _Record
+
+    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
+        return await self.service.chat(self.record, prompt, temperature=temperature, max_tokens=max_tokens)
+
+
+def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that fit the signature and its types; text parameters take what a format string would."""
+    try:
+        bound = signature.bind(**arguments)
+    except TypeError as error:
+        raise WorkflowError(f"{name}: {error}") from None
+    checked: dict[str, Any] = {}
+    for key, value in bound.arguments.items():
+        kind = str(signature.parameters[key].annotation)
+        if kind == "str":
+            value = value if isinstance(value, str) else str(value)
+        elif kind.startswith("list") and not isinstance(value, list):
+            raise WorkflowError(f"{name}: {key} must be a list, got {type(value).__name__}")
+        elif kind == "int" and (not isinstance(value, int) or isinstance(value, bool)):
+            raise WorkflowError(f"{name}: {key} must be an integer, got {value!r}")
+        checked[key] = value
+    return checked

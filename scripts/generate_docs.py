@@ -1,0 +1,171 @@
+"""Write the parts of the documentation that say what the code says: settings, operators, lint codes.
+
+    .venv/bin/python scripts/generate_docs.py
+
+Only the text between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` is replaced; the rest of a page is
+written by hand. An operator's prompts are what its class really sends, with its arguments' names for values.
+``tests/test_docs.py`` fails when a page differs from the code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.operators import catalog
+from llm_as_judge.operators.base import Toolbox
+from llm_as_judge.schema import SECTIONS, describe
+from llm_as_judge.types import Question
+from llm_as_judge.workflow.lint import CODES
+
+ROOT = Path(__file__).parents[1]
+PAGES = (
+    "docs/configuration.md",
+    "docs/operators.md",
+    "docs/lint.md",
+    "config/operator_descriptions/operators.md",
+)
+
+
+def settings() -> str:
+    """A table for each section of the configuration."""
+    parts = []
+    for section in SECTIONS:
+        rows = [
+            (f"`{row.name.removeprefix(f'{section}.')}`", row.type, f"`{row.default}`", row.description)
+            for row in describe()
+            if row.name.startswith(f"{section}.")
+        ]
+        parts.append(f"### {section}\n\n{_table(('setting', 'type', 'default', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def lint_codes() -> str:
+    """Every code with its weight and meaning."""
+    rows = [
+        (code, "error" if fatal else "warning", re.sub(r"__\w+__", r"`\g<0>`", meaning))  # else it turns bold
+        for code, (meaning, fatal) in CODES.items()
+    ]
+    return _table(("code", "kind", "meaning"), rows)
+
+
+def operator_lines() -> str:
+    """The documentation as the policy reads it."""
+    return _fenced(catalog.docs())
+
+
+def operators() -> str:
+    """A section for each operator: call, result, behaviour, prompts."""
+    return "\n\n".join(_operator(name) for name in catalog.OPERATORS)
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "settings": settings,
+    "lint codes": lint_codes,
+    "operator lines": operator_lines,
+    "operators": operators,
+}
+
+
+def _table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    heading = list(heading)
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _fenced(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def _operator(name: str) -> str:
+    cls = catalog.OPERATORS[name]
+    keys = [f"`{key}` ({kind})" for key, kind in catalog.result_keys(name).items() if key in cls.RESULT]
+    options = [f"`{p.name}={p.default!r}`" for p in catalog.init_signature(name).parameters.values()]
+    behaviour = " ".join(cls.__doc__.split()).replace("``", "`")
+    prompts = asyncio.run(_prompts(name))
+    lines = [
+        f"### {name}",
+        f"`{catalog.call_line(name)}` {cls.SUMMARY}.",
+        f"Result: {', '.join(keys)}.",
+        *([f"Constructor, after the LLM: {', '.join(options)}."] if options else []),
+        behaviour,
+        "Prompt:" if len(prompts) == 1 else "Prompts:",
+        *map(_fenced, prompts),
+    ]
+    return "\n\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Reply:
+    text: str = ""
+    finish_reason: str = "stop"
+
+
+class _Listener:
+    """Notes the prompts that an operator sends; its empty replies and failing runs make it send them all."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    async def chat(self, prompt: str, **options: Any) -> _Reply:
+        if prompt not in self.prompts:
+            self.prompts.append(prompt)
+        return _Reply()
+
+
+@dataclass(frozen=True)
+class _Failed:
+    outcome: str = "raised"
+    value: None = None
+    error: str = "{error}"
+
+
+async def _prompts(name: str) -> list[str]:
+    listener = _Listener()
+
+    async def run_code(source: str, **options: Any) -> _Failed:
+        return _Failed()
+
+    arguments: dict[str, Any] = {}
+    for parameter in catalog.signature(name).parameters.values():
+        kind = str(parameter.annotation)
+        if kind == "str":
+            arguments[parameter.name] = f"{{{parameter.name}}}"
+        elif kind.startswith("list"):
+            arguments[parameter.name] = ["{first solution}", "{second solution}"]
+    question = Question("docs", "{problem}", "code", public_tests=("assert {test}",))
+    await catalog.OPERATORS[name](Toolbox(listener, run_code, question))(**arguments)
+    prompts = listener.prompts
+    return prompts if name != "Test" else prompts[:1]  # the next ones repair the empty replies
+
+
+def render(page: str) -> str:
+    """``page`` with every generated block as the code has it; raises ``ConfigError`` for a name there is not."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in BLOCKS:
+            raise ConfigError(f"no generated block {name!r}; there are {', '.join(BLOCKS)}")
+        return f"<!-- generated: {name} -->\n{BLOCKS[name]()}\n<!-- end of {name} -->"
+
+    return re.sub(r"<!-- generated: ([a-z ]+) -->\n.*?<!-- end of \1 -->", block, page, flags=re.DOTALL)
+
+
+def main() -> None:
+    for name in PAGES:
+        path = ROOT / name
+        old = path.read_text(encoding="utf-8")
+        new = render(old)
+        if new != old:
+            path.write_text(new, encoding="utf-8")
+        sys.stdout.write(f"{name}: {'written' if new != old else 'unchanged'}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The hand-written engine computes what ``Lfm2ForCausalLM`` computes, alone and in company."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import Lfm2ForCausalLM
+
+from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.server import EXECUTOR
+
+
+@pytest.fixture(scope="module")
+def reference() -> Lfm2ForCausalLM:
+    model = Lfm2ForCausalLM.from_pretrained(EXECUTOR, dtype=torch.float32)
+    return model.eval()
+
+
+def prompts() -> list[list[int]]:
+    g = torch.Generator().manual_seed(0)
+    return [torch.randint(5, 1500, (n,), generator=g).tolist() for n in (3, 17, 40, 2, 1, 60)]
+
+
+def greedy(model: Lfm2ForCausalLM, prompt: list[int], count: int) -> list[int]:
+    ids = list(prompt)
+    for _ in range(count):
+        with torch.inference_mode():
+            token = int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax())
+        if token == model.config.eos_token_id:
+            break
+        ids.append(token)
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize("slots", [2, 8])
+def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM, slots: int) -> None:
+    engine = Engine(EXECUTOR, slots=slots, max_length=128)
+    requests = [Request(p, 10) for p in prompts()]
+    engine.generate(requests)
+    for request in requests:
+        assert request.output == greedy(reference, request.prompt, 10)
+        assert request.finish_reason in ("stop", "length")
+
+
+def test_a_seeded_request_does_not_depend_on_its_company() -> None:
+    engine = Engine(EXECUTOR, slots=8, max_length=128)
+
+    def sample(company: int) -> list[int]:
+        wanted = Request(prompts()[1], 12, temperature=1.0, seed=7)
+        engine.generate([wanted, *(Request(p, 9, temperature=1.0) for p in prompts()[:company])])
+        return wanted.output
+
+    assert sample(0) == sample(4)
+
+
+def test_a_prompt_that_does_not_fit_is_refused_with_its_length() -> None:
+    engine = Engine(EXECUTOR, slots=1, max_length=16)
+    with pytest.raises(ValueError, match="17 tokens"):
+        engine.check(Request([5] * 17, 1))
+
+
+def test_an_output_ends_where_the_context_does() -> None:
+    engine = Engine(EXECUTOR, slots=1, max_length=16)
+    request = Request([5] * 12, 100)
+    engine.generate([request])
+    assert len(request.output) <= 4

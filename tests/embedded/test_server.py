@@ -1,0 +1,152 @@
+"""The embedded server as a process, over HTTP: the protocol, its errors, and its life with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from llm_as_judge.embedded.server import MODEL_NAME
+from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.llm import LLMClient, LLMSettings
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    server = EmbeddedServer(url)
+    asyncio.run(server.__aenter__())
+    yield url
+    server.stop()
+
+
+def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=30) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def ask(**more: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": "Tom has 3 apples. He buys 4 more. How many apples does Tom have now?"}
+    return {"model": MODEL_NAME, "messages": [message], "temperature": 0, "max_tokens": 8, **more}
+
+
+def test_chat_answers_with_usage_and_finish_reason(address: str) -> None:
+    status, body = post(f"{address}/chat/completions", ask())
+    assert status == 200
+    assert body["choices"][0]["message"]["content"]
+    assert body["choices"][0]["finish_reason"] in ("stop", "length")
+    assert body["usage"]["total_tokens"] == body["usage"]["prompt_tokens"] + body["usage"]["completion_tokens"]
+
+
+def test_n_choices_and_a_seed_repeat(address: str) -> None:
+    body = ask(n=3, temperature=1.0, seed=5)
+    first, second = (post(f"{address}/chat/completions", body)[1]["choices"] for _ in range(2))
+    assert len(first) == 3
+    assert first == second
+
+
+def test_completions_take_token_ids(address: str) -> None:
+    status, body = post(f"{address}/completions", {"prompt": [1, 50, 2], "max_tokens": 4, "temperature": 0})
+    assert status == 200
+    assert body["usage"]["prompt_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{not json", 400, "not JSON"),
+        (ask(messages=[]), 400, "messages"),
+        (ask(messages=[{"role": "robot", "content": "x"}]), 400, "role"),
+        (ask(temperature="hot"), 400, "temperature"),
+        (ask(model="gpt-9"), 404, "gpt-9"),
+        (ask(stream=True), 400, "stream"),
+        (ask(messages=[{"role": "user", "content": "é" * 5000}]), 400, "tokens"),
+    ],
+)
+def test_a_bad_request_is_answered_with_the_reason(address: str, body: Any, status: int, words: str) -> None:
+    code, reply = post(f"{address}/chat/completions", body)
+    assert code == status
+    assert words in reply["error"]["message"]
+
+
+def test_many_requests_are_answered_together(address: str) -> None:
+    async def run() -> tuple[float, float]:
+        settings = LLMSettings(address, "sk-dummy", MODEL_NAME, max_tokens=24, temperature=1.0, concurrency=32)
+        async with LLMClient(settings) as client:
+            await client.chat("Question: where?")
+            began = time.perf_counter()
+            for _ in range(4):
+                await client.chat("Question: where?")
+            alone = (time.perf_counter() - began) / 4
+            began = time.perf_counter()
+            replies = await asyncio.gather(*(client.chat("Question: where?") for _ in range(32)))
+            assert len(replies) == 32
+            return alone, (time.perf_counter() - began) / 32
+
+    alone, together = asyncio.run(run())
+    assert together < alone
+
+
+def test_the_server_ends_with_its_parent() -> None:
+    port = free_port()
+    code = (
+        "import asyncio, os\n"
+        "from llm_as_judge.embedded.supervise import EmbeddedServer\n"
+        f"s = EmbeddedServer('http://127.0.0.1:{port}/v1')\n"
+        "asyncio.run(s.__aenter__())\n"
+        "os._exit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, timeout=120)
+    deadline = time.time() + 20
+    while time.time() < deadline:
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) != 0:
+                return
+        time.sleep(0.2)
+    pytest.fail("the server outlived its parent")
+
+
+def test_a_port_taken_by_another_service_is_named_with_the_cure() -> None:
+    code = (
+        "import http.server, sys\n"
+        "address = ('127.0.0.1', int(sys.argv[1]))\n"
+        "http.server.HTTPServer(address, http.server.BaseHTTPRequestHandler).serve_forever()\n"
+    )
+    port = free_port()
+    other = subprocess.Popen([sys.executable, "-c", code, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        with pytest.raises(ConfigError, match="taken by another server"):
+            asyncio.run(EmbeddedServer(f"http://127.0.0.1:{port}/v1").__aenter__())
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_an_address_elsewhere_is_refused() -> None:
+    with pytest.raises(ConfigError, match="openai"):
+        EmbeddedServer("http://example.org:8002/v1")

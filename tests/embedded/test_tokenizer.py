@@ -1,0 +1,34 @@
+"""Every word of the lexicon is one token, and any text comes back as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from llm_as_judge.embedded import lexicon
+from llm_as_judge.embedded.server import EXECUTOR
+
+TOKENIZER = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
+
+
+@pytest.mark.parametrize("word", lexicon.everything())
+def test_a_word_is_one_token(word: str) -> None:
+    assert len(TOKENIZER.encode(" " + word).ids) == 1
+
+
+@given(st.text(max_size=80).filter(lambda t: "<|" not in t))
+def test_any_text_comes_back(text: str) -> None:
+    assert TOKENIZER.decode(TOKENIZER.encode(text).ids) == text
+
+
+def test_python_indentation_stays_with_its_line_break() -> None:
+    assert TOKENIZER.encode("\n        return x").tokens[0] == "ĊĠĠĠĠĠĠĠĠ"
+
+
+def test_policy_and_executor_share_the_tokenizer() -> None:
+    policy = Path(EXECUTOR).parent / "policy" / "tokenizer.json"
+    assert policy.read_bytes() == (EXECUTOR / "tokenizer.json").read_bytes()

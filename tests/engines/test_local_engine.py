@@ -1,0 +1,167 @@
+"""Claims about shared-prefix decoding, each against the padded forward of the same weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from tiny import EOS, NumberTokenizer, tiny_policy
+from transformers import Lfm2Config, Qwen2Config
+
+from llm_as_judge.engines.local import LocalEngine, refuse_unsupported, repack
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.types import Completion
+
+RAGGED = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 11], [5, 6, 7, 8, 9, 10, 12, 13, 14], [5, 6, 7, 11]]
+
+
+def engine(policy: Policy) -> LocalEngine:
+    return LocalEngine(policy, policy.tokenizer)
+
+
+def flat(groups: list[list[Completion]]) -> list[Completion]:
+    return [c for g in groups for c in g]
+
+
+def worst_difference(policy: Policy, completions: list[Completion], sampling: Sampling) -> float:
+    with torch.no_grad():
+        scores = policy.logprobs(completions, sampling)
+    sampled = torch.zeros_like(scores.logprobs)
+    for row, completion in enumerate(completions):
+        sampled[row, : len(completion.logprobs)] = torch.tensor(completion.logprobs)
+    return float((sampled - scores.logprobs).abs().max())
+
+
+@pytest.mark.parametrize("perturb", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0.5), Sampling(1.3, 0.8), Sampling(1.0, 1.0, 5), Sampling(0.7, 0.9, 6)]
+)
+@pytest.mark.parametrize("prompts", [RAGGED, [[5]], [[4, 5], [6, 7, 8]]])
+def test_recorded_logprobs_equal_the_trainers(perturb: float, sampling: Sampling, prompts: list[list[int]]) -> None:
+    policy = tiny_policy(perturb=perturb)
+    groups = engine(policy).generate(
+        prompts,
+        4,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        max_new_tokens=70 if len(prompts) == 2 else 12,  # 70: past the first capacity of the store
+        seed=3,
+    )
+    assert worst_difference(policy, flat(groups), sampling) < 1e-4
+
+
+def test_the_adapter_beside_the_weights_gives_the_same_as_inside_them() -> None:
+    policy = tiny_policy(perturb=0.1)
+    merged = engine(policy).generate(RAGGED, 2, max_new_tokens=20, seed=1)
+    policy.model.base_model.model.to(torch.bfloat16)  # lower precision: not merged
+    groups = engine(policy).generate(RAGGED, 2, max_new_tokens=20, seed=1)
+    assert [len(g) for g in groups] == [len(g) for g in merged]
+    assert worst_difference(policy, flat(groups), Sampling()) < 0.3
+
+
+def test_greedy_equals_hugging_face_generate() -> None:
+    policy = tiny_policy(perturb=0.1)
+    prompt = [5, 6, 7, 8, 9]
+    policy.model.eval()
+    expected = policy.base.generate(
+        torch.tensor([prompt]), do_sample=False, max_new_tokens=30, attention_mask=torch.ones(1, 5)
+    )[0, 5:].tolist()
+    policy.model.train()
+    (completion,) = engine(policy).generate([prompt], temperature=0, max_new_tokens=30)[0]
+    assert list(completion.token_ids) == expected
+
+
+def test_everything_is_as_it_was_afterwards() -> None:
+    policy = tiny_policy(perturb=0.1)
+    before = {n: p.clone() for n, p in policy.model.named_parameters()}
+    attention = policy.base.config._attn_implementation
+    state = torch.get_rng_state()
+    engine(policy).generate(RAGGED, 2, max_new_tokens=5)
+    assert all(torch.equal(before[n], p) for n, p in policy.model.named_parameters())
+    assert policy.model.training and policy.base.training
+    assert policy.base.config._attn_implementation == attention
+    assert torch.equal(state, torch.get_rng_state())
+    assert [p for p in policy.model.parameters() if p.requires_grad] == policy.trainable_parameters()
+    policy.logprobs(flat(engine(policy).generate(RAGGED, 2, max_new_tokens=5))).logprobs.sum().backward()
+    assert all(p.grad is not None for p in policy.trainable_parameters())
+
+
+def test_training_dropout_does_not_reach_generation() -> None:
+    policy = tiny_policy(perturb=0.1, lora_dropout=0.5)
+    first, second = (engine(policy).generate(RAGGED, 2, max_new_tokens=8, seed=1) for _ in range(2))
+    assert first == second
+
+
+def test_stops_at_the_end_token_and_keeps_it() -> None:
+    policy = tiny_policy()
+    completions = flat(engine(policy).generate(RAGGED, 8, max_new_tokens=25, seed=0))
+    assert {c.finish_reason for c in completions} == {"stop", "length"}
+    for completion in completions:
+        assert EOS not in completion.token_ids[:-1]
+        if completion.finish_reason == "stop":
+            assert completion.token_ids[-1] == EOS
+            assert completion.text == NumberTokenizer().decode(completion.token_ids[:-1])
+        else:
+            assert len(completion.token_ids) == 25 and completion.token_ids[-1] != EOS
+        assert len(completion.logprobs) == len(completion.token_ids)
+
+
+def test_prompts_and_versions_are_recorded_in_order() -> None:
+    policy = tiny_policy()
+    local = engine(policy)
+    local.sync(policy, 4)
+    groups = local.generate(RAGGED, 3, max_new_tokens=3)
+    assert [[list(c.prompt_ids) for c in g] for g in groups] == [[p] * 3 for p in RAGGED]
+    assert {c.policy_version for c in flat(groups)} == {4}
+
+
+def test_seed_decides_and_members_of_a_group_differ() -> None:
+    policy = tiny_policy()
+    first = engine(policy).generate(RAGGED, 6, max_new_tokens=10, seed=1)
+    assert first == engine(policy).generate(RAGGED, 6, max_new_tokens=10, seed=1)
+    assert first != engine(policy).generate(RAGGED, 6, max_new_tokens=10, seed=2)
+    assert len({c.token_ids for c in first[0]}) > 1
+
+
+def test_chunks_of_prompts_give_correct_logprobs() -> None:
+    policy = tiny_policy(perturb=0.1)
+    groups = LocalEngine(policy, policy.tokenizer, max_sequences=4).generate(RAGGED, 2, max_new_tokens=9)
+    assert [len(g) for g in groups] == [2] * 4
+    assert worst_difference(policy, flat(groups), Sampling()) < 1e-4
+
+
+def test_samples_follow_the_distribution() -> None:
+    policy = tiny_policy()
+    prompt = [5, 6, 7]
+    (group,) = LocalEngine(policy, policy.tokenizer, max_sequences=4000).generate([prompt], 4000, max_new_tokens=1)
+    with torch.no_grad():
+        probabilities = policy.base(torch.tensor([prompt])).logits[0, -1].softmax(-1)
+    counts = Counter(c.token_ids[0] for c in group)
+    for token, probability in enumerate(probabilities.tolist()):
+        spread = (probability * (1 - probability) / 4000) ** 0.5
+        assert abs(counts[token] / 4000 - probability) < 5 * spread + 1e-3
+
+
+def test_repacking_keeps_every_running_row() -> None:
+    live = torch.tensor([[1, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]]).bool()
+    keep = repack(live)
+    assert keep is not None
+    assert keep.tolist() == [[0, 3], [9, 9]]
+    assert repack(torch.ones(2, 3).bool()) is None
+
+
+def test_unsupported_models_are_refused() -> None:
+    with pytest.raises(ConfigError, match="conv"):
+        refuse_unsupported(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))
+    with pytest.raises(ConfigError, match="sliding_attention"):
+        refuse_unsupported(Qwen2Config(use_sliding_window=True, sliding_window=8, max_window_layers=1))
+
+
+def test_empty_input() -> None:
+    policy = tiny_policy()
+    assert engine(policy).generate([], 3) == []
+    with pytest.raises(ValueError, match="at least one token"):
+        engine(policy).generate([[]], 3)

@@ -1,0 +1,154 @@
+"""The vLLM client against a small HTTP server that speaks its part of the protocol, not against vLLM itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import EOS, NumberTokenizer, tiny_policy
+
+from llm_as_judge.engines.vllm import VLLMEngine
+from llm_as_judge.errors import ConfigError, ProviderError
+
+
+class FakeServer:
+    """Remembers requests; ``failures`` are answered first, then everything succeeds."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.failures: list[tuple[int, str]] = []
+        self.choice: dict[str, Any] = {}
+        self.model: str | None = None  # the name to answer under, instead of the one asked for
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.requests.append((self.path, body))
+                if outer.failures:
+                    status, text = outer.failures.pop(0)
+                    return self.answer(status, text)
+                if self.path.endswith("lora_adapter"):
+                    return self.answer(200, f"Success: {body['lora_name']}")
+                choices = [{**outer.default(i, body), **outer.choice} for i in reversed(range(body["n"]))]
+                return self.answer(200, json.dumps({"model": outer.model or body["model"], "choices": choices}))
+
+            def answer(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *arguments: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @staticmethod
+    def default(index: int, body: dict[str, Any]) -> dict[str, Any]:
+        ids = [body["prompt"][0] + index, 9, EOS]
+        return {
+            "index": index,
+            "text": "ignored",
+            "finish_reason": "stop",
+            "token_ids": ids,
+            "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]},
+        }
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    fake = FakeServer()
+    yield fake
+    fake.close()
+
+
+def engine(server: FakeServer, directory: Path) -> VLLMEngine:
+    return VLLMEngine(server.url + "/v1", "base", directory, NumberTokenizer(), max_retries=2)
+
+
+def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, temperature=0.7, top_p=0.9, top_k=5, seed=10)
+    assert [[c.token_ids for c in g] for g in groups] == [[(4, 9, 1), (5, 9, 1)], [(6, 9, 1), (7, 9, 1)]]
+    assert groups[0][1].text == "5 9" and groups[0][1].logprobs == (-0.5, -0.25, -0.125)
+    assert groups[1][0].prompt_ids == (6,) and groups[1][0].finish_reason == "stop"
+    bodies = sorted((b for _, b in server.requests), key=lambda b: b["seed"])
+    assert [b["seed"] for b in bodies] == [10, 11]
+    assert (bodies[0]["temperature"], bodies[0]["top_p"], bodies[0]["top_k"]) == (0.7, 0.9, 5)
+    assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
+    assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
+
+
+def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Path) -> None:
+    policy, vllm = tiny_policy(), engine(server, tmp_path)
+    vllm.sync(policy, 0)
+    vllm.sync(policy, 0)
+    vllm.sync(policy, 1)
+    assert [(p.rsplit("/", 1)[1], b["lora_name"]) for p, b in server.requests] == [
+        ("load_lora_adapter", "policy-v0"),
+        ("load_lora_adapter", "policy-v1"),
+        ("unload_lora_adapter", "policy-v0"),
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["policy-v1"]
+    path = Path(server.requests[1][1]["lora_path"])
+    assert path.is_absolute() and (path / "adapter_model.safetensors").exists()
+    (group,) = vllm.generate([[4]])
+    assert server.requests[-1][1]["model"] == "policy-v1"
+    assert group[0].policy_version == 1
+
+
+def test_an_adapter_that_is_there_already_is_no_error(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(400, "The lora adapter 'policy-v3' has already been loaded.")]
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 3)
+    assert vllm.version == 3
+
+
+def test_overload_is_retried_and_then_reported(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(503, "busy"), (429, "busy")]
+    assert engine(server, tmp_path).generate([[4]])[0][0].text == "4 9"
+    server.failures = [(503, "busy")] * 3
+    with pytest.raises(ProviderError, match="503"):
+        engine(server, tmp_path).generate([[4]])
+
+
+def test_a_wrong_set_up_is_told_at_once(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(404, "no such route")]
+    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+        engine(server, tmp_path).sync(tiny_policy(), 0)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"token_ids": None}, "no token ids"),
+        ({"logprobs": None}, "no token ids"),
+        ({"logprobs": {"token_logprobs": [-0.5, None, -0.1]}}, "not finite"),
+        ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
+    ],
+)
+def test_missing_logprobs_never_pass_as_on_policy(
+    server: FakeServer, tmp_path: Path, choice: dict[str, Any], message: str
+) -> None:
+    server.choice = choice
+    with pytest.raises(ProviderError, match=message):
+        engine(server, tmp_path).generate([[4]])
+
+
+def test_an_answer_by_another_model_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 0)
+    server.model = "base"
+    with pytest.raises(ProviderError, match="instead of 'policy-v0'"):
+        vllm.generate([[4]])

@@ -1,0 +1,45 @@
+"""Rollouts made by hand, for tests of what is computed from them."""
+
+from __future__ import annotations
+
+from llm_as_judge.types import (
+    Completion,
+    Domain,
+    Execution,
+    OperatorCall,
+    Outcome,
+    Problem,
+    Question,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)
+from llm_as_judge.workflow.plans import PLANS, workflow
+
+
+def problem(id: str, domain: Domain) -> Problem:
+    return Problem(Question(id, f"Question {id}?", domain), Reference(answers=(f"answer {id}",)))
+
+
+def rollout(
+    of: Problem,
+    correct: bool | None,
+    *,
+    plan: str = "direct",
+    tokens: int = 10,
+    outcome: Outcome | None = None,
+    f1: float | None = None,
+    text: str | None = None,
+) -> Rollout:
+    """A rollout of ``plan`` that took ``tokens`` executor tokens; unscored ones are our fault unless said otherwise."""
+    call = OperatorCall("Custom", {}, {}, 1, tokens - 3, 3, 0.0, 0.1)
+    outcome = outcome or ("fault" if correct is None else "finished")
+    source = workflow(PLANS[plan], of.question.domain) if text is None else text
+    return Rollout(
+        of,
+        Completion(source, (), (), (), "stop"),
+        Execution(outcome, "an answer" if outcome == "finished" else None, (call,)),
+        Verdict(correct, "rules", score=f1),
+        Reward(None if correct is None else float(correct)),
+    )

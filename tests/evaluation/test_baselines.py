@@ -1,0 +1,149 @@
+"""The baseline rows, read off a matrix small enough to work out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from made import problem, rollout
+
+from llm_as_judge.evaluation import baselines
+from llm_as_judge.evaluation.baselines import Matrix, Row, rows
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
+from llm_as_judge.workflow.plans import PLANS, workflow
+
+PROBLEMS = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
+TOKENS = {"direct": 10, "program": 20, "vote": 60}
+
+
+def matrix(**right: Sequence[bool | None]) -> Matrix:
+    return Matrix(
+        {
+            plan: [
+                rollout(p, correct, plan=plan, tokens=TOKENS[plan]) for p, correct in zip(PROBLEMS, marks, strict=True)
+            ]
+            for plan, marks in right.items()
+        }
+    )
+
+
+#                            m1     m2     c1     q1
+MATRIX = matrix(direct=  (True,  False, False, False),
+                program= (True,  True,  False, False),
+                vote=    (False, False, True,  True))  # fmt: skip
+
+
+def by_name(made: Matrix) -> dict[str, Row]:
+    return {row.name: row for row in rows(made)}
+
+
+def test_accuracies_by_plan_and_domain() -> None:
+    assert MATRIX.accuracies() == {
+        "direct": {"math": 0.5, "code": 0, "qa": 0},
+        "program": {"math": 1, "code": 0, "qa": 0},
+        "vote": {"math": 0, "code": 1, "qa": 1},
+    }
+
+
+def test_there_are_four_rows() -> None:
+    assert [row.name for row in rows(MATRIX)] == [
+        "single call everywhere",
+        "best single workflow everywhere",
+        "random policy",
+        "per-domain oracle",
+    ]
+
+
+def test_the_single_call_is_the_plan_direct() -> None:
+    row = by_name(MATRIX)["single call everywhere"]
+    assert (row.overall.value, row.tokens, set(row.plan.values())) == (0.25, 10, {"direct"})
+    assert (row.overall.low, row.overall.high) == pytest.approx((0.0456, 0.6994), abs=5e-5)
+    assert {d: e.value for d, e in row.domains.items()} == {"math": 0.5, "code": 0, "qa": 0}
+
+
+def test_the_best_single_workflow_is_one_plan_everywhere() -> None:
+    row = by_name(matrix(direct=(True, False, False, False), vote=(False, True, True, True)))[
+        "best single workflow everywhere"
+    ]
+    assert (set(row.plan.values()), row.overall.value, row.tokens) == ({"vote"}, 0.75, 60)
+
+
+def test_the_random_row_is_the_mean_over_plans_then_over_problems() -> None:
+    row = by_name(MATRIX)["random policy"]
+    # m1 2/3, m2 1/3, c1 1/3, q1 1/3
+    assert row.overall.value == pytest.approx(5 / 12)
+    assert {d: e.value for d, e in row.domains.items()} == pytest.approx({"math": 0.5, "code": 1 / 3, "qa": 1 / 3})
+    assert row.overall.low == pytest.approx(1 / 3) and 5 / 12 < row.overall.high <= 2 / 3
+    assert row.tokens == 30
+
+
+def test_unscored_answers_are_left_out_of_the_random_row() -> None:
+    row = by_name(matrix(direct=(True, None, False, False), vote=(False, True, False, True)))["random policy"]
+    # m1 1/2, m2 1 (direct was unscored), c1 0, q1 1/2
+    assert row.overall.value == pytest.approx(1 / 2)
+
+
+def test_the_oracle_takes_the_best_plan_of_each_domain() -> None:
+    row = by_name(MATRIX)["per-domain oracle"]
+    assert row.plan == {"math": "program", "code": "vote", "qa": "vote"}
+    assert (row.overall.value, row.tokens) == (1.0, (20 + 20 + 60 + 60) / 4)
+
+
+@pytest.mark.parametrize("bits", range(0, 4096, 331))
+def test_the_oracle_is_at_least_the_best_single_workflow_and_that_at_least_the_others(bits: int) -> None:
+    marks = [bool(bits >> i & 1) for i in range(12)]
+    found = by_name(matrix(direct=marks[:4], program=marks[4:8], vote=marks[8:]))
+    oracle, best = found["per-domain oracle"].overall.value, found["best single workflow everywhere"].overall.value
+    assert oracle >= best >= found["single call everywhere"].overall.value
+    assert best >= found["random policy"].overall.value - 1e-12
+
+
+def test_domains_without_problems_have_no_column() -> None:
+    only_math = Matrix({plan: members[:2] for plan, members in MATRIX.rollouts.items()})
+    for row in rows(only_math):
+        assert list(row.domains) == list(row.plan) == ["math"]
+
+
+def test_the_json_of_a_row() -> None:
+    data = by_name(MATRIX)["per-domain oracle"].as_json()
+    assert json.loads(json.dumps(data)) == {
+        "overall": 1.0, "math": 1.0, "code": 1.0, "qa": 1.0, "executor_tokens": 40.0,
+        "plan": {"math": "program", "code": "vote", "qa": "vote"},
+    }  # fmt: skip
+
+
+def test_a_plan_that_nobody_could_score_is_not_the_best() -> None:
+    found = by_name(matrix(direct=(None, None, None, None), program=(True, True, False, False)))
+    assert set(found["per-domain oracle"].plan.values()) == {"program"}
+    assert set(found["best single workflow everywhere"].plan.values()) == {"program"}
+
+
+def test_a_problem_that_nobody_could_score_is_left_out_of_the_random_row() -> None:
+    row = by_name(matrix(direct=(None, True, True, True), program=(None, True, True, True)))["random policy"]
+    assert row.overall.value == 1.0
+
+
+async def test_every_plan_runs_on_every_problem() -> None:
+    ran: list[tuple[str, str]] = []
+
+    class Bench:
+        async def run(self, source: str, question: Question) -> Execution:
+            ran.append((source, question.id))
+            return Execution("finished", source)
+
+        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+            return Verdict(answer == workflow(PLANS["vote"], problem.question.domain), "rules")
+
+        def __call__(self, *parts: object) -> Reward:
+            return Reward(1.0)
+
+    bench, seen = Bench(), []
+    made = await baselines.measure(PROBLEMS, RolloutParts(bench, bench, bench, lambda s, e: []), seen.append)
+    assert seen == list(range(1, len(PLANS) + 1)) and list(made.rollouts) == list(PLANS)
+    assert sorted(ran) == sorted(
+        (workflow(plan, p.question.domain), p.question.id) for plan in PLANS.values() for p in PROBLEMS
+    )
+    assert made.accuracies()["vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
+    assert set(by_name(made)["best single workflow everywhere"].plan.values()) == {"vote"}

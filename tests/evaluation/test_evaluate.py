@@ -1,0 +1,165 @@
+"""Evaluation: what is sampled and run, and summaries whose numbers were worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from made import problem, rollout
+
+from llm_as_judge.errors import ProviderError
+from llm_as_judge.evaluation.evaluate import Sampled, evaluate_policy, evaluate_source, summarise
+from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.types import Completion, Execution, Problem, Question, Reward, Verdict
+from llm_as_judge.workflow.plans import PLANS, workflow
+
+M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
+    ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
+))  # fmt: skip
+ROLLOUTS = [
+    rollout(M1, True, plan="answer", tokens=100),
+    rollout(M2, True, plan="answer", tokens=200),
+    rollout(M3, False, plan="program", tokens=300),
+    rollout(C1, False, plan="code", tokens=50, outcome="timeout"),
+    rollout(Q1, True, plan="vote", tokens=150, f1=1.0),
+    rollout(Q2, None, plan="vote", tokens=900, f1=0.25),  # the provider was down
+]
+
+
+def close(estimate: Estimate, value: float, low: float, high: float, n: int, unscored: int = 0) -> bool:
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((value, low, high), abs=5e-5)
+    return (estimate.n, estimate.unscored) == (n, unscored)
+
+
+def test_accuracies_and_wilson_intervals_leave_out_what_is_unscored() -> None:
+    summary = summarise(ROLLOUTS)
+    assert close(summary.overall, 3 / 5, 0.2307, 0.8824, 5, unscored=1)
+    assert list(summary.domains) == ["math", "code", "qa"]
+    assert close(summary.domains["math"], 2 / 3, 0.2077, 0.9385, 3)
+    assert close(summary.domains["code"], 0, 0, 0.7935, 1)
+    assert close(summary.domains["qa"], 1, 0.2065, 1, 1, unscored=1)
+    assert summary.unscored == 1
+
+
+def test_validity_and_tokens_leave_out_our_faults_only() -> None:
+    summary = summarise(ROLLOUTS)
+    assert close(summary.valid_rate, 4 / 5, 0.3755, 0.9638, 5)
+    assert summary.tokens == (100 + 200 + 300 + 50 + 150) / 5
+
+
+def test_a_run_that_nobody_could_judge_is_valid_all_the_same() -> None:
+    summary = summarise([rollout(M1, None, outcome="finished", tokens=70), rollout(M2, True, tokens=30)])
+    assert (summary.valid_rate.value, summary.valid_rate.n, summary.tokens) == (1.0, 2, 50)
+    assert (summary.overall.value, summary.overall.n, summary.unscored) == (1.0, 1, 1)
+
+
+def test_f1_is_of_scored_qa_answers() -> None:
+    assert summarise(ROLLOUTS).f1 == 1.0
+    half = [rollout(Q1, True, f1=1.0), rollout(Q2, False, f1=0.5), rollout(M1, True, f1=0.0)]
+    assert summarise(half).f1 == 0.75
+    assert summarise([rollout(M1, True)]).f1 is None
+
+
+def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
+    broken = rollout(M1, False, outcome="invalid", text="I would use a calculator.")
+    shapes = summarise([broken, *ROLLOUTS]).shapes
+    assert shapes["math"] == {"AnswerGenerate": 2, "invalid": 1, "Programmer": 1}
+    assert next(iter(shapes["math"])) == "AnswerGenerate"
+    assert shapes["code"] == {"CustomCodeGenerate": 1}
+    assert shapes["qa"] == {"3xAnswerGenerate>ScEnsemble": 2}
+
+
+def test_special_tokens_around_a_workflow_are_no_part_of_its_shape() -> None:
+    text = workflow(PLANS["answer"], "math") + "<|im_end|>"
+    assert summarise([rollout(M1, True, text=text)], ["<|im_end|>"]).shapes == {"math": {"AnswerGenerate": 1}}
+
+
+def test_the_json_holds_the_same_numbers() -> None:
+    data = summarise(ROLLOUTS).as_json()
+    assert (data["overall"], data["math"], data["code"], data["qa"]) == (0.6, 2 / 3, 0, 1)
+    assert (data["problems"], data["unscored"], data["executor_tokens"], data["qa_f1"]) == (5, 1, 160, 1)
+    assert data["interval"]["code"] == [0, pytest.approx(0.7935, abs=5e-5)]
+    assert set(data["interval"]) == {"overall", "valid_rate", "math", "code", "qa"}
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_nothing_scored_has_no_value_and_an_open_interval() -> None:
+    overall = summarise([rollout(M1, None)]).overall
+    assert math.isnan(overall.value) and (overall.low, overall.high, overall.n) == (0, 1, 0)
+
+
+class Bench:
+    """Runner, judge and reward in one: answers by the problem's id."""
+
+    def __init__(self, *, down: Sequence[str] = ()) -> None:
+        self.runs: list[tuple[str, Question]] = []
+        self.judged: list[tuple[str, str | None]] = []
+        self._down = down
+
+    async def run(self, source: str, question: Question) -> Execution:
+        assert type(question) is Question, "the reference is the judge's alone"
+        self.runs.append((source, question))
+        if question.id in self._down:
+            raise ProviderError("nobody answers")
+        return Execution("finished", f"answer {question.id}" if "answer" in source else "?")
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        self.judged.append((problem.question.id, answer))
+        return Verdict(answer in problem.reference.answers, "rules")
+
+    def __call__(self, *parts: Any) -> Reward:
+        return Reward(1.0)
+
+    def parts(self) -> RolloutParts:
+        return RolloutParts(self, self, self, lambda source, entry_point: ["W205"])
+
+
+async def test_a_given_workflow_is_run_and_judged_on_every_problem_in_order() -> None:
+    bench = Bench()
+
+    def source(question: Question) -> str:
+        return f"# {question.id} {'answer' if question.domain == 'math' else 'direct'}"
+
+    rollouts = await evaluate_source([M1, Q1, M2], source, bench.parts())
+    assert [r.problem for r in rollouts] == [M1, Q1, M2]
+    assert [r.verdict.correct for r in rollouts] == [True, False, True]
+    assert sorted(text for text, _ in bench.runs) == ["# m1 answer", "# m2 answer", "# q1 direct"]
+    assert sorted(bench.judged) == [("m1", "answer m1"), ("m2", "answer m2"), ("q1", "?")]
+    assert rollouts[0].lint == ("W205",)
+
+
+async def test_a_provider_that_is_down_leaves_a_problem_unscored() -> None:
+    bench = Bench(down=["m2"])
+    rollouts = await evaluate_source([M1, M2], lambda question: "answer", bench.parts())
+    assert [(r.verdict.correct, r.execution.outcome) for r in rollouts] == [(True, "finished"), (None, "fault")]
+    assert [id for id, _ in bench.judged] == ["m1"]
+    assert summarise(rollouts).overall == Estimate(1.0, pytest.approx(0.2065, abs=5e-5), 1.0, 1, 1)
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def generate(self, prompts: Sequence[Sequence[int]], n: int = 1, **options: Any) -> list[list[Completion]]:
+        self.calls.append({"prompts": len(prompts), "n": n, **options})
+        return [[Completion(f"answer {p[0]}<eos>", tuple(p), (1,), (0.0,), "stop")] for p in prompts]
+
+    def sync(self, policy: object, version: int) -> None:
+        raise AssertionError("an evaluation changes no weights")
+
+
+async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
+    problems = [problem(str(i), "math") for i in range(70)]
+    engine, bench, seen = Engine(), Bench(), []
+    sampled = Sampled(engine, lambda q: [int(q.id)], 0.7, 40, ["<eos>"], seed=5)
+    rollouts = await evaluate_policy(problems, sampled, bench.parts(), seen.append)
+    assert [r.completion.prompt_ids for r in rollouts] == [(i,) for i in range(70)]
+    assert sorted(source for source, _ in bench.runs) == sorted(f"answer {i}" for i in range(70))
+    assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == [64, 70]
+    assert all((c["n"], c["temperature"], c["max_new_tokens"]) == (1, 0.7, 40) for c in engine.calls)
+    assert len({c["seed"] for c in engine.calls}) == 2, "two calls must not draw the same numbers"
+    assert summarise(rollouts, ["<eos>"]).overall.value == 1.0

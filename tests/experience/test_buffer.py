@@ -1,0 +1,160 @@
+"""The experience buffer: what it takes, what it drops, what it finds again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.errors import DataError
+from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
+
+CODE = "class W:\n    def __init__(self, llm):\n        self.a = operator.{}(llm)\n"
+
+
+def letters(texts: list[str]) -> list[list[float]]:
+    """A stand-in for the embedding: counts of a, b and c."""
+    return [[float(text.count(letter)) for letter in "abc"] for text in texts]
+
+
+def experience(
+    id_: str = "p", reward: float = 9.0, text: str = "a", workflow: str = CODE.format("Custom")
+) -> Experience:
+    return Experience(id_, text, workflow, reward, "math", 1)
+
+
+def buffer(directory: Path | None = None, size: int = 100, max_share: float = 1.0) -> ExperienceBuffer:
+    return ExperienceBuffer(directory, size, 8.0, letters, max_share=max_share)
+
+
+def test_only_rewards_from_the_threshold_on_are_kept() -> None:
+    b = buffer()
+    assert not b.add(experience(reward=7.99))
+    assert not b.add(experience(reward=float("nan")))
+    assert b.add(experience(reward=8.0))
+    assert len(b) == 1
+
+
+def test_copies_are_kept_once_with_the_best_reward() -> None:
+    b = buffer()
+    b.add(experience(reward=8.5))
+    layout = CODE.format("Custom").replace("(llm)", "( llm )  # comment") + "\n\n"
+    assert not b.add(experience(reward=8.4, workflow=layout))
+    assert b.add(experience(reward=9.5, workflow=layout))
+    assert [e.reward for e in b.entries("math")] == [9.5]
+    assert b.add(experience(id_="other", reward=8.4))
+    assert b.add(experience(reward=8.4, workflow="not python ("))
+    assert not b.add(experience(reward=8.4, workflow="not   python  ("))
+    assert len(b) == 3
+
+
+def test_a_full_domain_drops_its_worst_and_only_for_a_better_one() -> None:
+    b = buffer(size=2)
+    for id_, reward in (("1", 8.2), ("2", 9.0)):
+        b.add(experience(id_, reward, workflow=CODE.format(id_)))
+    assert not b.add(experience("3", 8.1))
+    assert b.add(experience("4", 8.3))
+    assert {e.problem_id for e in b.entries("math")} == {"2", "4"}
+    assert b.add(replace(experience("5", 8.1), domain="qa"))
+
+
+def test_no_shape_takes_more_than_its_share() -> None:
+    b = buffer(size=4, max_share=0.5)
+    for i in range(6):
+        b.add(experience(str(i), 9.0 + i / 10))
+    assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
+    assert b.add(experience("p", 8.0, workflow=CODE.format("Programmer")))
+    assert len(b) == 3
+
+
+def test_the_most_similar_problems_come_first_and_rewards_break_ties() -> None:
+    b = buffer()
+    b.add(experience("near", 8.1, "aab"))
+    b.add(experience("same-direction", 8.2, "aaab aaab"))
+    b.add(experience("same-direction-better", 9.0, "aaab"))
+    b.add(experience("far", 9.5, "ccc"))
+    found = [e.problem_id for e in b.top_k("aaab aaab aaab", "math", 3)]
+    assert found == ["same-direction-better", "same-direction", "near"]
+    assert [e.problem_id for e in b.top_k("c", "math", 9, min_similarity=0.5)] == ["far"]
+    assert b.top_k("a", "qa", 3) == []
+
+
+def test_a_problem_never_gets_its_own_example() -> None:
+    b = buffer()
+    b.add(experience("me", 9.9, "a question"))
+    b.add(experience("me-under-another-id", 9.9, "a  question"))
+    b.add(experience("you", 8.0, "b"))
+    assert [e.problem_id for e in b.top_k("a question", "math", 3, problem_id="me")] == ["you"]
+    assert [e.problem_id for e in b.top_k("a", "math", 3, problem_id="me")] == ["me-under-another-id", "you"]
+
+
+def test_one_example_a_problem_the_best() -> None:
+    b = buffer()
+    b.add(experience("p", 8.0, workflow="x = 1"))
+    b.add(experience("p", 9.0, workflow="x = 2"))
+    assert [e.reward for e in b.top_k("a b", "math", 3)] == [9.0]
+
+
+def test_stored_problems_are_embedded_once() -> None:
+    asked: list[str] = []
+
+    def counting(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return letters(texts)
+
+    b = ExperienceBuffer(None, 10, 8.0, counting)
+    b.add(experience("p", text="a b"))
+    b.top_k("b", "math", 1)
+    b.top_k("c", "math", 1)
+    assert sorted(asked) == ["a b", "b", "c"]
+
+
+def test_files_come_back_and_nothing_is_left_beside_them(tmp_path: Path) -> None:
+    b = buffer(tmp_path / "buffer")
+    b.add(experience("1", 8.5, "wörter"))
+    b.add(experience("2", 9.5))
+    b.save()
+    assert sorted(p.name for p in (tmp_path / "buffer").iterdir()) == [
+        "code_top_samples.jsonl",
+        "math_top_samples.jsonl",
+        "qa_top_samples.jsonl",
+    ]
+    lines = (tmp_path / "buffer" / "math_top_samples.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["reward"] for line in lines] == [9.5, 8.5]
+    again = buffer(tmp_path / "buffer")
+    again.load()
+    assert set(again.entries("math")) == set(b.entries("math"))
+
+
+def test_a_crash_while_saving_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    b = buffer(tmp_path)
+    b.add(experience("1"))
+    b.save()
+    before = (tmp_path / "math_top_samples.jsonl").read_text()
+    b.add(experience("2"))
+
+    def crash(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", crash)
+    with pytest.raises(OSError, match="disk full"):
+        b.save()
+    assert (tmp_path / "math_top_samples.jsonl").read_text() == before
+
+
+def test_a_broken_file_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "math_top_samples.jsonl").write_text('{"problem_id": "x"}\n')
+    with pytest.raises(DataError, match=r"math_top_samples\.jsonl:1"):
+        buffer(tmp_path).load()
+
+
+def test_state_restores_contents_in_order() -> None:
+    b = buffer()
+    for i in range(3):
+        b.add(experience(str(i), 9.0 - i / 10))
+    again = buffer()
+    again.add(experience("gone"))
+    again.load_state_dict(json.loads(json.dumps(b.state_dict())))
+    assert again.entries("math") == b.entries("math")

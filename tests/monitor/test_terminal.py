@@ -1,0 +1,97 @@
+"""What a run prints."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rich.console import Console
+from rich.table import Table
+
+from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.monitor.terminal import Line, plans_table, progress_bar, result_table, shapes_table, step_line
+
+
+@dataclass(frozen=True)
+class Report:
+    step: int = 7
+    reward_mean: float = 4.256
+    accuracy: float = 0.5
+    valid_rate: float = 0.875
+    domain_accuracy: Mapping[str, float] = field(default_factory=lambda: {"math": 0.25, "qa": 1.0})
+    executor_tokens: float = 312.4
+    kl: float = 0.0123
+    entropy: float = 0.4
+    unscored: int = 0
+    seconds: Mapping[str, float] = field(default_factory=lambda: {"generate": 1.5, "update": 0.75})
+
+
+def shown(table: Table) -> list[str]:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(table)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def row(lines: list[str], name: str) -> list[str]:
+    (line,) = [li for li in lines if name in li]
+    return [cell.strip() for cell in line.strip("│┃ ").split("│")]
+
+
+def test_a_step_is_one_line_of_rounded_numbers() -> None:
+    assert step_line(Report(), 90) == (
+        "step   7/90  reward  4.26  right  50 % (math  25 code   - qa 100)  valid  88 %  tokens  312  "
+        "kl 0.012  entropy 0.400  2.2 s"
+    )
+
+
+def test_unscored_rollouts_are_said_and_no_kl_is_nan() -> None:
+    line = step_line(replace(Report(), unscored=3, kl=math.nan), 90)
+    assert line.endswith("2.2 s unscored 3") and "kl nan" in line
+
+
+def test_the_result_table_shows_percent_with_intervals() -> None:
+    half, open_ = Estimate(0.5, 0.402, 0.598, 100), Estimate(math.nan, 0, 1, 0)
+    lines = shown(
+        result_table(
+            [
+                Line("trained policy", half, {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}, half, 123.4),
+                Line("random policy", open_, {}, None, 60),
+            ],
+            100,
+        )
+    )
+    assert "Percent right on 100 held-out problems" in lines[0]
+    assert row(lines, "trained") == [
+        "trained policy", "50.0 [40, 60]", "100.0 [51, 100]", "-", "-", "50.0 [40, 60]", "123",
+    ]  # fmt: skip
+    assert row(lines, "random") == ["random policy", "-", "-", "-", "-", "-", "60"]
+
+
+def test_the_plans_table_stars_what_was_learned() -> None:
+    accuracies = {"direct": {"math": 0.2, "code": 0.0}, "program": {"math": 0.9, "code": 0.0}}
+    lines = shown(plans_table(accuracies, {"math": "program"}))
+    assert row(lines, "program") == ["program", "90*", "0", "-"]
+    assert row(lines, "direct") == ["direct", "20", "0", "-"]
+
+
+def test_the_shapes_table_shows_the_three_most_frequent() -> None:
+    after = {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}
+    lines = shown(shapes_table({"math": {"invalid": 1, "A": 3}}, after))
+    text = "\n".join(lines)
+    assert "75 % A" in text and "25 % invalid" in text
+    assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
+
+
+def test_a_domain_that_is_new_has_an_empty_before() -> None:
+    assert row(shown(shapes_table({}, {"qa": {"A": 1}})), "qa") == ["qa", "", "100 % A"]
+
+
+def test_the_progress_bar_tells_how_many_of_how_many() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with progress_bar(console) as progress:
+        progress.update(progress.add_task("training", total=90), completed=7)
+        progress.refresh()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "training" in text and "7/90" in text and "left" in text

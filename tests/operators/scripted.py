@@ -1,0 +1,95 @@
+"""A chat model that says what it is told to, and ``run_code`` in this process, for tests of operators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_as_judge.operators import catalog
+from llm_as_judge.operators.base import Toolbox, no_enhancement
+from llm_as_judge.types import Question
+
+QUESTION = Question("q1", "What is 6 times 7?", "math")
+CODE = Question(
+    "q2", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9")
+)
+SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
+
+#: A call of every operator with arguments it can use.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "Custom": {"input": "6*7", "instruction": "Calculate."},
+    "AnswerGenerate": {"input": "6*7"},
+    "CustomCodeGenerate": {"problem": "Square.", "entry_point": "f", "instruction": ""},
+    "ScEnsemble": {"solutions": ["41", "42", "42"], "problem": "6*7"},
+    "MdEnsemble": {"solutions": ["41", "42", "42"], "problem": "6*7"},
+    "Programmer": {"problem": "6*7"},
+    "Test": {"problem": "Square.", "solution": DOUBLE, "entry_point": "f"},
+    "Format": {"problem": "6*7", "solution": "It is 42."},
+    "Review": {"problem": "6*7", "solution": "41"},
+    "Revise": {"problem": "6*7", "solution": "41", "feedback": "Too small."},
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    text: str
+    finish_reason: str = "stop"
+
+
+class Chat:
+    """Answers with its replies in turn, the last one for ever, or by a function of the prompt."""
+
+    def __init__(self, *replies: str, by: Callable[[str], str] | None = None) -> None:
+        self._replies = list(replies)
+        self._by = by
+        self.prompts: list[str] = []
+        self.most_at_once = 0
+        self._under_way = 0
+
+    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> Reply:
+        number = len(self.prompts)
+        self.prompts.append(prompt)
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
+        await asyncio.sleep(0)
+        self._under_way -= 1
+        text = self._by(prompt) if self._by else self._replies[min(number, len(self._replies) - 1)]
+        return Reply(text)
+
+
+@dataclass(frozen=True)
+class Ran:
+    outcome: str
+    value: Any = None
+    error: str = ""
+
+
+@dataclass
+class Runner:
+    """Runs what the tests wrote themselves, without a sandbox; keeps the sources."""
+
+    sources: list[str] = field(default_factory=list)
+
+    async def __call__(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> Ran:
+        self.sources.append(source)
+        namespace: dict[str, Any] = {}
+        try:
+            exec(source, namespace)
+            return Ran("finished", namespace[call](*args) if call else None)
+        except Exception as error:
+            return Ran("raised", error=f"{type(error).__name__}: {error}")
+
+
+def build(
+    name: str,
+    chat: Any,
+    *,
+    run_code: Any = None,
+    question: Question = QUESTION,
+    enhance: Callable[[str, str], str] = no_enhancement,
+    **init: Any,
+) -> Any:
+    """The operator ``name`` with scripted tools."""
+    return catalog.OPERATORS[name](Toolbox(chat, run_code or Runner(), question, enhance), **init)

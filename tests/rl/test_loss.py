@@ -1,0 +1,230 @@
+"""The losses against a slow loop over tokens in plain Python, and invariances of their gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from llm_as_judge.rl.loss import (
+    LossInputs,
+    LossSettings,
+    LossType,
+    Normaliser,
+    entropy_of,
+    policy_loss,
+    sampling_logprobs,
+)
+
+LENGTHS = [5, 1, 7, 3, 6]
+MAX_LENGTH = 9
+
+
+def batch(seed: int = 0) -> LossInputs:
+    generator = torch.Generator().manual_seed(seed)
+
+    def noise(scale: float) -> Tensor:
+        return scale * torch.randn(5, 7, generator=generator, dtype=torch.float64)
+
+    new = -noise(1.0).abs()
+    mask = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
+    return LossInputs(
+        logprobs=new.clone().requires_grad_(),
+        advantages=torch.tensor([1.0, -2.0, 0.5, -0.3, 0.0], dtype=torch.float64),
+        mask=mask,
+        old_logprobs=new + noise(0.4),
+        ref_logprobs=new + noise(0.5),
+    )
+
+
+def slow_loss(inputs: LossInputs, settings: LossSettings, logprobs: Tensor) -> float:
+    """One token at a time, from the papers' formulas."""
+    assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
+    sequence_sums, low, high = [], 1 - settings.epsilon, 1 + settings.epsilon_high
+    for i, length in enumerate(LENGTHS):
+        new, old, ref = (
+            [float(t[i, j]) for j in range(length)] for t in (logprobs, inputs.old_logprobs, inputs.ref_logprobs)
+        )
+        advantage, total = float(inputs.advantages[i]), 0.0
+        for j in range(length):
+            ratio = math.exp(new[j] - old[j])
+            if settings.loss_type == "gspo":
+                ratio = math.exp(sum(a - b for a, b in zip(new, old, strict=True)) / length)
+            if settings.loss_type == "cispo":
+                total -= min(ratio, high) * advantage * new[j]
+            else:
+                total -= min(ratio * advantage, min(max(ratio, low), high) * advantage)
+            total += settings.beta * (math.exp(ref[j] - new[j]) - (ref[j] - new[j]) - 1)
+        sequence_sums.append(total)
+    if settings.loss_type in ("grpo", "gspo"):
+        return sum(s / n for s, n in zip(sequence_sums, LENGTHS, strict=True)) / len(LENGTHS)
+    if settings.loss_type == "dr_grpo":
+        return sum(sequence_sums) / (len(LENGTHS) * MAX_LENGTH)
+    return sum(sequence_sums) / sum(LENGTHS)
+
+
+def settings_of(loss_type: LossType, beta: float = 0.0) -> LossSettings:
+    return LossSettings(loss_type, 0.2, 0.28, beta, MAX_LENGTH)
+
+
+WHOLE = Normaliser(len(LENGTHS), sum(LENGTHS))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+@pytest.mark.parametrize("loss_type", get_args(LossType))
+def test_value_equals_the_slow_loop(loss_type: LossType, beta: float) -> None:
+    inputs, settings = batch(), settings_of(loss_type, beta)
+    loss = policy_loss(inputs, settings, WHOLE).loss.detach()
+    expected = slow_loss(inputs, settings, inputs.logprobs.detach())
+    assert float(loss) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+@pytest.mark.parametrize("loss_type", [t for t in get_args(LossType) if t != "cispo"])
+def test_gradient_equals_finite_differences_of_the_slow_loop(loss_type: LossType, beta: float) -> None:
+    inputs, settings, step = batch(), settings_of(loss_type, beta), 1e-6
+    policy_loss(inputs, settings, WHOLE).loss.backward()
+    assert inputs.logprobs.grad is not None
+    for i, length in enumerate(LENGTHS):
+        for j in range(7):
+            moved = inputs.logprobs.detach().clone()
+            moved[i, j] += step
+            up = slow_loss(inputs, settings, moved)
+            moved[i, j] -= 2 * step
+            slope = (up - slow_loss(inputs, settings, moved)) / (2 * step)
+            assert float(inputs.logprobs.grad[i, j]) == pytest.approx(slope if j < length else 0.0, abs=1e-8)
+
+
+def test_cispo_gradient_is_the_capped_ratio_times_advantage() -> None:
+    inputs = batch()
+    policy_loss(inputs, settings_of("cispo"), WHOLE).loss.backward()
+    assert inputs.logprobs.grad is not None and inputs.old_logprobs is not None
+    ratio = (inputs.logprobs - inputs.old_logprobs).exp().clamp(max=1.28)
+    expected = -ratio * inputs.advantages[:, None] * inputs.mask / sum(LENGTHS)
+    assert torch.allclose(inputs.logprobs.grad, expected)
+
+
+@pytest.mark.parametrize("loss_type", get_args(LossType))
+@pytest.mark.parametrize("cut", [[[0, 1, 2, 3, 4]], [[4], [0, 3], [2, 1]], [[0], [1], [2], [3], [4]]])
+def test_micro_batches_add_up_to_the_same_gradient(loss_type: LossType, cut: list[list[int]]) -> None:
+    settings = settings_of(loss_type, 0.05)
+    whole, parts = batch(), batch()
+    total = policy_loss(whole, settings, WHOLE)
+    total.loss.backward()
+    expected = total.loss.item()
+    assert parts.old_logprobs is not None and parts.ref_logprobs is not None
+    loss, kl, tokens = 0.0, 0.0, 0
+    for rows in cut:
+        width = max(LENGTHS[i] for i in rows)  # another padding, too
+        out = policy_loss(
+            LossInputs(
+                parts.logprobs[rows, :width],
+                parts.advantages[rows],
+                parts.mask[rows, :width],
+                parts.old_logprobs[rows, :width],
+                parts.ref_logprobs[rows, :width],
+            ),
+            settings,
+            WHOLE,
+        )
+        out.loss.backward()
+        loss, kl, tokens = loss + out.loss.item(), kl + out.kl, tokens + out.tokens
+    assert whole.logprobs.grad is not None and parts.logprobs.grad is not None
+    assert torch.allclose(whole.logprobs.grad, parts.logprobs.grad, rtol=1e-12, atol=1e-15)
+    assert (loss, kl, tokens) == (pytest.approx(expected), pytest.approx(total.kl), total.tokens)
+
+
+def test_on_policy_ratio_is_one_and_the_gradient_reinforce() -> None:
+    inputs = replace(batch(), old_logprobs=None, ref_logprobs=None)
+    out = policy_loss(inputs, settings_of("dr_grpo"), WHOLE)
+    out.loss.backward()
+    assert (out.clipped_low, out.clipped_high) == (0.0, 0.0)
+    assert inputs.logprobs.grad is not None
+    expected = -inputs.advantages[:, None] * inputs.mask / (len(LENGTHS) * MAX_LENGTH)
+    assert torch.allclose(inputs.logprobs.grad, expected)
+
+
+def test_clipped_tokens_are_counted_on_the_side_where_they_are_clipped() -> None:
+    new = torch.tensor([[0.5, 0.0, -0.5]])
+    old, mask = torch.zeros(1, 3), torch.tensor([[True, True, True]])
+    up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), LossSettings(), Normaliser(1, 3))
+    down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), LossSettings(), Normaliser(1, 3))
+    assert (up.clipped_high, up.clipped_low) == (1.0, 0.0)
+    assert (down.clipped_high, down.clipped_low) == (0.0, 1.0)
+
+
+def test_padding_may_hold_anything() -> None:
+    inputs = batch()
+    clean = float(policy_loss(inputs, settings_of("grpo", 0.1), WHOLE).loss)
+    assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
+    poisoned = LossInputs(
+        torch.where(inputs.mask, inputs.logprobs.detach(), math.nan).requires_grad_(),
+        inputs.advantages,
+        inputs.mask,
+        inputs.old_logprobs.masked_fill(~inputs.mask, math.inf),
+        inputs.ref_logprobs.masked_fill(~inputs.mask, -math.inf),
+    )
+    loss = policy_loss(poisoned, settings_of("grpo", 0.1), WHOLE).loss
+    loss.backward()
+    assert float(loss) == clean
+    assert poisoned.logprobs.grad is not None and bool(torch.isfinite(poisoned.logprobs.grad).all())
+
+
+def test_extreme_ratios_stay_finite() -> None:
+    inputs = LossInputs(
+        torch.tensor([[-0.1]], requires_grad=True),
+        torch.tensor([-1.0]),
+        torch.tensor([[True]]),
+        torch.tensor([[-500.0]]),
+    )
+    assert math.isfinite(float(policy_loss(inputs, LossSettings(), Normaliser(1, 1)).loss))
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="loss_type"):
+        LossSettings("ppo")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="ref_logprobs"):
+        policy_loss(replace(batch(), ref_logprobs=None), settings_of("grpo", 0.1), WHOLE)
+
+
+LOGITS = torch.tensor([[2.0, 1.0, 0.5, -1.0, -3.0]])
+
+
+def test_filters_leave_a_renormalised_distribution() -> None:
+    probabilities = LOGITS.softmax(-1)[0]
+    top2 = sampling_logprobs(LOGITS, top_k=2)[0].exp()
+    assert top2.tolist() == pytest.approx([*(probabilities[:2] / probabilities[:2].sum()).tolist(), 0, 0, 0])
+    # .610 + .224 + .136: the third token is the one that passes .9.
+    nucleus = sampling_logprobs(LOGITS, top_p=0.9)[0].exp()
+    assert (nucleus > 0).tolist() == [True, True, True, False, False]
+    assert float(nucleus.sum()) == pytest.approx(1)
+    assert torch.equal(sampling_logprobs(LOGITS, 0.5), (LOGITS / 0.5).log_softmax(-1))
+
+
+def test_agrees_with_hugging_face_warpers() -> None:
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    logits = torch.randn(20, 50, generator=torch.Generator().manual_seed(0)) * 3
+    expected = logits
+    for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
+        expected = warper(None, expected)
+    assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20).exp(), expected.softmax(-1), atol=1e-6)
+
+
+def test_a_sampled_token_never_leaves_the_support() -> None:
+    scores = sampling_logprobs(LOGITS, 1.0, 0.3, 1, keep=torch.tensor([4]))
+    assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
+    assert float(scores.exp().sum()) == pytest.approx(1)
+
+
+def test_entropy_of_a_truncated_distribution() -> None:
+    assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
+
+
+def test_temperature_zero_has_no_distribution() -> None:
+    with pytest.raises(ValueError, match="temperature"):
+        sampling_logprobs(LOGITS, 0.0)

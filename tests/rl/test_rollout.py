@@ -1,0 +1,137 @@
+"""Claims about collecting rollouts: order, concurrency, and whose fault a failure is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tiny import EchoRunner, LuckyJudge, no_lint, problem, ten_or_minus_five
+
+from llm_as_judge.errors import ProviderError
+from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
+from llm_as_judge.types import Completion, Execution, Group, Outcome, Problem, Question, Verdict
+
+
+def completion(text: str) -> Completion:
+    return Completion(text, (1,), (2,), (0.0,), "stop")
+
+
+async def collected(texts: list[str], **parts: object) -> Group:
+    defaults = {"runner": EchoRunner(), "judge": LuckyJudge(), "reward": ten_or_minus_five, "lint": no_lint}
+    (group,) = await collect(
+        [problem(0)],
+        [[completion(t) for t in texts]],
+        RolloutParts(**{**defaults, **parts}),  # type: ignore[arg-type]
+    )
+    return group
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("class Workflow: pass", "class Workflow: pass"),
+        ("Here it is:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("```py\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
+        ("<think>\n```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
+        ("x = 1<eos><eos>", "x = 1"),
+        ("```python\nnever closed", "```python\nnever closed"),
+        ("def f(:", "def f(:"),
+        ("s = '<eos>' + 1", "s = '<eos>' + 1"),
+        ("", ""),
+    ],
+)
+def test_code_is_unwrapped_and_never_repaired(text: str, code: str) -> None:
+    assert extract_code(text, ("<eos>",)) == code
+
+
+async def test_groups_and_rollouts_keep_their_order() -> None:
+    class Slow(EchoRunner):
+        async def run(self, source: str, question: Question) -> Execution:
+            await asyncio.sleep(0.02 if source == "first" else 0)
+            return await super().run(source, question)
+
+    group = await collected(["first", "7", "third"], runner=Slow())
+    assert [r.completion.text for r in group.rollouts] == ["first", "7", "third"]
+    assert [r.reward.total for r in group.rollouts] == [-5.0, 10.0, -5.0]
+    assert [r.execution.answer for r in group.rollouts] == ["first", "7", "third"]
+
+
+async def test_runs_overlap_up_to_the_bound() -> None:
+    class Counting(EchoRunner):
+        running = most = 0
+
+        async def run(self, source: str, question: Question) -> Execution:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0.005)
+            self.running -= 1
+            return await super().run(source, question)
+
+    runner = Counting()
+    await collected(["7"] * 12, runner=runner, concurrency=4)
+    assert runner.most == 4
+
+
+async def test_the_runner_sees_the_question_and_never_the_reference() -> None:
+    class Checking(EchoRunner):
+        async def run(self, source: str, question: Question) -> Execution:
+            assert type(question) is Question
+            return await super().run(source, question)
+
+    await collected(["7"], runner=Checking())
+
+
+async def test_our_failures_leave_a_rollout_unscored() -> None:
+    class Down(EchoRunner):
+        async def run(self, source: str, question: Question) -> Execution:
+            if source == "down":
+                raise ProviderError("HTTP 503")
+            return Execution("fault", None, error="sandbox") if source == "fault" else Execution("finished", source)
+
+    class DownJudge(LuckyJudge):
+        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+            if answer == "judge":
+                raise ProviderError("HTTP 503")
+            return await super().verdict(problem, answer)
+
+    group = await collected(["down", "fault", "judge", "7"], runner=Down(), judge=DownJudge())
+    assert [r.verdict.correct for r in group.rollouts] == [None, None, None, True]
+    assert [r.reward.total for r in group.rollouts] == [None, None, None, 10.0]
+    assert "503" in group.rollouts[0].execution.error and "503" in group.rollouts[2].verdict.reason
+
+
+@pytest.mark.parametrize("outcome", ["invalid", "raised", "timeout", "memory", "output_limit", "budget"])
+async def test_the_policys_failures_are_wrong_without_asking_the_judge(outcome: Outcome) -> None:
+    class Failing(EchoRunner):
+        async def run(self, source: str, question: Question) -> Execution:
+            return Execution(outcome, "7")
+
+    group = await collected(["7"], runner=Failing(), judge=None)
+    assert group.rollouts[0].verdict == Verdict(False, "none", reason=outcome)
+    assert group.rollouts[0].reward.total == -5.0
+    assert not group.rollouts[0].valid
+
+
+async def test_a_bug_travels_and_stops_the_others() -> None:
+    cancelled = []
+
+    class Buggy(EchoRunner):
+        async def run(self, source: str, question: Question) -> Execution:
+            if source == "bug":
+                raise KeyError("bug")
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                cancelled.append(source)
+                raise
+            return Execution("finished", source)
+
+    with pytest.raises(KeyError):
+        await collected(["a", "bug", "b"], runner=Buggy())
+    assert sorted(cancelled) == ["a", "b"]
+
+
+async def test_lint_codes_travel_with_the_rollout() -> None:
+    group = await collected(["7"], lint=lambda source, entry_point: ["W101", "W203"])
+    assert group.rollouts[0].lint == ("W101", "W203")

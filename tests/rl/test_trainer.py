@@ -1,0 +1,250 @@
+"""Claims about the loop: it learns, its control does not, it resumes bit for bit, it stops when it should."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import (
+    LUCKY,
+    EchoRunner,
+    Events,
+    ListBuffer,
+    LuckyJudge,
+    bandit_trainer,
+    tiny_policy,
+)
+
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.trainer import StepReport, Trainer, TrainerSettings, TrainingStopped
+from llm_as_judge.types import Execution, Problem, Question, Verdict
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.parts.policy.trainable_parameters()]
+
+
+def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[float]:
+    reports: list[StepReport] = []
+    await bandit_trainer(tmp_path, reports=reports, rollout_batch_size=6, micro_batch_size=36, **settings).train(steps)
+    return [r.accuracy for r in reports]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+async def test_it_learns_a_bandit(tmp_path: Path, seed: int) -> None:
+    found = await accuracies(tmp_path, seed=seed)
+    assert sum(found[:2]) / 2 < 0.5
+    assert sum(found[-3:]) / 3 > 0.85
+
+
+async def test_two_epochs_and_a_kl_term_learn_too(tmp_path: Path) -> None:
+    found = await accuracies(tmp_path, ppo_epochs=2, beta=0.01, loss_type="grpo", learning_rate=6e-3)
+    assert sum(found[-3:]) / 3 > 0.7
+
+
+async def test_with_shuffled_rewards_it_does_not_learn(tmp_path: Path) -> None:
+    found = await accuracies(tmp_path, shuffle_rewards=True)
+    assert sum(found[-3:]) / 3 < 0.6
+
+
+@pytest.mark.parametrize("options", [{}, {"ppo_epochs": 2, "beta": 0.05, "warmup_steps": 3}])
+async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) -> None:
+    def trainer(directory: Path, reports: list[StepReport]) -> Trainer:
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        policy = tiny_policy(rank=8, lora_dropout=0.1)  # dropout draws from torch's generator
+        return bandit_trainer(directory, reports=reports, policy=policy, buffer=ListBuffer(), save_every=1, **options)
+
+    straight_reports: list[StepReport] = []
+    straight = trainer(tmp_path / "a", straight_reports)
+    await straight.train(4)
+    reports: list[StepReport] = []
+    await trainer(tmp_path / "b", reports).train(2)
+    torch.manual_seed(99)
+    random.seed(99)
+    np.random.seed(99)
+    resumed = trainer(tmp_path / "b", reports)
+    torch.manual_seed(98)
+    resumed.resume(tmp_path / "b" / "step_2")
+    await resumed.train(2)
+    assert equal(weights(straight), weights(resumed))
+    # Timings aside, the reports are the same, NaN standing for nothing measured.
+    strip = [[{**vars_of(r), "seconds": 0} for r in rs] for rs in (straight_reports, reports)]
+    assert repr(strip[0]) == repr(strip[1])
+    assert straight.parts.buffer is not None and resumed.parts.buffer is not None
+    assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
+    assert straight.parts.sampler.state_dict() == resumed.parts.sampler.state_dict()
+    assert torch.equal(torch.get_rng_state(), torch.load(tmp_path / "a/step_4/state.pt")["random_states"]["torch"])
+    moments = [t._optimizer.state_dict()["state"] for t in (straight, resumed)]
+    assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[0])
+
+
+def vars_of(report: StepReport) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in StepReport.__dataclass_fields__}
+
+
+async def test_micro_batches_do_not_change_the_update(tmp_path: Path) -> None:
+    found = []
+    for size, shared in ((24, False), (5, False), (7, True)):
+        trainer = bandit_trainer(tmp_path / f"{size}", micro_batch_size=size, shared_prefix=shared, beta=0.02)
+        await trainer.train(1)
+        found.append(weights(trainer))
+    for other in found[1:]:
+        assert all(torch.allclose(a, b, atol=2e-4) for a, b in zip(found[0], other, strict=True))
+
+
+async def test_an_interruption_writes_the_last_finished_step(tmp_path: Path) -> None:
+    class Stuck(EchoRunner):
+        calls = 0
+
+        async def run(self, source: str, question: Question) -> Execution:
+            self.calls += 1
+            if self.calls > 2 * 24:
+                await asyncio.sleep(60)
+            return await super().run(source, question)
+
+    reports: list[StepReport] = []
+    trainer = bandit_trainer(tmp_path, runner=Stuck(), reports=reports)
+    task = asyncio.create_task(trainer.train(5))
+    while len(reports) < 2:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_2"
+    clean = bandit_trainer(tmp_path / "clean")
+    await clean.train(3)
+    resumed = bandit_trainer(tmp_path)
+    resumed.resume(tmp_path / "step_2")
+    await resumed.train(1)
+    assert equal(weights(clean), weights(resumed))
+
+
+async def test_ctrl_c_inside_the_callback_keeps_the_step(tmp_path: Path) -> None:
+    class Interrupt(list[StepReport]):
+        def append(self, report: StepReport) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await bandit_trainer(tmp_path, reports=Interrupt()).train(5)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_1"
+
+
+async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> None:
+    class Breaking(EchoRunner):
+        calls = 0
+
+        async def run(self, source: str, question: Question) -> Execution:
+            self.calls += 1
+            return Execution("invalid", None) if self.calls > 6 * 24 else await super().run(source, question)
+
+    with pytest.raises(TrainingStopped, match=r"valid workflows fell to .*learning_rate"):
+        await bandit_trainer(tmp_path, runner=Breaking(), save_every=2).train(30)
+    last = checkpoint.latest(tmp_path)
+    assert last is not None and last.name in ("step_6", "step_8")
+
+
+async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:
+    class Abstaining(LuckyJudge):
+        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+            return Verdict(None, "llm", "judge unparsable")
+
+    trainer = bandit_trainer(tmp_path, judge=Abstaining())
+    before = weights(trainer)
+    report = await trainer.train(1)
+    assert report is not None
+    assert (report.unscored, report.skipped_groups, report.groups) == (24, 4, 4)
+    assert math.isnan(report.accuracy) and report.valid_rate == 1.0
+    assert equal(before, weights(trainer))
+
+
+async def test_events_tell_the_step_and_every_rollout(tmp_path: Path) -> None:
+    events = Events()
+    report = await bandit_trainer(tmp_path, events=events, buffer=ListBuffer()).train(1)
+    assert report is not None
+    rollouts = events.of("rollout")
+    assert len(rollouts) == 24 and len(events.of("step")) == 1 and len(events.of("checkpoint")) == 1
+    for event in rollouts:
+        assert event["correct"] == (LUCKY in event["text"].split())
+        assert event["reward"] == event["terms"]["correctness"] == (10.0 if event["correct"] else -5.0)
+    assert len({e["prompt"] for e in rollouts}) == 4
+    step = events.of("step")[0]
+    assert step["accuracy"] == sum(e["correct"] for e in rollouts) / 24 == report.accuracy
+    assert step["kl"] is None  # not measured is null, not NaN
+    assert set(step["seconds"]) == {"prompt", "sync", "generate", "execute", "update"}
+    assert step["domain_accuracy"].keys() == {"math", "qa"}
+    by_group = [sum(e["advantage"] for e in rollouts[i : i + 6]) for i in range(0, 24, 6)]
+    assert by_group == pytest.approx([0.0] * 4, abs=1e-6)
+
+
+async def test_on_policy_steps_have_no_clipping_and_the_second_epoch_may(tmp_path: Path) -> None:
+    one = await bandit_trainer(tmp_path / "1").train(2)
+    three = await bandit_trainer(tmp_path / "3", ppo_epochs=3, learning_rate=0.1).train(1)
+    assert one is not None and three is not None
+    assert one.clip_fraction == 0.0
+    assert three.clip_fraction > 0.0
+
+
+async def test_stale_completions_are_weighted_by_their_own_logprobs(tmp_path: Path) -> None:
+    trainer = bandit_trainer(tmp_path, learning_rate=0.1)
+    await trainer.train(1)
+    trainer.parts.engine.sync = lambda policy, version: None  # type: ignore[method-assign]
+    completions = trainer.parts.engine.generate([[4, 5]], 2, max_new_tokens=3)[0]
+    assert {c.policy_version for c in completions} == {0}
+    old = trainer._behaviour_logprobs(completions)
+    assert old is not None and old[0, 0] == pytest.approx(completions[0].logprobs[0])
+
+
+async def test_warm_up_raises_the_rate_step_by_step(tmp_path: Path) -> None:
+    reports: list[StepReport] = []
+    await bandit_trainer(tmp_path, reports=reports, warmup_steps=4, learning_rate=1e-3).train(5)
+    assert [r.learning_rate for r in reports] == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3])
+
+
+async def test_evaluation_runs_when_due_and_is_logged(tmp_path: Path) -> None:
+    seen = []
+
+    async def evaluate(step: int) -> dict[str, float]:
+        seen.append(step)
+        return {"val_accuracy": 0.5}
+
+    events = Events()
+    await bandit_trainer(tmp_path, events=events, evaluate=evaluate, eval_every=2).train(5)
+    assert seen == [2, 4]
+    assert [e["val_accuracy"] for e in events.of("eval")] == [0.5, 0.5]
+
+
+async def test_prompts_that_do_not_fit_are_drawn_again_or_reported(tmp_path: Path) -> None:
+    events = Events()
+    trainer = bandit_trainer(tmp_path, events=events, prompt_max_length=9)
+    with pytest.raises(DataError, match=r"prompt_max_length=9 .*10 tokens"):
+        await trainer.train(1)
+    assert events.of("prompt_too_long")[0]["tokens"] == 10
+
+
+async def test_max_steps_is_the_total(tmp_path: Path) -> None:
+    trainer = bandit_trainer(tmp_path, max_steps=3)
+    await trainer.train(2)
+    await trainer.train()
+    assert trainer.step == 3
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_3"
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ConfigError, match="num_return_sequences_in_group=1"):
+        TrainerSettings(num_return_sequences_in_group=1)
+    with pytest.raises(ConfigError, match=r"generation\.temperature=0"):
+        TrainerSettings(temperature=0)

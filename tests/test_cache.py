@@ -1,0 +1,44 @@
+"""The response cache: content-addressed, persistent, honest about files that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.cache import ResponseCache, request_key
+from llm_as_judge.errors import DataError
+
+
+def test_key_ignores_key_order_and_nothing_else() -> None:
+    assert request_key({"a": 1, "b": [1, 2]}) == request_key({"b": [1, 2], "a": 1})
+    assert request_key({"a": 1, "b": [1, 2]}) != request_key({"a": 1, "b": [2, 1]})
+
+
+def test_entries_survive_reopening(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path / "deep" / "cache.sqlite")
+    assert cache.get({"q": "ü"}) is None
+    cache.put({"q": "ü"}, {"text": "4"})
+    cache.close()
+    again = ResponseCache(tmp_path / "deep" / "cache.sqlite")
+    assert again.get({"q": "ü"}) == {"text": "4"}
+    assert len(again) == 1
+
+
+def test_first_response_stays(tmp_path: Path) -> None:
+    cache = ResponseCache()
+    cache.put({"q": 1}, {"text": "first"})
+    cache.put({"q": 1}, {"text": "second"})
+    assert cache.get({"q": 1}) == {"text": "first"}
+
+
+def test_two_handles_share_one_file(tmp_path: Path) -> None:
+    one, two = ResponseCache(tmp_path / "c"), ResponseCache(tmp_path / "c")
+    one.put({"q": 1}, {"text": "x"})
+    assert two.get({"q": 1}) == {"text": "x"}
+
+
+def test_a_file_that_is_no_cache_is_a_data_error(tmp_path: Path) -> None:
+    (tmp_path / "c").write_bytes(b"this is not a database " * 100)
+    with pytest.raises(DataError, match="delete it"):
+        ResponseCache(tmp_path / "c")

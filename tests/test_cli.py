@@ -1,0 +1,250 @@
+"""The command line: quick to start, clear in its errors, clean in its JSON."""
+
+from __future__ import annotations
+
+import errno
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.errors import LLMAsJudgeError, ProviderError
+from llm_as_judge.types import Execution, OperatorCall
+
+WORKFLOW = """class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.answer_generate = operator.AnswerGenerate(self.llm)
+
+    async def __call__(self, problem: str):
+        result = await self.answer_generate(input=problem)
+        return result['answer'], 0.0
+"""
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
+    (tmp_path / "config").symlink_to(root / "config")
+
+
+@pytest.fixture
+def trainer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Stands in for the training part, whose loading would take longer than all tests here."""
+    module = ModuleType("llm_as_judge.grpo_trainer")
+    monkeypatch.setitem(sys.modules, "llm_as_judge.grpo_trainer", module)
+    return module
+
+
+def raising(error: BaseException) -> Any:
+    def function(*arguments: Any, **named: Any) -> Any:
+        raise error
+
+    return function
+
+
+# Start-up
+
+
+def test_help_loads_neither_torch_nor_anything_slow() -> None:
+    code = (
+        "import sys; from llm_as_judge.cli.app import main; status = main(['--help'])\n"
+        "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'asyncio'}\n"
+        "sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for command in ("train", "evaluate", "solve", "workflow", "embedded", "doctor"):
+        assert command in done.stdout
+
+
+def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
+    times = []
+    for _ in range(4):  # the first may compile; the least is the program's own
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "llm_as_judge.cli.app", "--help"], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.3, times
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "solve", "doctor", "workflow lint", "workflow run", "embedded serve"]
+)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    assert "Usage: llm-as-judge" in capsys.readouterr().out
+
+
+# Errors
+
+
+def test_wrong_setting_is_a_message_on_stderr_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--set", "lerning_rate=1", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "error: --set lerning_rate: unknown setting 'lerning_rate'; did you mean training.learning_rate?\n"
+    )
+
+
+def test_console_script_hands_on_the_exit_status() -> None:
+    script = Path(sys.executable).with_name("llm-as-judge")
+    done = subprocess.run([script, "train", "--config", "no.yaml"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no.yaml: no such file")
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--frish"]) == 2
+    assert "--frish" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_AS_JUDGE_DEBUG", "1")
+    with pytest.raises(LLMAsJudgeError):
+        main(["train", "--set", "lerning_rate=1"])
+
+
+def test_provider_error_in_a_run_is_exit_2(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.run_training = raising(ProviderError("http://x/v1 refused; start it"))
+    assert main(["train"]) == 2
+    assert capsys.readouterr().err == "error: http://x/v1 refused; start it\n"
+
+
+def test_ctrl_c_is_exit_130_and_tells_how_to_go_on(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.run_training = raising(KeyboardInterrupt())
+    assert main(["train", "--fresh", "--set", "run_name=a"]) == 130
+    assert "llm-as-judge train --set run_name=a --resume" in capsys.readouterr().err
+
+
+def test_unwritable_folder_names_path_and_cure(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.run_training = raising(PermissionError(errno.EACCES, "Permission denied", "/root/logs"))
+    assert main(["train"]) == 2
+    told = capsys.readouterr().err
+    assert "/root/logs: permission denied" in told
+    assert "--set log_dir=DIR" in told
+
+
+def test_a_bug_is_not_hidden(trainer: ModuleType) -> None:
+    trainer.run_training = raising(ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        main(["train"])
+    trainer.run_training = raising(FileNotFoundError(errno.ENOENT, "No such file", "x"))
+    with pytest.raises(FileNotFoundError):
+        main(["train"])
+
+
+# Commands
+
+
+def test_train_hands_flags_on_and_prints_only_json(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    def run_training(config: Any, *, resume: bool, console: Any) -> dict[str, Any]:
+        console.print("step 1")
+        seen = (
+            config.training.max_steps,
+            config.model.device,
+            config.model.model_name,
+            config.training.seed,
+            resume,
+        )
+        return {"seen": seen, "path": Path("a")}
+
+    trainer.run_training = run_training  # type: ignore[attr-defined]
+    flags = ["--max-steps", "3", "--device", "cuda:1", "--model", "qwen3-8b", "--set", "seed=5", "--resume"]
+    assert main(["train", *flags, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"seen": [3, "cuda:1", "qwen3-8b", 5, True], "path": "a"}
+    assert "step 1" in captured.err
+
+
+def test_train_starts_anew_unless_told_to_resume(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.run_training = lambda config, *, resume, console: {"resumed": resume, "domains": {"qa": 0.123456}}
+    assert main(["train"]) == 0
+    told = capsys.readouterr().out
+    assert "resumed" in told
+    assert "False" in told
+    assert "domains.qa" in told
+    assert "0.1235" in told
+
+
+def test_solve_takes_text_or_file_but_not_both(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.solve = lambda config, question, **options: {
+        "text": question.text,
+        "domain": question.domain,
+        **options,
+    }
+    Path("p.txt").write_text("why?", encoding="utf-8")
+    assert main(["solve", "--file", "p.txt", "--domain", "qa", "--repair", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["text"], result["domain"], result["repair"], result["fallback"]) == (
+        "why?",
+        "qa",
+        True,
+        False,
+    )
+    for wrong in (
+        ["solve"],
+        ["solve", "x", "--file", "p.txt"],
+        ["solve", "x", "--domain", "art"],
+        ["solve", " "],
+    ):
+        assert main(wrong) == 2
+
+
+def test_workflow_lint_finds_faults_and_says_so_by_its_exit_status(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("llm_as_judge.workflow.lint")
+    Path("good.py").write_text(WORKFLOW, encoding="utf-8")
+    Path("bad.py").write_text(WORKFLOW.replace("AnswerGenerate", "NoSuchOperator"), encoding="utf-8")
+    assert main(["workflow", "lint", "good.py"]) == 0
+    assert main(["workflow", "lint", "missing.py"]) == 2
+    capsys.readouterr()
+    assert main(["workflow", "lint", "bad.py", "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)
+    assert any(finding["fatal"] and "NoSuchOperator" in finding["message"] for finding in findings)
+
+
+def test_workflow_run_prints_the_execution(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, 1, 10, 5, 0.25, 0.1)
+    trainer.run_workflow_file = lambda config, source, question: Execution("finished", question.text, (call,))
+    Path("w.py").write_text(WORKFLOW, encoding="utf-8")
+    assert main(["workflow", "run", "w.py", "--problem", "2+2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["answer"], result["tokens"], result["cost"], result["calls"][0]["name"]) == (
+        "2+2",
+        15,
+        0.25,
+        "Custom",
+    )
+    trainer.run_workflow_file = lambda config, source, question: Execution("raised", None, error="ValueError: x")
+    assert main(["workflow", "run", "w.py", "--problem", "2+2"]) == 1
+    assert "ValueError: x" in capsys.readouterr().out
+
+
+def test_evaluate_refuses_data_and_checkpoints_that_are_not_there() -> None:
+    assert main(["evaluate", "--data", "no.jsonl"]) == 2
+    assert main(["evaluate", "--checkpoint", "no"]) == 2
+
+
+def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("llm_as_judge.sandbox.host")
+    Path("logs").write_text("in the way", encoding="utf-8")
+    settings = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "model_name=./config"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert main(["doctor", "--json", *options]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    for name in ("python", "torch", "machine", "sandbox", "judge", "folder checkpoints"):
+        assert checks[name]["ok"], checks[name]
+    for name in ("model", "executor", "folder logs"):
+        assert not checks[name]["ok"], checks[name]
+        assert checks[name]["detail"]

@@ -1,0 +1,68 @@
+"""The event log survives crashes and odd values."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.monitor.events import EventLog, read_events
+from llm_as_judge.types import Verdict
+
+
+def test_events_come_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "run.jsonl"
+    with EventLog(path) as log:
+        log.log("start", seed=0)
+        log.log("step", step=1, terms={"correctness": 10.0}, verdict=Verdict(True, "rules"))
+        assert [event["kind"] for event in read_events(path)] == ["start", "step"]  # readable while open
+    events = list(read_events(path))
+    assert events[1]["terms"] == {"correctness": 10.0}
+    assert events[1]["verdict"]["tier"] == "rules"
+    assert events[0]["time"] <= events[1]["time"]
+    assert list(read_events(tmp_path / "absent.jsonl")) == []
+
+
+def test_a_torn_last_line_is_skipped_and_not_joined(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "run.jsonl"
+    with EventLog(path) as log:
+        log.log("one")
+    with open(path, "a") as file:
+        file.write('{"kind": "tor')
+    assert [event["kind"] for event in read_events(path)] == ["one"]
+    assert not caplog.records
+    with EventLog(path) as log:
+        log.log("two")
+    with caplog.at_level(logging.WARNING):
+        assert [event["kind"] for event in read_events(path)] == ["one", "two"]
+    assert "run.jsonl:2" in caplog.text
+
+
+def test_every_line_is_strict_json_of_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with EventLog(path) as log:
+        log.log("odd", nan=math.nan, inf=[math.inf], text="a\nb\u2028\ud800", path=tmp_path, keys={1: {2}})
+    (line,) = path.read_text().splitlines()
+    event = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert (event["nan"], event["inf"], event["keys"]) == (None, [None], {"1": [2]})
+
+
+def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    def write(name: str) -> None:
+        with EventLog(path) as log:
+            for _ in range(100):
+                log.log(name, filler="x" * 500)
+
+    threads = [threading.Thread(target=write, args=(str(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kinds = [event["kind"] for event in read_events(path)]
+    assert sorted(kinds) == sorted(str(i) for i in range(4) for _ in range(100))

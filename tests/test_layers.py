@@ -1,0 +1,149 @@
+"""Lower layers never import higher ones, and torch stays where it belongs; every import is read."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "llm_as_judge"
+ROOT = Path(__file__).parents[1]
+
+#: A module's layer is that of the longest of these names that it is, or lies in.
+LAYERS = {
+    name: layer
+    for layer, names in {
+        0: "types errors",
+        1: "config schema settings_file registry cache judging.answers rl.advantage rl.loss rl.prefix_tree "
+        "monitor.events evaluation.metrics",
+        2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
+        3: "data workflow judging experience rl rl.policy rl.checkpoint",
+        4: "rl.rollout rl.trainer evaluation",
+        5: "monitor embedded workbench inference grpo_trainer cli",
+    }.items()
+    for name in names.split()
+}
+TORCH_ALLOWED = ("rl", "engines", "embedded", "experience.embedding")
+#: Plug-ins of layer 2 that need nothing but the standard library and the types.
+PLAIN = ("embedded.tasks", "embedded.lexicon")
+TORCH_FAMILY = {"torch", "transformers", "peft", "accelerate", "safetensors"}
+
+
+def within(module: str, names: tuple[str, ...] | dict[str, int]) -> str | None:
+    """The longest of ``names`` that is ``module`` or a package around it."""
+    found = [name for name in names if module == name or module.startswith(name + ".")]
+    return max(found, key=len, default=None)
+
+
+def imports(source: str, module: str, is_package: bool = False) -> list[tuple[int, str]]:
+    """Line and full name of everything imported, also in functions, under TYPE_CHECKING or relatively."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = [PACKAGE, *module.split(".")]
+                parts = parts[: len(parts) - node.level + (1 if is_package else 0)]
+                base = ".".join([*parts, base] if base else parts)
+            # ``from package import module`` names a module too; a name that is none is judged as its parent.
+            found += [(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = ast.unparse(node.func)
+            if called in ("__import__", "importlib.import_module", "import_module"):
+                found.append((node.lineno, str(node.args[0].value)))
+    return found
+
+
+def breaches(source: str, module: str, is_package: bool = False) -> list[str]:
+    """What is wrong with the imports of ``module``, named without the package: ``rl.loss``."""
+    own = within(module, LAYERS)
+    if own is None:
+        return [f"{module}: has no place in the table of layers"]
+    layer, wrong = LAYERS[own], []
+    for line, name in imports(source, module, is_package):
+        top, _, rest = name.partition(".")
+        if top == PACKAGE:
+            if not rest:
+                continue
+            target = within(rest, LAYERS)
+            if target is None:
+                wrong.append(f"{module}:{line}: {name} has no place in the table of layers")
+            elif LAYERS[target] > layer:
+                wrong.append(f"{module}:{line}: layer {layer} imports {name} of layer {LAYERS[target]}")
+            elif within(module, PLAIN) and target != "types" and not within(target, PLAIN):
+                wrong.append(f"{module}:{line}: may import types only, not {name}")
+        elif top in TORCH_FAMILY and not within(module, TORCH_ALLOWED):
+            wrong.append(f"{module}:{line}: {top} belongs to {', '.join(TORCH_ALLOWED)}")
+        elif (layer == 0 or within(module, PLAIN)) and top not in sys.stdlib_module_names:
+            wrong.append(f"{module}:{line}: standard library only, not {top}")
+    return wrong
+
+
+def modules() -> list[tuple[str, Path]]:
+    base = ROOT / PACKAGE
+    return [
+        (".".join(path.relative_to(base).with_suffix("").parts), path)
+        for path in sorted(base.rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+
+
+def test_no_module_imports_a_higher_layer() -> None:
+    wrong = [line for name, path in modules() for line in breaches(path.read_text("utf-8"), name)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_init_files_define_nothing() -> None:
+    filled = [str(path) for path in (ROOT / PACKAGE).rglob("__init__.py") if path.read_text("utf-8").strip()]
+    assert not filled
+
+
+def test_every_name_in_the_table_exists_or_the_folder_it_would_be_in() -> None:
+    for name in LAYERS:
+        path = ROOT / PACKAGE / Path(*name.split("."))
+        assert path.is_dir() or path.with_suffix(".py").is_file() or path.parent.is_dir(), name
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("types", "import llm_as_judge.config"),
+        ("types", "import numpy"),
+        ("errors", "from llm_as_judge import cache"),
+        ("config", "def f():\n    from llm_as_judge.rl.trainer import Trainer"),
+        ("operators.test", "if TYPE_CHECKING:\n    import llm_as_judge.judging.judge"),
+        ("rl.policy", "from .trainer import Trainer"),
+        ("rl.policy", "from . import rollout"),
+        ("rl.policy", "from ..evaluation.evaluate import run_evaluation"),
+        ("rl.loss", "from llm_as_judge.rl import policy"),
+        ("sandbox.host", "from llm_as_judge.workflow import lint"),
+        ("judging.answers", "from llm_as_judge.judging.judge import Judge"),
+        ("monitor.events", "from llm_as_judge.monitor.report import report"),
+        ("workflow.run", "import torch.nn"),
+        ("cli.doctor", "def f():\n    import transformers"),
+        ("llm", "import importlib\nimportlib.import_module('llm_as_judge.cli.app')"),
+        ("embedded.tasks.maths", "from llm_as_judge.llm import LLMClient"),
+        ("embedded.lexicon", "import torch"),
+        ("stray", "import json"),
+        ("cli.app", "import llm_as_judge.stray"),
+    ],
+)  # fmt: skip
+def test_the_checker_finds_a_bad_import(module: str, source: str) -> None:
+    assert breaches(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("cli.app", "from llm_as_judge.rl.trainer import Trainer"),
+        ("rl.loss", "import torch\nfrom llm_as_judge.types import Group"),
+        ("embedded.tasks.maths", "import random\nfrom llm_as_judge.embedded.lexicon import NAMES"),
+        ("evaluation.evaluate", "from .metrics import f1\nfrom llm_as_judge import errors"),
+    ],
+)
+def test_the_checker_passes_a_good_import(module: str, source: str) -> None:
+    assert breaches(source, module) == []

@@ -1,0 +1,52 @@
+"""Layer 2's file: read, checked against the operators, looked up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.workflow.enhancer import load_enhancer
+
+
+def test_no_file_means_no_instruction() -> None:
+    assert load_enhancer(None)("Custom", "math") == ""
+
+
+def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
+    path = tmp_path / "enhancer.yaml"
+    path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview: {}\n", encoding="utf-8")
+    enhance = load_enhancer(path)
+    assert enhance("AnswerGenerate", "math") == "Check each step."
+    assert enhance("AnswerGenerate", "qa") == ""
+    assert enhance("Review", "math") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Magic:\n  math: x", "unknown operator 'Magic'"),
+        ("Custom:\n  maths: x", "unknown domain 'maths'; use math, code, qa"),
+        ("Custom:\n  math: 3", "Custom.math must be text, got 3"),
+        ("Custom: x", "must map domains to instructions, got 'x'"),
+        ("- Custom", "expected operators"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "enhancer.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_enhancer(path)
+
+
+def test_a_missing_file_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
+        load_enhancer("none.yaml")
+
+
+def test_an_empty_file_has_no_instructions(tmp_path: Path) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text("", encoding="utf-8")
+    assert load_enhancer(path)("Custom", "math") == ""

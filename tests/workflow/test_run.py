@@ -1,0 +1,204 @@
+"""The runner: text in, execution out; metered on the host, faults kept apart from mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from llm_as_judge.errors import ProviderError
+from llm_as_judge.llm import LLMReply
+from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.run import WorkflowRunner
+from llm_as_judge.workflow.templates import TEMPLATES
+
+QUESTION = Question("q1", "What is 6 times 7?", "math")
+CODE = Question(
+    "q2", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9")
+)
+DOUBLE, SQUARE = "def f(x):\n    return x + x", "def f(x):\n    return x * x"
+
+
+class Script:
+    """A chat model that answers by a function of the prompt, or with one text, and keeps the prompts."""
+
+    def __init__(self, reply: str | Callable[[str], str]) -> None:
+        self.reply = reply
+        self.prompts: list[str] = []
+
+    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+        self.prompts.append(prompt)
+        text = self.reply if isinstance(self.reply, str) else self.reply(prompt)
+        return LLMReply(text, "", "stop", 10, 5, 0.5, 0.0)
+
+
+class Down:
+    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+        raise ProviderError("http://127.0.0.1:1 does not answer")
+
+
+loop: asyncio.AbstractEventLoop
+box: Sandbox
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """One sandbox on one loop for the whole file."""
+    global loop, box
+    loop, box = asyncio.new_event_loop(), Sandbox()
+    yield
+    loop.run_until_complete(box.aclose())
+    loop.close()
+
+
+def run(source: str, llm: Any, question: Question = QUESTION, **options: Any) -> Execution:
+    return loop.run_until_complete(WorkflowRunner(llm, box, **options).run(source, question))
+
+
+def names(execution: Execution) -> list[str]:
+    return [call.name for call in execution.calls]
+
+
+def test_one_call_is_run_and_metered() -> None:
+    llm = Script("<thought>6*7</thought><answer>42</answer>")
+    execution = run(TEMPLATES["answer_generate"], llm)
+    assert (execution.outcome, execution.answer, names(execution)) == ("finished", "42", ["AnswerGenerate"])
+    (call,) = execution.calls
+    assert (call.llm_calls, call.prompt_tokens, call.completion_tokens, call.cost) == (1, 10, 5, 0.5)
+    assert call.arguments == {"input": QUESTION.text} and call.result["answer"] == "42" and call.parse_ok
+    assert (execution.tokens, execution.cost) == (15, 0.5)
+
+
+def test_the_context_belongs_to_the_problem() -> None:
+    llm = Script("<answer>x</answer>")
+    run(TEMPLATES["answer_generate"], llm, replace(QUESTION, context="Some facts."))
+    assert "Context: Some facts.\nQuestion: What is 6 times 7?" in llm.prompts[0]
+
+
+def test_each_template_runs_to_an_answer() -> None:
+    def reply(prompt: str) -> str:
+        if "solve()" in prompt:
+            return "```python\ndef solve():\n    return 6 * 7\n```"
+        if "function f" in prompt:
+            return f"```python\n{SQUARE}\n```"
+        tags = {"answer": "42", "review_result": "False", "feedback": "no", "solution": "42", "solution_letter": "A"}
+        return "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags.items())
+
+    for name, source in TEMPLATES.items():
+        is_code = "entry_point" in source
+        execution = run(source, Script(reply), CODE if is_code else QUESTION)
+        assert execution.outcome == "finished", (name, execution.error)
+        assert (SQUARE if is_code else "42") in (execution.answer or ""), name
+
+
+def test_review_and_revise_are_called_in_turn() -> None:
+    texts = iter(
+        [
+            "<answer>41</answer>",
+            "<feedback>off by one</feedback><review_result>False</review_result>",
+            "<solution>42</solution>",
+        ]
+    )
+    execution = run(TEMPLATES["review_revise"], Script(lambda prompt: next(texts)))
+    assert (execution.answer, names(execution)) == ("42", ["AnswerGenerate", "Review", "Revise"])
+
+
+def test_the_programmers_code_runs_in_the_sandbox_and_its_errors_come_back() -> None:
+    texts = iter(["def solve():\n    return 1 / 0", "def solve():\n    return 6 * 7"])
+    llm = Script(lambda prompt: next(texts))
+    execution = run(TEMPLATES["programmer"], llm)
+    assert execution.answer == "42" and execution.calls[0].llm_calls == 2
+    assert "ZeroDivisionError" in llm.prompts[1]
+
+
+def test_public_tests_repair_code() -> None:
+    texts = iter([DOUBLE, SQUARE])
+    llm = Script(lambda prompt: next(texts))
+    execution = run(TEMPLATES["code_test"], llm, CODE)
+    assert (execution.answer, names(execution)) == (SQUARE, ["CustomCodeGenerate", "Test"])
+    assert "assert f(3) == 9" in llm.prompts[1] and "got 6" in llm.prompts[1]
+
+
+def test_an_invalid_text_is_not_run() -> None:
+    llm = Script("x")
+    execution = run(TEMPLATES["answer_generate"].replace("'answer'", "'anser'"), llm)
+    assert execution.outcome == "invalid" and "W207" in execution.error
+    assert execution.answer is None and llm.prompts == []
+
+
+def test_operators_not_allowed_are_invalid() -> None:
+    assert run(TEMPLATES["programmer"], Script("x"), operators=["Custom"]).outcome == "invalid"
+
+
+def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it() -> None:
+    source = TEMPLATES["answer_direct"].replace(
+        '        result = await self.custom(input=problem, instruction="")\n',
+        '        try:\n            result = await self.custom(input=problem, instruction="")\n'
+        "        except BaseException:\n            return 'caught'\n",
+    )
+    for text in (source, TEMPLATES["answer_direct"]):
+        execution = run(text, Down())
+        assert (execution.outcome, execution.answer) == ("fault", None)
+        assert "does not answer" in execution.error
+    assert names(execution) == ["Custom"]
+
+
+def test_layer_two_reaches_the_executor() -> None:
+    llm = Script("<answer>1</answer>")
+    run(TEMPLATES["answer_generate"], llm, enhance=lambda operator, domain: f"[{operator} for {domain}]")
+    assert llm.prompts[0].startswith("[AnswerGenerate for math]\n")
+
+
+def test_tokens_have_a_budget() -> None:
+    execution = run(TEMPLATES["review_revise"], Script("<answer>1</answer>"), max_tokens=15)
+    assert (execution.outcome, execution.tokens, names(execution)) == ("budget", 15, ["AnswerGenerate", "Review"])
+
+
+def test_calls_have_a_budget() -> None:
+    source = TEMPLATES["sc_ensemble"].replace("range(3)", "range(100)")
+    execution = run(source, Script("<answer>1</answer>"), limits=Limits(max_calls=4))
+    assert execution.outcome == "budget" and len(execution.calls) == 4
+
+
+def test_one_operator_cannot_spend_without_bound() -> None:
+    source = TEMPLATES["sc_ensemble"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10000)")
+    source = source.replace("chosen['response']", "chosen['solution']")
+    count = iter(range(10**6))
+    execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), limits=Limits(max_calls=4))
+    assert execution.outcome == "budget"
+    assert sum(call.llm_calls for call in execution.calls) <= 16
+
+
+def test_the_workflows_own_mistakes_with_an_operator_are_its_own() -> None:
+    source = TEMPLATES["sc_ensemble"].replace("solutions=solutions", "solutions=problem")
+    execution = run(source, Script("<answer>1</answer>"))
+    assert execution.outcome == "raised" and "solutions must be a list, got str" in execution.error
+    source = TEMPLATES["sc_ensemble"].replace("solutions=solutions", "solutions=[]")
+    assert "must hold 1 to 26 entries" in run(source, Script("<answer>1</answer>")).error
+
+
+def test_text_arguments_take_what_a_format_string_takes() -> None:
+    llm = Script("ok")
+    source = TEMPLATES["answer_direct"].replace("input=problem", "input={'a': 1}")
+    assert run(source, llm).answer == "ok"
+    assert "{'a': 1}" in llm.prompts[0]
+
+
+def test_what_the_workflow_says_of_its_cost_is_ignored() -> None:
+    source = TEMPLATES["answer_direct"].replace("0.0", "-1e9")
+    assert run(source, Script("x")).cost == 0.5
+
+
+def test_many_runs_at_once_keep_their_accounts_apart() -> None:
+    async def all_of_them() -> list[Execution]:
+        runner = WorkflowRunner(Script(lambda prompt: f"<answer>{prompt[-3:]}</answer>"), box)
+        runs = [runner.run(TEMPLATES["answer_generate"], replace(QUESTION, text=f"number {n:03}")) for n in range(30)]
+        return list(await asyncio.gather(*runs))
+
+    executions = loop.run_until_complete(all_of_them())
+    assert [e.answer for e in executions] == [f"{n:03}" for n in range(30)]
+    assert {e.tokens for e in executions} == {15}
