@@ -39,7 +39,7 @@ from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, buil
 from llm_as_judge.workflow.run import WorkflowRunner
 
 #: Different problems of each domain that an embedded run draws from.
-_EMBEDDED_POOL = 800
+_EMBEDDED_POOL = 400
 _ROLLOUT_CONCURRENCY = 48
 
 

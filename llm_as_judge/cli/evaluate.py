@@ -15,7 +15,7 @@ from llm_as_judge.cli.options import (
     ModelName,
     Overrides,
     make_console,
-    print_result,
+    print_json,
 )
 
 
@@ -37,4 +37,5 @@ def evaluate(
 
     console = make_console(as_json)
     result = run_evaluation(settings, data=data, checkpoint=checkpoint, limit=limit, console=console)
-    print_result(result, as_json, console)
+    if as_json:
+        print_json(result)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,9 +17,25 @@ from llm_as_judge.cli.options import (
     Overrides,
     make_console,
     make_question,
-    print_result,
+    print_json,
     read_source,
 )
+
+
+def solution_lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """The workflow, each operator call with its result, and the answer."""
+    yield result["workflow"]
+    yield ""
+    for number, call in enumerate(result["trace"], start=1):
+        tokens = call["prompt_tokens"] + call["completion_tokens"]
+        yield f"call {number}: {call['name']}, {call['llm_calls']} LLM calls, {tokens} tokens, {call['seconds']:.2f} s"
+        for key, value in call["result"].items():
+            if key not in ("parse_ok", "error") or value not in (True, ""):
+                yield f"    {key}: {value}"
+    marks = [name for name in ("repaired", "fallback") if result[name]]
+    if result["error"]:
+        yield f"{result['outcome']}: {result['error']}"
+    yield f"answer{' (' + ', '.join(marks) + ')' if marks else ''}: {result['answer']}"
 
 
 def solve(
@@ -56,4 +73,8 @@ def solve(
     result = solve_question(
         settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback, console=console
     )
-    print_result(result, as_json, console)
+    if as_json:
+        print_json(result)
+        return
+    for line in solution_lines(result):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

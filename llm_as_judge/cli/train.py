@@ -14,7 +14,7 @@ from llm_as_judge.cli.options import (
     ModelName,
     Overrides,
     make_console,
-    print_result,
+    print_json,
 )
 
 
@@ -38,4 +38,6 @@ def train(
     from llm_as_judge.grpo_trainer import run_training
 
     console = make_console(as_json)
-    print_result(run_training(settings, resume=resume, console=console), as_json, console)
+    result = run_training(settings, resume=resume, console=console)
+    if as_json:
+        print_json(result)

@@ -17,15 +17,20 @@ from random import Random
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+from transformers import AttentionInterface, Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.operators import catalog
+from llm_as_judge.rl import prefix_tree
+from llm_as_judge.rl.policy import load_tokenizer
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.plans import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 
+#: Completion tokens before the one that names the plan: "#", the domain, ":".
+DECISION = 3
+AttentionInterface.register(prefix_tree.ATTENTION, prefix_tree.tree_attention)
 log = logging.getLogger("warm_start")
 
 
@@ -33,8 +38,9 @@ log = logging.getLogger("warm_start")
 class Settings:
     tokenizer: Path
     out: Path
-    steps: int = 260
-    batch: int = 15
+    steps: int = 420
+    problems: int = 6  # of a batch, two of each domain
+    plans: int = 5  # workflows for each problem
     learning_rate: float = 2e-3
     decorrelation: float = 1.0
     seed: int = 0
@@ -50,10 +56,10 @@ def model_config(vocabulary: int) -> Qwen2Config:
 
 
 class Examples:
-    """Token ids of prompts and workflows; ``decision`` is the position whose hidden state picks the plan."""
+    """Token ids of prompts and of workflows for them."""
 
     def __init__(self, folder: Path, seed: int, pool: int) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.tokenizer = load_tokenizer(str(folder))
         self.r = Random(f"warm start/{seed}")
         self.pools = {d: problems(d, "pretrain", pool, seed) for d in DOMAINS}
 
@@ -64,14 +70,17 @@ class Examples:
         made = build_prompt(problem.question, operators=list(catalog.OPERATORS), guidance=DEFAULT_GUIDANCE)
         return [SYSTEM_ID, *self._ids(made.system), USER_ID, *self._ids(made.user), ASSISTANT_ID]
 
-    def draw(self, index: int) -> tuple[list[int], int, int, int]:
-        """(ids, length of the prompt, decision position, domain number)."""
-        number = index % len(DOMAINS)
-        domain = DOMAINS[number]
-        prompt = self.prompt(self.r.choice(self.pools[domain]))
-        text = workflow(self.r.choice(list(PLANS.values())), domain)
-        decision = len(prompt) + len(self._ids(f"# {domain}:")) - 1
-        return [*prompt, *self._ids(text), END_ID], len(prompt), decision, number
+    def draw(self, count: int, plans: int) -> tuple[list[list[int]], list[list[int]], list[int]]:
+        """(prompts, workflows, domain numbers) of ``count`` problems with ``plans`` different plans each."""
+        prompts, workflows, domains = [], [], []
+        for i in range(count):
+            domain = DOMAINS[i % len(DOMAINS)]
+            prompt = self.prompt(self.r.choice(self.pools[domain]))
+            for plan in self.r.sample(list(PLANS.values()), plans):
+                prompts.append(prompt)
+                workflows.append([*self._ids(workflow(plan, domain)), END_ID])
+                domains.append(i % len(DOMAINS))
+        return prompts, workflows, domains
 
 
 def decorrelation(hidden: Tensor, domains: Tensor) -> Tensor:
@@ -83,32 +92,31 @@ def decorrelation(hidden: Tensor, domains: Tensor) -> Tensor:
 
 
 def train(settings: Settings) -> Qwen2ForCausalLM:
+    """The shared system part and each problem are forwarded once a batch (``rl.prefix_tree``)."""
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
     model = Qwen2ForCausalLM(model_config(len(examples.tokenizer)))
+    model.set_attn_implementation(prefix_tree.ATTENTION)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(settings.steps):
-        drawn = [examples.draw(i) for i in range(settings.batch)]
-        longest = max(len(ids) for ids, *_ in drawn)
-        ids = torch.full((settings.batch, longest), PAD_ID)
-        targets = torch.full((settings.batch, longest), -100)
-        for i, (tokens, start, _, _) in enumerate(drawn):
-            ids[i, : len(tokens)] = torch.tensor(tokens)
-            targets[i, start - 1 : len(tokens) - 1] = torch.tensor(tokens[start:])
-        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        chosen = targets >= 0
-        language = F.cross_entropy(model.lm_head(hidden[chosen]), targets[chosen])
-        at_decision = hidden[torch.arange(settings.batch), torch.tensor([d for *_, d, _ in drawn])]
-        apart = decorrelation(at_decision, torch.tensor([n for *_, n in drawn]))
+        prompts, workflows, domains = examples.draw(settings.problems, settings.plans)
+        tree = prefix_tree.plan(prompts, workflows)
+        hidden = model.model(
+            input_ids=tree.ids[None], position_ids=tree.positions[None], use_cache=False, tree=tree
+        ).last_hidden_state[0, tree.rows]
+        language = F.cross_entropy(model.lm_head(hidden), tree.targets)
+        starts = torch.tensor([0, *tree.lengths[:-1]]).cumsum(0)
+        apart = decorrelation(hidden[starts + DECISION][:: settings.plans], torch.tensor(domains[:: settings.plans]))
         (language + settings.decorrelation * apart).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         progress = step / settings.steps
         for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * min(1.0, (step + 1) / 20) * max(0.05, 1 - progress)
+            group["lr"] = settings.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - progress)
         optimiser.step()
         optimiser.zero_grad()
         if step % 20 == 19:
             log.info("step %d loss %.4f squared cosine %.3f", step + 1, language.item(), apart.item())
+    model.set_attn_implementation("sdpa")
     return model
 
 

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.answer_generate import AnswerGenerate
 from llm_as_judge.operators.custom import Custom
 from llm_as_judge.operators.custom_code_generate import CustomCodeGenerate
@@ -14,6 +13,7 @@ from llm_as_judge.operators.editing import Format, Review, Revise
 from llm_as_judge.operators.ensemble import MdEnsemble, ScEnsemble
 from llm_as_judge.operators.programmer import Programmer
 from llm_as_judge.operators.test import Test
+from llm_as_judge.registry import lookup
 
 _CLASSES: tuple[Any, ...] = (
     Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
@@ -25,10 +25,7 @@ COMMON_KEYS: Mapping[str, str] = {"parse_ok": "bool", "error": "str"}
 
 
 def _operator(name: str) -> Any:
-    try:
-        return OPERATORS[name]
-    except KeyError:
-        raise ConfigError(f"unknown operator {name!r}; there are {', '.join(OPERATORS)}") from None
+    return lookup("operator", name, OPERATORS)
 
 
 def signature(name: str) -> inspect.Signature:
@@ -60,5 +57,5 @@ def docs(names: Iterable[str] | None = None) -> str:
     lines = []
     for name in names or OPERATORS:
         keys = ", ".join(_operator(name).RESULT)
-        lines.append(f"{call_line(name)} -> {keys}: {OPERATORS[name].SUMMARY}")
+        lines.append(f"{call_line(name)} -> {keys}: {_operator(name).SUMMARY}")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ sample: that is an engine's work. Nothing here truncates: what does not fit is t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import logging as hf_logging
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
@@ -94,7 +96,10 @@ class Policy:
         # The adapter depends on its seed alone, and making it leaves the caller's random state as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(settings.seed)
-            self.model: Any = get_peft_model(base, config)
+            with warnings.catch_warnings():
+                # PEFT asks transformers for an attribute by a name that has a newer one.
+                warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
+                self.model: Any = get_peft_model(base, config)
         if settings.gradient_checkpointing:
             self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.base.enable_input_require_grads()
@@ -105,6 +110,7 @@ class Policy:
         """Model and tokenizer from a directory or the Hugging Face hub. Raises ``ConfigError`` where there is
         none.
         """
+        hf_logging.disable_progress_bar()
         try:
             tokenizer = load_tokenizer(settings.model_name)
             base = AutoModelForCausalLM.from_pretrained(

@@ -67,15 +67,15 @@ def test_f1_is_of_scored_qa_answers() -> None:
 def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     broken = rollout(M1, False, outcome="invalid", text="I would use a calculator.")
     shapes = summarise([broken, *ROLLOUTS]).shapes
-    assert shapes["math"] == {"AnswerGenerate": 2, "invalid": 1, "Programmer": 1}
-    assert next(iter(shapes["math"])) == "AnswerGenerate"
+    assert shapes["math"] == {"answer": 2, "invalid": 1, "program": 1}
+    assert next(iter(shapes["math"])) == "answer"
     assert shapes["code"] == {"CustomCodeGenerate": 1}
     assert shapes["qa"] == {"3xAnswerGenerate>ScEnsemble": 2}
 
 
 def test_special_tokens_around_a_workflow_are_no_part_of_its_shape() -> None:
     text = workflow(PLANS["answer"], "math") + "<|im_end|>"
-    assert summarise([rollout(M1, True, text=text)], ["<|im_end|>"]).shapes == {"math": {"AnswerGenerate": 1}}
+    assert summarise([rollout(M1, True, text=text)], ["<|im_end|>"]).shapes == {"math": {"answer": 1}}
 
 
 def test_the_json_holds_the_same_numbers() -> None:
@@ -155,7 +155,7 @@ class Engine:
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
     problems = [problem(str(i), "math") for i in range(70)]
     engine, bench, seen = Engine(), Bench(), []
-    sampled = Sampled(engine, lambda q: [int(q.id)], 0.7, 40, ["<eos>"], seed=5)
+    sampled = Sampled(engine, lambda q: [int(q.id)], 0.7, 40, special_tokens=["<eos>"], seed=5)
     rollouts = await evaluate_policy(problems, sampled, bench.parts(), seen.append)
     assert [r.completion.prompt_ids for r in rollouts] == [(i,) for i in range(70)]
     assert sorted(source for source, _ in bench.runs) == sorted(f"answer {i}" for i in range(70))

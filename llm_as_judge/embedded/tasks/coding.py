@@ -158,10 +158,15 @@ def _string_task(r: Random) -> tuple[str, list[Reading], Callable[[], Any]]:
     return f"Write a Python function f(s) that returns {text.format(f=letters)}.", readings, argument
 
 
-def draw(r: Random, cases: int = 7) -> CodingItem:
-    """A fresh task with ``cases`` tests; every other reading fails at least one of the first two."""
+def draw(r: Random, cases: int = 7, accept: Callable[[str], bool] = lambda text: True) -> CodingItem:
+    """A fresh task with ``cases`` tests; every other reading fails at least one of the first two.
+
+    ``accept`` is asked about the description before the tests are made, which is what costs time.
+    """
     while True:
         text, readings, argument = (_list_task if r.random() < 0.8 else _string_task)(r)
+        if not accept(text):
+            continue
         solution = _choose(r, readings)
         others = tuple(s for s, _ in readings if s != solution)
         arguments = [argument() for _ in range(cases)]

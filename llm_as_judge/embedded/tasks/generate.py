@@ -43,7 +43,7 @@ def passage(r: Random, split: Split) -> reading.Passage:
 
 
 def coding_item(r: Random, split: Split) -> coding.CodingItem:
-    return draw_in(split, r, coding.draw, lambda item: item.text)
+    return coding.draw(r, accept=lambda text: split_of(text) == split)
 
 
 def _problem(r: Random, domain: Domain, split: Split) -> Problem:
