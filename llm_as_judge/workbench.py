@@ -194,12 +194,12 @@ def make_engine(config: Config, policy: Policy, checkpoints: Path) -> Engine:
 
 
 def held_out_sampling(config: Config, bench: Workbench, policy: Policy, engine: Engine) -> Sampled:
-    """How workflows are sampled for an evaluation: as in training, but without examples from the buffer."""
+    """How workflows are sampled for an evaluation: colder than in training, and without examples from the buffer."""
     generation = config.generation
     return Sampled(
         engine=engine,
         encode=lambda question: policy.encode(bench.prompt(question)),
-        temperature=generation.temperature,
+        temperature=generation.eval_temperature,
         top_p=generation.top_p,
         top_k=generation.top_k,
         max_new_tokens=config.training.response_max_length,

@@ -44,6 +44,7 @@ class Settings:
     learning_rate: float = 2e-3
     decorrelation: float = 1.0
     seed: int = 0
+    init: Path | None = None  # a policy to go on from
     pool: int = 1500  # problems of each domain
 
 
@@ -95,7 +96,10 @@ def train(settings: Settings) -> Qwen2ForCausalLM:
     """The shared system part and each problem are forwarded once a batch (``rl.prefix_tree``)."""
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
-    model = Qwen2ForCausalLM(model_config(len(examples.tokenizer)))
+    if settings.init:
+        model = Qwen2ForCausalLM.from_pretrained(settings.init)
+    else:
+        model = Qwen2ForCausalLM(model_config(len(examples.tokenizer)))
     model.set_attn_implementation(prefix_tree.ATTENTION)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(settings.steps):
@@ -128,6 +132,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=WEIGHTS / "policy")
     parser.add_argument("--steps", type=int, default=Settings.__dataclass_fields__["steps"].default)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--init", type=Path)
     settings = Settings(**vars(parser.parse_args()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     model = train(settings)

@@ -6,6 +6,7 @@ restates the domain and names the plan: a very small model needs the plan said b
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -119,13 +120,17 @@ PLANS: Mapping[str, Plan] = {
 
 
 def _bare(source: str) -> str:
-    """``source`` without comments and layout at its ends."""
-    return "\n".join(line.rstrip() for line in source.strip().splitlines() if not line.startswith("#"))
+    """``source`` without comments and layout; text that is no Python as it is."""
+    try:
+        return ast.unparse(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return source
 
 
 def name_of(source: str, domain: Domain) -> str:
-    """The plan that ``source`` is, word for word but for comments; ``""`` for none."""
-    return next((p.name for p in PLANS.values() if _bare(workflow(p, domain)) == _bare(source)), "")
+    """The plan that ``source`` is but for comments and layout; ``""`` for none."""
+    written = _bare(source)
+    return next((p.name for p in PLANS.values() if _bare(workflow(p, domain)) == written), "")
 
 
 def workflow(plan: Plan, domain: Domain) -> str:

@@ -69,8 +69,8 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     shapes = summarise([broken, *ROLLOUTS]).shapes
     assert shapes["math"] == {"answer": 2, "invalid": 1, "program": 1}
     assert next(iter(shapes["math"])) == "answer"
-    assert shapes["code"] == {"CustomCodeGenerate": 1}
-    assert shapes["qa"] == {"3xAnswerGenerate>ScEnsemble": 2}
+    assert shapes["code"] == {"code": 1}
+    assert shapes["qa"] == {"vote": 2}
 
 
 def test_special_tokens_around_a_workflow_are_no_part_of_its_shape() -> None:
