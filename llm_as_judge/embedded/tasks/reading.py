@@ -58,13 +58,13 @@ def draw(r: Random) -> Passage:
         queries.append(Query(question, answer, (sentence,)))
         return sentence
 
-    born = [fact(f"{p} was born in {c}.", f"Where was {p} born?", c) for p, c in zip(people, cities, strict=True)]
+    born = [fact(f"{p} comes from {c}.", f"Where was {p} born?", c) for p, c in zip(people, cities, strict=True)]
     trait = r.choice(("job", "instrument", "none"))
     traits: list[str] = []
     words = r.sample(JOBS if trait == "job" else INSTRUMENTS, count)
     for person, word in zip(people, words, strict=True):
         if trait == "job":
-            traits.append(fact(f"{person} worked as a {word}.", f"What was the job of {person}?", word))
+            traits.append(fact(f"{person} was a {word}.", f"What was the job of {person}?", word))
         elif trait == "instrument":
             traits.append(fact(f"{person} plays the {word}.", f"Which instrument does {person} play?", word))
     makers = r.sample(range(count), r.choice((1, 2, 2)))
