@@ -53,7 +53,7 @@ def test_the_documentation_of_some_is_of_these_in_their_order() -> None:
 
 def test_an_unknown_operator_is_told_with_what_there_is() -> None:
     for ask in (catalog.signature, catalog.result_keys, catalog.call_line):
-        with pytest.raises(ConfigError, match="unknown operator 'Magic'. There are AnswerGenerate, Custom"):
+        with pytest.raises(ConfigError, match=r"unknown operator 'Magic'. There are AnswerGenerate, Custom"):
             ask("Magic")
 
 
