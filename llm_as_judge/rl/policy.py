@@ -110,7 +110,7 @@ class Policy:
         """Model and tokenizer from a directory or the Hugging Face hub. Raises ``ConfigError`` where there is
         none.
         """
-        hf_logging.disable_progress_bar()
+        hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             tokenizer = load_tokenizer(settings.model_name)
             base = AutoModelForCausalLM.from_pretrained(
