@@ -212,7 +212,11 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
             console.print(f"held-out evaluation of the untrained policy on {len(problems)} problems")
             untrained = None
             if not (resume and before_file.exists()):
-                untrained = summarise(await evaluate_policy(problems, sampled, official), sampled.special_tokens)
+                first = sampled
+                if resume:  # the run's own policy is trained already
+                    fresh = load_policy(config)
+                    first = held_out_sampling(config, bench, fresh, make_engine(config, fresh, run.checkpoints))
+                untrained = summarise(await evaluate_policy(problems, first, official), first.special_tokens)
                 before_file.write_text(json.dumps(untrained.as_json()))
             before = json.loads(before_file.read_text())
             progress.start_task(task)

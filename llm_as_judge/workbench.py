@@ -194,7 +194,7 @@ def make_engine(config: Config, policy: Policy, checkpoints: Path) -> Engine:
 
 
 def held_out_sampling(config: Config, bench: Workbench, policy: Policy, engine: Engine) -> Sampled:
-    """How workflows are sampled for an evaluation: colder than in training, and without examples from the buffer."""
+    """How workflows are sampled for an evaluation: without examples from the buffer."""
     generation = config.generation
     return Sampled(
         engine=engine,
