@@ -103,7 +103,7 @@ class Training(_Strict):
 
 class Generation(_Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
-    eval_temperature: Float = Field(1.0, ge=0, description="Sampling temperature in evaluations and solve.")
+    eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and solve.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample among the k likeliest tokens; 0 = off.")
     engine: Literal["local", "vllm"] = Field("local", description="What samples the workflows.")
