@@ -84,11 +84,12 @@ def progress_bar(console: Console) -> Progress:
 def step_line(report: Step, total: int) -> str:
     """One line a step; accuracies in percent, of the step's own rollouts."""
     domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
+    kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
     return (
         f"step {report.step:3d}/{total}  reward {report.reward_mean:5.2f}  right {_percent(report.accuracy)} % "
         f"({domains})  valid {_percent(report.valid_rate)} %  tokens {report.executor_tokens:4.0f}  "
-        f"kl {report.kl:.3f}  entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
+        f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )
 
 

@@ -46,9 +46,9 @@ def test_a_step_is_one_line_of_rounded_numbers() -> None:
     )
 
 
-def test_unscored_rollouts_are_said_and_no_kl_is_nan() -> None:
+def test_unscored_rollouts_are_said_and_a_kl_that_was_not_measured_is_left_out() -> None:
     line = step_line(replace(Report(), unscored=3, kl=math.nan), 90)
-    assert line.endswith("2.2 s unscored 3") and "kl nan" in line
+    assert line.endswith("2.2 s unscored 3") and "kl" not in line
 
 
 def test_the_result_table_shows_percent_with_intervals() -> None:
