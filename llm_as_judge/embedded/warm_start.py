@@ -17,20 +17,19 @@ from random import Random
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import AttentionInterface, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl import prefix_tree
-from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.policy import load_tokenizer  # registers the tree attention too
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.plans import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 
 #: Completion tokens before the one that names the plan: "#", the domain, ":".
 DECISION = 3
-AttentionInterface.register(prefix_tree.ATTENTION, prefix_tree.tree_attention)
 log = logging.getLogger("warm_start")
 
 

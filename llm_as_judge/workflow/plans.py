@@ -6,10 +6,11 @@ restates the domain and names the plan: a very small model needs the plan said b
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
+from llm_as_judge.experience.buffer import normalise_code
 from llm_as_judge.types import Domain
 
 _ATTRIBUTES = {
@@ -119,18 +120,15 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
-def _bare(source: str) -> str:
-    """``source`` without comments and layout; text that is no Python as it is."""
-    try:
-        return ast.unparse(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return source
+@cache
+def _named(domain: Domain) -> Mapping[str, str]:
+    """Normalised text of each plan for ``domain`` -> its name."""
+    return {normalise_code(workflow(plan, domain)): plan.name for plan in PLANS.values()}
 
 
 def name_of(source: str, domain: Domain) -> str:
     """The plan that ``source`` is but for comments and layout; ``""`` for none."""
-    written = _bare(source)
-    return next((p.name for p in PLANS.values() if _bare(workflow(p, domain)) == written), "")
+    return _named(domain).get(normalise_code(source), "")
 
 
 def workflow(plan: Plan, domain: Domain) -> str:
