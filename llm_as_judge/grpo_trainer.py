@@ -36,9 +36,11 @@ from llm_as_judge.monitor.terminal import (
 )  # fmt: skip
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import Engine, extract_code
-from llm_as_judge.rl.trainer import StepReport, Trainer, TrainerParts, TrainerSettings
-from llm_as_judge.types import Domain, Group, Question, Rollout
+from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.trainer import Trainer, TrainerParts
+from llm_as_judge.types import Domain, Group, Problem, Question, Rollout
 from llm_as_judge.workbench import (
     Workbench,
     held_out_sampling,
@@ -208,15 +210,11 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
             problems = heldout_problems(config)
             sampled = held_out_sampling(config, bench, run.policy, run.engine)
             official = bench.rollout_parts(bench.official)
-            before_file = run.checkpoints / "before.json"
             console.print(f"held-out evaluation of the untrained policy on {len(problems)} problems")
+            before_file = run.checkpoints / "before.json"
             untrained = None
             if not (resume and before_file.exists()):
-                first = sampled
-                if resume:  # the run's own policy is trained already
-                    fresh = load_policy(config)
-                    first = held_out_sampling(config, bench, fresh, make_engine(config, fresh, run.checkpoints))
-                untrained = summarise(await evaluate_policy(problems, first, official), first.special_tokens)
+                untrained = await _measure_untrained(run, bench, problems, resumed=resume)
                 before_file.write_text(json.dumps(untrained.as_json()))
             before = json.loads(before_file.read_text())
             progress.start_task(task)
@@ -254,6 +252,17 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
     )
     console.print(f"adapter {run.checkpoints}/step_{run.trainer.step}  results {path}  curve {picture}")
     return result
+
+
+async def _measure_untrained(run: Run, bench: Workbench, problems: Sequence[Problem], *, resumed: bool) -> Summary:
+    """Held-out evaluation of the policy as it was before the first step."""
+    policy, engine = run.policy, run.engine
+    if resumed:  # the run's own policy is trained already
+        policy = load_policy(run.config)
+        engine = make_engine(run.config, policy, run.checkpoints)
+    sampled = held_out_sampling(run.config, bench, policy, engine)
+    rollouts = await evaluate_policy(problems, sampled, bench.rollout_parts(bench.official))
+    return summarise(rollouts, sampled.special_tokens)
 
 
 def learned_plans(after: Summary) -> dict[Domain, str]:

@@ -17,7 +17,7 @@ from llm_as_judge.evaluation.metrics import (
     qa_scores,
     wilson_interval,
 )
-from llm_as_judge.judging.answers import hotpot_f1
+from llm_as_judge.judging.qa_metrics import hotpot_f1
 
 
 def test_wilson_matches_published_values() -> None:

@@ -12,13 +12,12 @@ from typing import Literal, Protocol
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.answers import (
     extract_answer,
-    hotpot_f1,
     is_no_answer,
     matches,
-    squad_f1,
     strip_fence,
 )
 from llm_as_judge.judging.llm_judge import JUDGE_SYSTEM, LLMJudge
+from llm_as_judge.judging.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.llm import ChatModel
 from llm_as_judge.types import Problem, Verdict
 

@@ -23,7 +23,7 @@ from llm_as_judge.types import DOMAINS, Domain
 
 
 class Step(Protocol):
-    """What a step line is made of (``rl.trainer.StepReport``)."""
+    """What a step line is made of (``rl.report.StepReport``)."""
 
     @property
     def step(self) -> int: ...

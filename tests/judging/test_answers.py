@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from llm_as_judge.judging.answers import (
     equivalent,
     extract_answer,
-    hotpot_f1,
     last_boxed,
     matches,
-    normalize_squad,
-    squad_em,
-    squad_f1,
     strip_fence,
 )
+from llm_as_judge.judging.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Domain
 
 # 49,994/7 + 20,006/7 is 10,000: the label of this pair is wrong

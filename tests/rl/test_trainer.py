@@ -23,7 +23,10 @@ from tiny import (
 
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.trainer import StepReport, Trainer, TrainerSettings, TrainingStopped
+from llm_as_judge.rl.report import StepReport
+from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.rl.update import TrainingStopped
 from llm_as_judge.types import Execution, Problem, Question, Verdict
 
 
@@ -87,7 +90,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
     assert straight.parts.sampler.state_dict() == resumed.parts.sampler.state_dict()
     assert torch.equal(torch.get_rng_state(), torch.load(tmp_path / "a/step_4/state.pt")["random_states"]["torch"])
-    moments = [t._optimizer.state_dict()["state"] for t in (straight, resumed)]
+    moments = [t.updater.optimizer.state_dict()["state"] for t in (straight, resumed)]
     assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[0])
 
 
@@ -204,7 +207,7 @@ async def test_stale_completions_are_weighted_by_their_own_logprobs(tmp_path: Pa
     trainer.parts.engine.sync = lambda policy, version: None  # type: ignore[method-assign]
     completions = trainer.parts.engine.generate([[4, 5]], 2, max_new_tokens=3)[0]
     assert {c.policy_version for c in completions} == {0}
-    old = trainer._behaviour_logprobs(completions)
+    old = trainer.updater.behaviour_logprobs(completions, trainer.step)
     assert old is not None and old[0, 0] == pytest.approx(completions[0].logprobs[0])
 
 

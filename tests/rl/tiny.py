@@ -13,8 +13,10 @@ from transformers import Qwen2Config
 
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.rl.policy import Policy, PolicySettings
+from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.rl.trainer import StepReport, Trainer, TrainerParts, TrainerSettings
+from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import (
     Completion,
     Execution,

@@ -1,0 +1,124 @@
+"""What one step came to, and the events that tell of it: a line a rollout and a line a step."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from llm_as_judge.rl.advantage import Advantages
+from llm_as_judge.rl.update import UpdateReport
+from llm_as_judge.types import Group
+
+
+class Log(Protocol):
+    """``EventLog.log``."""
+
+    def __call__(self, kind: str, /, **fields: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What one step came to. Rates are shares in [0, 1]; means over nothing are NaN."""
+
+    step: int
+    reward_mean: float  # scored rollouts
+    accuracy: float  # of scored rollouts, the right ones
+    valid_rate: float  # of rollouts that were not our fault, those that ran to an answer
+    domain_accuracy: Mapping[str, float]
+    executor_tokens: float  # per workflow run
+    completion_tokens: float  # per completion
+    loss: float
+    kl: float  # k3 to the reference, NaN where beta is 0
+    entropy: float  # nats per trained token
+    clip_fraction: float
+    grad_norm: float
+    learning_rate: float
+    groups: int
+    skipped_groups: int
+    unscored: int
+    seconds: Mapping[str, float]  # by phase
+
+
+def step_report(
+    step: int,
+    groups: Sequence[Group],
+    advantages: Advantages,
+    update: UpdateReport,
+    learning_rate: float,
+    seconds: Mapping[str, float],
+) -> StepReport:
+    """Sums up a step whose update is done; ``step`` counts it."""
+    rollouts = [r for g in groups for r in g.rollouts]
+    scored = [r for r in rollouts if r.reward.total is not None]
+    domains = sorted({r.problem.question.domain for r in scored})
+    return StepReport(
+        step=step,
+        reward_mean=_mean([r.reward.total or 0.0 for r in scored]),
+        accuracy=_mean([r.verdict.correct is True for r in scored]),
+        valid_rate=_mean([r.valid for r in rollouts if r.execution.outcome != "fault"]),
+        domain_accuracy={
+            d: _mean([r.verdict.correct is True for r in scored if r.problem.question.domain == d]) for d in domains
+        },
+        executor_tokens=_mean([r.execution.tokens for r in rollouts]),
+        completion_tokens=_mean([len(r.completion.token_ids) for r in rollouts]),
+        loss=update.loss,
+        kl=update.kl,
+        entropy=update.entropy,
+        clip_fraction=update.clip_fraction,
+        grad_norm=update.grad_norm,
+        learning_rate=learning_rate,
+        groups=advantages.groups,
+        skipped_groups=advantages.skipped_groups,
+        unscored=advantages.unscored,
+        seconds=dict(seconds),
+    )
+
+
+def log_step(
+    log: Log,
+    prompts: Sequence[Sequence[int]],
+    groups: Sequence[Group],
+    advantages: Advantages,
+    report: StepReport,
+) -> None:
+    """An event for every rollout, then one for the step; a prompt is told by its digest."""
+    values = iter(advantages.values.tolist())
+    for prompt, group in zip(prompts, groups, strict=True):
+        question = group.problem.question
+        digest = hashlib.sha256(",".join(map(str, prompt)).encode()).hexdigest()[:16]
+        for rollout in group.rollouts:
+            log(
+                "rollout",
+                step=report.step,
+                problem=question.id,
+                domain=question.domain,
+                dataset=question.dataset,
+                prompt=digest,
+                text=rollout.completion.text,
+                completion_tokens=len(rollout.completion.token_ids),
+                finish_reason=rollout.completion.finish_reason,
+                lint=list(rollout.lint),
+                outcome=rollout.execution.outcome,
+                error=rollout.execution.error,
+                answer=rollout.execution.answer,
+                operators=[c.name for c in rollout.execution.calls],
+                executor_tokens=rollout.execution.tokens,
+                cost=rollout.execution.cost,
+                correct=rollout.verdict.correct,
+                tier=rollout.verdict.tier,
+                reason=rollout.verdict.reason,
+                score=rollout.verdict.score,
+                reward=rollout.reward.total,
+                terms=dict(rollout.reward.terms),
+                advantage=next(values),
+            )
+    # JSON has no NaN: what was not measured is null.
+    fields = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(report).items()}
+    log("step", **fields)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
