@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup train pretrain test check
+.PHONY: help setup train pretrain test check bench
 
 PYTHON ?= python3
 ARGS ?=
@@ -39,3 +39,5 @@ check: setup  ## lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+bench: setup  ## measure our parts against their peers, in one run each
+	@for file in benchmarks/*.py; do case $$file in */measure.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done

@@ -1,0 +1,51 @@
+"""What every benchmark here shares: interleaved rounds in CPU seconds, claims as ratios, one JSON line at the end.
+
+CPU seconds, because machines are shared; one thread, because the models are tiny; medians over interleaved rounds,
+so that a slow minute hits all sides.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ratio that is to be at least ``goal``."""
+
+    value: float
+    goal: float
+
+    def as_json(self) -> dict[str, float | bool]:
+        return {"value": round(self.value, 3), "goal": self.goal, "met": self.value >= self.goal}
+
+
+def cpu_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median CPU seconds of every side; each runs once unmeasured, then ``rounds`` times in turn."""
+    spent: dict[str, list[float]] = {name: [] for name in sides}
+    for work in sides.values():
+        work()
+    for _ in range(rounds):
+        for name, work in sides.items():
+            begun = time.process_time()
+            work()
+            spent[name].append(time.process_time() - begun)
+    return {name: median(values) for name, values in spent.items()}
+
+
+def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], as_json: bool) -> None:
+    """Rows for people, or the claims as one JSON object for programs."""
+    if as_json:
+        print(json.dumps({"claims": {name: claim.as_json() for name, claim in claims.items()}}))
+        return
+    print(title)
+    for name, text in rows.items():
+        print(f"  {name:<44} {text}")
+    for name, claim in claims.items():
+        print(
+            f"  {name:<44} {claim.value:.2f} (goal {claim.goal:g}: {'met' if claim.value >= claim.goal else 'missed'})"
+        )
