@@ -1,8 +1,9 @@
 """Makes the nano policy: ``python -m llm_as_judge.embedded.warm_start`` (part of ``make pretrain``).
 
 A Qwen2 model of about a million parameters learns from the real Layer 1 prompt to write each of the ten plans about
-equally often in every domain, so that GRPO has everything to find. A decorrelation loss keeps the hidden states of
-the three domains apart at the token that decides the plan; without it every update moves all domains together.
+equally often in every domain, so that GRPO has everything to find. A decorrelation loss keeps the three domains apart
+at the token that decides the plan, in the last hidden state and in what the adapted layer reads (``ADAPTED``): a
+gradient there is an outer product with that input, so without it every update moves all domains together.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 
@@ -28,8 +31,8 @@ from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.plans import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 
-#: Completion tokens before the one that names the plan: "#", the domain, ":".
-DECISION = 3
+#: The linear layer that carries the nano policy's adapter (``config/models.yaml``).
+ADAPTED = "model.layers.3.mlp.down_proj"
 log = logging.getLogger("warm_start")
 
 
@@ -38,7 +41,7 @@ class Settings:
     tokenizer: Path
     out: Path
     steps: int = 420
-    problems: int = 6  # of a batch, two of each domain
+    problems: int = 3  # of a batch, in turn of each domain
     plans: int = 5  # workflows for each problem
     learning_rate: float = 2e-3
     decorrelation: float = 1.0
@@ -70,6 +73,13 @@ class Examples:
         made = build_prompt(problem.question, operators=list(catalog.OPERATORS), guidance=DEFAULT_GUIDANCE)
         return [SYSTEM_ID, *self._ids(made.system), USER_ID, *self._ids(made.user), ASSISTANT_ID]
 
+    @property
+    def decision(self) -> int:
+        """Completion tokens before the one that names the plan; as many in every domain."""
+        heads = {len(self._ids(workflow(PLANS["vote"], d).partition(" vote\n")[0])) for d in DOMAINS}
+        assert len(heads) == 1, "domains are told by words of one token"
+        return heads.pop()
+
     def draw(self, count: int, plans: int) -> tuple[list[list[int]], list[list[int]], list[int]]:
         """(prompts, workflows, domain numbers) of ``count`` problems with ``plans`` different plans each."""
         prompts, workflows, domains = [], [], []
@@ -91,6 +101,17 @@ def decorrelation(hidden: Tensor, domains: Tensor) -> Tensor:
     return cosines[apart].square().mean()
 
 
+@contextmanager
+def inputs_of(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
+    """What ``layer`` reads in each forward pass inside the block, one tensor a pass."""
+    seen: list[Tensor] = []
+    hook = layer.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
 def train(settings: Settings) -> Qwen2ForCausalLM:
     """The shared system part and each problem are forwarded once a batch (``rl.prefix_tree``)."""
     torch.manual_seed(settings.seed)
@@ -104,13 +125,17 @@ def train(settings: Settings) -> Qwen2ForCausalLM:
     for step in range(settings.steps):
         prompts, workflows, domains = examples.draw(settings.problems, settings.plans)
         tree = prefix_tree.plan(prompts, workflows)
-        hidden = model.model(
-            input_ids=tree.ids[None], position_ids=tree.positions[None], use_cache=False, tree=tree
-        ).last_hidden_state[0, tree.rows]
+        with inputs_of(model.get_submodule(ADAPTED)) as read:
+            hidden = model.model(
+                input_ids=tree.ids[None], position_ids=tree.positions[None], use_cache=False, tree=tree
+            ).last_hidden_state[0, tree.rows]
         language = F.cross_entropy(model.lm_head(hidden), tree.targets)
         starts = torch.tensor([0, *tree.lengths[:-1]]).cumsum(0)
-        apart = decorrelation(hidden[starts + DECISION][:: settings.plans], torch.tensor(domains[:: settings.plans]))
-        (language + settings.decorrelation * apart).backward()  # type: ignore[no-untyped-call]
+        decisions = (starts + examples.decision)[:: settings.plans]
+        numbers = torch.tensor(domains[:: settings.plans])
+        apart = decorrelation(hidden[decisions], numbers)
+        apart_inside = decorrelation(read[0][0, tree.rows][decisions], numbers)
+        (language + settings.decorrelation * (apart + apart_inside)).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         progress = step / settings.steps
         for group in optimiser.param_groups:
@@ -118,7 +143,8 @@ def train(settings: Settings) -> Qwen2ForCausalLM:
         optimiser.step()
         optimiser.zero_grad()
         if step % 20 == 19:
-            log.info("step %d loss %.4f squared cosine %.3f", step + 1, language.item(), apart.item())
+            cosines = apart.item(), apart_inside.item()
+            log.info("step %d loss %.4f squared cosines %.3f %.3f", step + 1, language.item(), *cosines)
     model.set_attn_implementation("sdpa")
     return model
 
@@ -127,12 +153,13 @@ def main() -> None:
     from llm_as_judge.embedded.server import EXECUTOR, WEIGHTS
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokenizer", type=Path, default=EXECUTOR)
-    parser.add_argument("--out", type=Path, default=WEIGHTS / "policy")
-    parser.add_argument("--steps", type=int, default=Settings.__dataclass_fields__["steps"].default)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--init", type=Path)
+    places = {"tokenizer": EXECUTOR, "out": WEIGHTS / "policy", "init": None}
+    for option in fields(Settings):
+        flag = "--" + option.name.replace("_", "-")
+        if option.name in places:
+            parser.add_argument(flag, type=Path, default=places[option.name])
+        else:
+            parser.add_argument(flag, type=type(option.default), default=option.default)
     settings = Settings(**vars(parser.parse_args()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     model = train(settings)

@@ -1,7 +1,8 @@
 """Ten plans for a workflow, each written out for every domain: the baselines, and what the nano policy starts from.
 
-They are what a large model writes unasked; which of them suits which domain is not said anywhere. The first line
-restates the domain and names the plan: a very small model needs the plan said before it starts to write code.
+They are what a large model writes unasked; which of them suits which domain is not said anywhere. A comment restates
+the domain and names the plan where the plans part, the operator peculiar to a plan is built first: a very small model
+needs the plan said right before it acts on it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,6 @@ from functools import cache
 from llm_as_judge.experience.buffer import normalise_code
 from llm_as_judge.types import Domain
 
-_ATTRIBUTES = {
-    "Custom": "custom", "AnswerGenerate": "answer_generate", "CustomCodeGenerate": "code_generate",
-    "ScEnsemble": "sc_ensemble", "MdEnsemble": "md_ensemble", "Programmer": "programmer", "Test": "test",
-    "Format": "format", "Review": "review", "Revise": "revise",
-}  # fmt: skip
 _THREE_ANSWERS = (
     "solutions = []",
     "for i in range(3):",
@@ -29,7 +25,7 @@ _THREE_ANSWERS = (
 @dataclass(frozen=True, slots=True)
 class Plan:
     name: str
-    operators: tuple[str, ...]
+    operators: Mapping[str, str]  # attribute -> operator
     body: tuple[str, ...]  # ``{entry}`` stands for the entry point of a code problem
 
 
@@ -38,30 +34,30 @@ PLANS: Mapping[str, Plan] = {
     for plan in (
         Plan(
             "direct",
-            ("Custom",),
+            {"custom": "Custom"},
             ("result = await self.custom(input=problem, instruction='')", "return result['response'], 0.0"),
         ),
         Plan(
             "think",
-            ("Custom",),
+            {"reasoning": "Custom"},
             (
-                "result = await self.custom(input=problem, instruction='Think step by step.')",
+                "result = await self.reasoning(input=problem, instruction='Think step by step.')",
                 "return result['response'], 0.0",
             ),
         ),
         Plan(
             "answer",
-            ("AnswerGenerate",),
+            {"answer_generate": "AnswerGenerate"},
             ("result = await self.answer_generate(input=problem)", "return result['answer'], 0.0"),
         ),
         Plan(
             "program",
-            ("Programmer",),
+            {"programmer": "Programmer"},
             ("result = await self.programmer(problem=problem)", "return result['output'], 0.0"),
         ),
         Plan(
             "vote",
-            ("AnswerGenerate", "ScEnsemble"),
+            {"sc_ensemble": "ScEnsemble", "answer_generate": "AnswerGenerate"},
             (
                 *_THREE_ANSWERS,
                 "result = await self.sc_ensemble(solutions=solutions, problem=problem)",
@@ -70,7 +66,7 @@ PLANS: Mapping[str, Plan] = {
         ),
         Plan(
             "ballot",
-            ("AnswerGenerate", "MdEnsemble"),
+            {"md_ensemble": "MdEnsemble", "answer_generate": "AnswerGenerate"},
             (
                 *_THREE_ANSWERS,
                 "result = await self.md_ensemble(solutions=solutions, problem=problem)",
@@ -79,7 +75,7 @@ PLANS: Mapping[str, Plan] = {
         ),
         Plan(
             "review",
-            ("AnswerGenerate", "Review", "Revise"),
+            {"review": "Review", "revise": "Revise", "answer_generate": "AnswerGenerate"},
             (
                 "result = await self.answer_generate(input=problem)",
                 "answer = result['answer']",
@@ -92,16 +88,16 @@ PLANS: Mapping[str, Plan] = {
         ),
         Plan(
             "format",
-            ("Custom", "Format"),
+            {"format": "Format", "reasoning": "Custom"},
             (
-                "result = await self.custom(input=problem, instruction='Think step by step.')",
+                "result = await self.reasoning(input=problem, instruction='Think step by step.')",
                 "result = await self.format(problem=problem, solution=result['response'])",
                 "return result['response'], 0.0",
             ),
         ),
         Plan(
             "code",
-            ("CustomCodeGenerate",),
+            {"code_generate": "CustomCodeGenerate"},
             (
                 "result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')",
                 "return result['response'], 0.0",
@@ -109,7 +105,7 @@ PLANS: Mapping[str, Plan] = {
         ),
         Plan(
             "code_test",
-            ("CustomCodeGenerate", "Test"),
+            {"test": "Test", "code_generate": "CustomCodeGenerate"},
             (
                 "result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')",
                 "result = await self.test(problem=problem, solution=result['response'], entry_point={entry})",
@@ -135,13 +131,13 @@ def workflow(plan: Plan, domain: Domain) -> str:
     """The plan as a workflow for problems of ``domain``."""
     entry = "entry_point" if domain == "code" else "'solve'"
     parameters = "problem: str, entry_point: str" if domain == "code" else "problem: str"
-    built = [f"        self.{_ATTRIBUTES[name]} = operator.{name}(self.llm)" for name in plan.operators]
+    built = [f"        self.{attribute} = operator.{name}(self.llm)" for attribute, name in plan.operators.items()]
     body = [f"        {line.format(entry=entry)}" for line in plan.body]
     lines = [
-        f"# {domain}: {plan.name}",
         "class Workflow:",
         "    def __init__(self, name: str, llm_config, dataset):",
         "        self.llm = create_llm_instance(llm_config)",
+        f"        # {domain}: {plan.name}",
         *built,
         "",
         f"    async def __call__(self, {parameters}):",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from llm_as_judge.types import DOMAINS, Domain
@@ -28,8 +30,8 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS)
 @every_plan
 @every_domain
 def test_every_plan_passes_lint_without_a_finding(name: str, domain: Domain) -> None:
-    source = workflow(PLANS[name], domain)
-    assert lint(source, entry_point="solve" if domain == "code" else None, operators=PLANS[name].operators) == []
+    source, built = workflow(PLANS[name], domain), list(PLANS[name].operators.values())
+    assert lint(source, entry_point="solve" if domain == "code" else None, operators=built) == []
 
 
 @every_plan
@@ -47,7 +49,7 @@ def test_all_plans_have_a_known_shape_and_differ_as_texts() -> None:
 @every_plan
 def test_the_plans_operators_are_those_it_calls(name: str) -> None:
     called = {part.lstrip("0123456789x") for part in SHAPES[name].split(">")}
-    assert called == set(PLANS[name].operators)
+    assert called == set(PLANS[name].operators.values())
 
 
 @every_plan
@@ -62,5 +64,19 @@ def test_only_code_problems_bring_their_entry_point(name: str) -> None:
 
 @every_plan
 @every_domain
-def test_the_first_line_says_domain_and_plan(name: str, domain: Domain) -> None:
-    assert workflow(PLANS[name], domain).splitlines()[0] == f"# {domain}: {name}"
+def test_domain_and_plan_are_said_right_before_the_operators_are_built(name: str, domain: Domain) -> None:
+    lines = workflow(PLANS[name], domain).splitlines()
+    said = lines.index(f"        # {domain}: {name}")
+    assert "operator." not in "".join(lines[:said]) and "operator." in lines[said + 1]
+
+
+@every_domain
+def test_each_line_of_the_setup_follows_from_the_line_before(domain: Domain) -> None:
+    """What lets a model of a million parameters finish the plan it named."""
+    followers: dict[str, set[str]] = {}
+    for plan in PLANS.values():
+        said = f"        # {domain}: {plan.name}"
+        setup = [said, *workflow(plan, domain).partition(said + "\n")[2].partition("\n\n")[0].splitlines(), ""]
+        for line, following in pairwise(setup):
+            followers.setdefault(line, set()).add(following)
+    assert all(len(found) == 1 for found in followers.values())

@@ -1,0 +1,82 @@
+"""The shipped policy under the shipped settings finds each domain's plan from rewards, and none from shuffled ones.
+
+Workflows are not run here: a made-up executor is right where the plan is the one wanted for its domain.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llm_as_judge.config import load_config
+from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.trainer import Trainer, TrainerParts
+from llm_as_judge.types import DOMAINS, Domain, Execution, OperatorCall, Problem, Question, Verdict
+from llm_as_judge.workbench import load_policy, make_engine, training_sampler
+from llm_as_judge.workflow.plans import name_of
+from llm_as_judge.workflow.prompt import build_prompt, load_guidance
+
+ROOT = Path(__file__).parents[1]
+WANTED: dict[Domain, str] = {"math": "program", "code": "code_test", "qa": "think"}
+STEPS = 20
+LAST = 4
+
+
+class Runner:
+    """One call of a fixed size whatever the workflow; its answer is the plan's name."""
+
+    async def run(self, source: str, question: Question) -> Execution:
+        name = name_of(source, question.domain)
+        call = OperatorCall(name, {}, {}, 1, 100, 20, 0.0, 0.0)
+        return Execution("finished", name, (call,)) if name else Execution("invalid", None)
+
+
+class Judge:
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        return Verdict(answer == WANTED[problem.question.domain], "rules")
+
+
+async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
+    """Share of the wanted plan among the last steps' workflows, by domain."""
+    config = load_config(ROOT / "config/embedded.yaml", [f"guidance={ROOT / 'config/guidance.yaml'}"])
+    names = set(TrainerSettings.__dataclass_fields__)
+    shared = {k: v for k, v in config.training.model_dump().items() if k in names}
+    settings = TrainerSettings(**shared | {"save_every": 0, "shuffle_rewards": shuffle})
+    policy, reward = load_policy(config), config.reward
+    guidance = load_guidance(ROOT / "config/guidance.yaml")
+    weights = {str(term): weight for term, weight in reward.reward_weights.items()}
+    counts = {d: [0, 0] for d in DOMAINS}
+
+    def log(kind: str, /, **fields: object) -> None:
+        if kind == "rollout" and int(str(fields["step"])) > STEPS - LAST:
+            domain: Domain = fields["domain"]  # type: ignore[assignment]
+            counts[domain][0] += name_of(str(fields["text"]), domain) == WANTED[domain]
+            counts[domain][1] += 1
+
+    parts = TrainerParts(
+        policy=policy,
+        engine=make_engine(config, policy, tmp_path),
+        sampler=training_sampler(config),
+        build_prompt=lambda q: build_prompt(q, operators=config.workflow.operators, guidance=guidance),
+        rollout=RolloutParts(
+            Runner(),
+            Judge(),
+            RewardFunction(weights, token_budget=reward.token_budget, operator_budget=reward.operator_budget),
+            lambda source, entry_point: (),
+        ),
+        log=log,
+        checkpoint_dir=tmp_path,
+    )
+    await Trainer(parts, settings).train(STEPS)
+    return {d: right / n for d, (right, n) in counts.items()}
+
+
+async def test_every_domain_finds_its_own_plan(tmp_path: Path) -> None:
+    found = await learned(tmp_path, shuffle=False)
+    assert min(found.values()) > 0.5, found
+
+
+async def test_with_shuffled_rewards_no_domain_does(tmp_path: Path) -> None:
+    found = await learned(tmp_path, shuffle=True)
+    assert sum(found.values()) / len(found) < 0.3, found
