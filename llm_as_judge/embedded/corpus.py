@@ -13,7 +13,7 @@ from random import Random
 from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import coding, reading
 from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
-from llm_as_judge.judging.llm_judge import JUDGE_PROMPT
+from llm_as_judge.judging.llm_judge import build_prompt
 from llm_as_judge.operators import answer_generate, custom_code_generate, editing, ensemble, programmer, test
 from llm_as_judge.operators.base import listing
 
@@ -137,7 +137,11 @@ def arithmetic(r: Random) -> Conversation:
     turns = []
     for _ in range(8):
         op = r.choice("+-**/")
-        a, b = (r.randint(2, 400), r.randint(2, 200)) if op in "+-" else (r.randint(2, 120), r.randint(2, 12))
+        if op in "+-":
+            longest = r.choice((200, 400, 3000))
+            a, b = r.randint(2, longest), r.randint(2, longest)
+        else:
+            a, b = r.randint(2, 120), r.randint(2, r.choice((12, 80)))
         if op == "-" and b > a:
             a, b = b, a
         if op == "/":
@@ -181,17 +185,27 @@ def dressed(r: Random, value: str) -> str:
     return r.choice(forms)
 
 
+def explained(r: Random, reasoning: str, value: str, other: str) -> str:
+    """The answer ``other``, sometimes after a reasoning as Custom writes it, which need not lead to ``value``."""
+    if r.random() < 0.6:
+        return dressed(r, other)
+    if r.random() < 0.7:
+        reasoning = reasoning.replace(value, other)
+    return f"{reasoning}\nAnswer: {other}"
+
+
 def judging(r: Random) -> Conversation:
     turns = []
     for _ in range(r.choice((1, 1, 3))):
         if r.random() < 0.5:
             item = maths_item(r, "pretrain")
-            question, value = item.text.split(". ")[-1], item.answer
+            question, value = r.choice((item.text, item.text.split(". ")[-1])), item.answer
+            reasoning = item.reasoning
         else:
             q = passage(r, "pretrain").draw(r)
-            question, value = q.text, q.answer
+            question, value, reasoning = q.text, q.answer, q.reasoning
         other = value if r.random() < 0.5 else near(r, value)
-        prompt = JUDGE_PROMPT.format(question=question, reference=value, candidate=dressed(r, other))
+        prompt = build_prompt(question, [value], explained(r, reasoning, value, other))
         verdict = "True" if other == value else "False"
         scratch = f"<analysis>{spaced(value)} vs {other}</analysis>"
         turns.append((prompt, f"{scratch}<true_false>{verdict}</true_false>"))
@@ -252,19 +266,19 @@ def formatting(r: Random) -> Conversation:
 
 #: kind -> (maker, share of the tokens in the dense part, share in the last part)
 KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
-    "maths_direct": (maths_direct, 4, 5),
-    "maths_steps": (maths_steps, 15, 15),
+    "maths_direct": (maths_direct, 4, 4),
+    "maths_steps": (maths_steps, 12, 13),
     "maths_program": (maths_program, 12, 14),
     "arithmetic": (arithmetic, 6, 5),
-    "reading_dense": (reading_dense, 26, 22),
-    "reading_direct": (reading_direct, 2, 6),
-    "reading_steps": (reading_steps, 4, 50),
+    "reading_dense": (reading_dense, 26, 14),
+    "reading_direct": (reading_direct, 2, 5),
+    "reading_steps": (reading_steps, 8, 28),
     "code_draft": (code_draft, 7, 7),
-    "code_repair": (code_repair, 8, 9),
-    "judging": (judging, 9, 9),
+    "code_repair": (code_repair, 9, 10),
+    "judging": (judging, 9, 11),
     "choosing": (choosing, 3, 3),
     "reviewing": (reviewing, 3, 3),
-    "formatting": (formatting, 1, 2),
+    "formatting": (formatting, 2, 3),
 }
 
 

@@ -41,7 +41,7 @@ class _Layer:
     out: Tensor
     q_norm: Tensor | None = None
     k_norm: Tensor | None = None
-    taps: Tensor | None = None  # [d, 3]
+    taps: Tensor | None = None  # [d, width of the convolution]
 
 
 class Engine:
@@ -65,7 +65,8 @@ class Engine:
         self.cos, self.sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
         shape = (len(self.layers), slots, self.kv, max_length, self.head)
         self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
-        self.taps = torch.zeros(len(self.layers), slots, 2, self.width)
+        self.reach: int = config["conv_L_cache"] - 1  # inputs of the past that a convolution needs
+        self.taps = torch.zeros(len(self.layers), slots, self.reach, self.width)
         self.active: list[Request] = []
         self.last = torch.zeros(slots, dtype=torch.long)
         self.position = torch.zeros(slots, dtype=torch.long)
@@ -119,7 +120,7 @@ class Engine:
             ids[i, : len(p)] = torch.tensor(p)
         rows, x = slice(first, first + count), F.embedding(ids, self.embedding)
         cos, sin = self.cos[:longest, None], self.sin[:longest, None]
-        before = (lengths[:, None] - torch.tensor([[2, 1]]))[..., None]  # positions the next convolution step needs
+        past = (lengths[:, None] + torch.arange(self.reach))[..., None]  # of the padded inputs, for the next step
         for i, layer in enumerate(self.layers):
             h = self._rms(x, layer.operator_norm)
             if layer.attention:
@@ -130,9 +131,9 @@ class Engine:
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
-                bz = F.pad(b * z, (0, 0, 2, 0))
-                self.taps[i, rows] = bz.gather(1, (before + 2).expand(-1, -1, self.width))
-                mixed = c * sum(bz[:, j : j + longest] * layer.taps[:, j] for j in range(3))
+                bz = F.pad(b * z, (0, 0, self.reach, 0))
+                self.taps[i, rows] = bz.gather(1, past.expand(-1, -1, self.width))
+                mixed = c * sum(bz[:, j : j + longest] * layer.taps[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
         final = x[torch.arange(count), lengths - 1]
         return F.linear(self._rms(final, self.norm), self.embedding)
@@ -159,9 +160,9 @@ class Engine:
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
-                bz, past = b * z, self.taps[i, :n]
-                mixed = c * (past[:, 0] * layer.taps[:, 0] + past[:, 1] * layer.taps[:, 1] + bz * layer.taps[:, 2])
-                self.taps[i, :n] = torch.stack([past[:, 1], bz], 1)
+                seen = torch.cat([self.taps[i, :n], (b * z)[:, None]], 1)
+                mixed = c * (seen * layer.taps.T).sum(1)
+                self.taps[i, :n] = seen[:, 1:]
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
         return F.linear(self._rms(x, self.norm), self.embedding)
 

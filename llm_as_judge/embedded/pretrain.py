@@ -1,9 +1,10 @@
 """Trains the nano executor from scratch: ``python -m llm_as_judge.embedded.pretrain`` (``make pretrain``).
 
-Stages: *recall* (pairs of names, the second looked up again) until its accuracy passes a gate, since nothing that
-copies from a passage is learned before that; then *dense* conversations; then conversations that look like real
-operator calls, while the learning rate decays once. Several workers average their gradients (gloo). Checkpoints
-are written every few minutes and resumed from; the run ends after ``--tokens`` or ``--minutes``, whichever is first.
+Stages: *recall* (pairs of names, the second looked up again, then facts about names) until its accuracy passes a gate,
+since nothing that copies from a passage is learned before that; then *dense* conversations; then conversations that
+look like real operator calls, while the learning rate decays once. Several workers average their gradients (gloo).
+Checkpoints are written every few minutes and resumed from; the run ends after ``--tokens`` or ``--minutes``, whichever
+is first.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from llm_as_judge.embedded import corpus, lexicon
+from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Question
@@ -38,7 +41,8 @@ from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 log = logging.getLogger("pretrain")
 #: Weight of the few tokens of a reply that everything hangs on: names, verdicts, option letters.
 DECISIVE_WEIGHT = 3.0
-ROW = 288  # tokens of a row; rows are packed with whole conversations
+CHECKPOINTS = Path("checkpoints/nano-executor")
+ROW = 320  # tokens of a row; rows are packed with whole conversations
 DENSE_SHARE = 0.6  # of the run, then the last part; the learning rate decays from here on
 RECALL_GATE = 0.95
 MAX_RECALL_TOKENS = 6e6
@@ -56,6 +60,7 @@ class Settings:
     prompt_weight: float = 0.15  # of the loss on prompt tokens in the dense part, 0 in the last
     seed: int = 0
     port: int = 29511
+    init: Path | None = None  # a model folder to start from, past the recall stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def model_config(vocabulary: int) -> Lfm2Config:
     """LFM2: gated short convolutions and attention in turn; about 2.6 M parameters."""
     return Lfm2Config(
         vocab_size=vocabulary, hidden_size=192, intermediate_size=448, num_hidden_layers=6, num_attention_heads=6,
-        num_key_value_heads=2, max_position_embeddings=2048, conv_L_cache=3, block_auto_adjust_ff_dim=False,
+        num_key_value_heads=2, max_position_embeddings=2048, conv_L_cache=4, block_auto_adjust_ff_dim=False,
         full_attn_idxs=[1, 3, 5], tie_word_embeddings=True, bos_token_id=USER_ID, eos_token_id=END_ID,
         pad_token_id=PAD_ID,
     )  # fmt: skip
@@ -106,6 +111,8 @@ class Source:
         self.decisive = torch.zeros(tokenizer.get_vocab_size(), dtype=torch.bool)
         self.decisive[[tokenizer.encode(v).ids[0] for v in verdicts]] = True
         self.names = [i for w in lexicon.everything() for i in tokenizer.encode(" " + w).ids]
+        self.phrases = [tokenizer.encode(phrase).ids for phrase in reading.PHRASES]
+        self.stop = tokenizer.encode(".").ids[0]
         self.lengths = {
             k: sum(len(self._encode(KIND[0](r))[0]) for _ in range(20)) / 20 for k, KIND in corpus.KINDS.items()
         }
@@ -138,9 +145,29 @@ class Source:
                 asked += [0, 1]
         return ids[:length], asked[:length]
 
+    def _statements(self, length: int) -> tuple[list[int], list[int]]:
+        """Facts about names in the passages' words, then the same facts in any order: what is asked for stands
+        some tokens behind the name that it belongs to, which a copy of the next token does not find.
+        """
+        facts = []
+        for key in self.r.sample(self.names, self.r.randint(2, 7)):
+            first = [self.r.choice(self.names)] if self.r.random() < 0.5 else []
+            for phrase in self.r.sample(self.phrases, self.r.choice((1, 1, 2))):
+                facts.append([*first, key, *phrase, self.r.choice(self.names), self.stop])
+        self.r.shuffle(facts)
+        ids = [t for fact in facts for t in fact]
+        asked = [0] * len(ids)
+        while len(ids) < length:
+            for fact in self.r.sample(facts, len(facts)):
+                ids += fact
+                asked += [0] * (len(fact) - 2) + [1, 0]
+        return ids[:length], asked[:length]
+
     def _draw(self, stage: str, longest: int) -> tuple[int, list[int], list[int]]:
         if stage == "recall":
-            return (0, *self._recall(self.r.choice([n for n in (24, 48, 96, 140) if n <= longest])))
+            length = self.r.choice([n for n in (24, 48, 96, 140) if n <= longest])
+            stated = longest > 48 and self.r.random() < 0.7
+            return (0, *(self._statements(max(length, 96)) if stated else self._recall(length)))
         talk = corpus.draw(self.r, stage == "last", self.lengths)
         return (self.kinds.index(talk.kind), *self._encode(talk))
 
@@ -233,6 +260,14 @@ def _factor(progress: float, step: int) -> float:
     return warm * (1.0 if progress < DENSE_SHARE else max(0.02, 1 - (progress - DENSE_SHARE) / (1 - DENSE_SHARE)))
 
 
+def _start_from(model: Lfm2ForCausalLM, folder: Path) -> None:
+    """Load the weights in ``folder``; a narrower convolution is widened with zeros and computes the same."""
+    given = load_file(folder / "model.safetensors")
+    for name, own in model.state_dict().items():
+        if name in given:
+            own.copy_(F.pad(given[name].float(), (own.shape[-1] - given[name].shape[-1], 0)))
+
+
 def run(rank: int, settings: Settings) -> None:
     """One worker's training; rank 0 reports and writes ``checkpoint.pt`` and ``log.jsonl``."""
     torch.set_num_threads(1)
@@ -245,6 +280,9 @@ def run(rank: int, settings: Settings) -> None:
     optimiser = _optimiser(model, settings)
     state: dict[str, Any] = {"tokens": 0, "step": 0, "stage": "recall", "seconds": 0.0, "recall": 0.0}
     checkpoint = settings.out / "checkpoint.pt"
+    if settings.init:
+        _start_from(model, settings.init)
+        state["stage"] = "dense"
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
@@ -310,6 +348,11 @@ def export(folder: Path, out: Path) -> None:
     model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
     model.to(dtype=torch.float16).save_pretrained(out)  # type: ignore[call-arg]
+    _copy_tokenizer(folder, out)
+
+
+def _copy_tokenizer(folder: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(folder / name, out / name)
 
@@ -332,8 +375,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for option in fields(Settings):
         flag, default = "--" + option.name.replace("_", "-"), option.default
-        if option.name == "out":
-            parser.add_argument(flag, type=Path, default=Path("checkpoints/nano-executor"))
+        if option.name in ("out", "init"):
+            parser.add_argument(flag, type=Path, default=None if option.name == "init" else CHECKPOINTS)
         else:
             parser.add_argument(flag, type=type(default), default=default)
     parser.add_argument("--export", type=Path, help="write the last checkpoint there, in place of training")
@@ -345,7 +388,10 @@ def main() -> None:
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     if not (settings.out / "tokenizer.json").exists():
-        tokens.save(tokens.build(vocabulary_texts(), lexicon.everything()), settings.out)
+        if settings.init:
+            _copy_tokenizer(settings.init, settings.out)
+        else:
+            tokens.save(tokens.build(vocabulary_texts(), lexicon.everything()), settings.out)
     if settings.workers == 1:
         run(0, settings)
     else:

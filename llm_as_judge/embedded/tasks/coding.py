@@ -14,7 +14,7 @@ from typing import Any
 
 Reading = tuple[str, float]  # source text and how likely it is meant
 
-_AMBIGUOUS_FILTERS = 0.55
+_AMBIGUOUS_FILTERS = 0.8
 _REDUCERS: tuple[tuple[tuple[str, ...], tuple[Reading, ...]], ...] = (
     (("sum", "total"), (("sum({})", 1),)),
     (("number", "count"), (("len({})", 1),)),
@@ -112,7 +112,7 @@ def _choose(r: Random, readings: list[Reading]) -> str:
 def _list_task(r: Random) -> tuple[str, list[Reading], Callable[[], Any]]:
     k = r.randint(2, 9)
     values = {"k": k, "j": k + r.randint(3, 7)}
-    wants_open = r.random() < 0.4
+    wants_open = r.random() < 0.6
     phrases, reducers = r.choice([x for x in _REDUCERS if (len(x[1]) > 1) == wants_open])
     filtered, mapped = r.random() < 0.7, r.random() < 0.5
     filtered = filtered or not mapped

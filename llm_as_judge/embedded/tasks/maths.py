@@ -79,10 +79,10 @@ class _Draw:
 def _start(d: _Draw, item: MathsItem, name: str, thing: str) -> int | Ref:
     r = d.r
     if r.random() < 0.55:
-        v = d(4, 60)
+        v = d(4, 160)
         item.sentences.append(r.choice((f"{name} has {v} {thing}.", f"{name} starts with {v} {thing}.")))
         return v
-    a, b, box = d(2, 12), d(3, 12), r.choice(BOXES)
+    a, b, box = d(3, 48), d(3, 60), r.choice(BOXES)
     item.sentences.append(f"{name} has {a} {box} with {b} {thing} each.")
     return item.step(a, "*", b)
 
@@ -93,16 +93,16 @@ def _change(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str
     who = pronoun(name)
     match r.choice(("add", "add", "sub", "sub", "mul", "share", "half", "group")):
         case "add":
-            b = d(2, 40)
+            b = d(2, 180)
             say(r.choice((f"{who} buys {b} more.", f"A friend gives {name} another {b}.", f"{who} finds {b} more.")))
             return item.step(current, "+", b)
         case "sub" if v >= 6:
-            b = d(1, min(v - 2, 40))
+            b = d(1, min(v - 2, 150))
             say(r.choice((f"{who} gives away {b}.", f"{who} loses {b} of them.", f"{who} sells {b} {thing}.")))
             return item.step(current, "-", b)
         case "mul":
             m = r.choice((2, 2, 3))
-            if v * m <= 400:
+            if v * m <= 4000:
                 say(f"Then the number of {thing} {'doubles' if m == 2 else 'triples'}.")
                 return item.step(current, "*", m)
         case "half" if v % 2 == 0 and v >= 6:
@@ -115,7 +115,7 @@ def _change(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str
                 say(f"{who} shares them equally among {k} friends and keeps only one share.")
                 return item.step(current, "/", k)
         case "group" if room >= 2:
-            a, b, box = d(2, 9), d(2, 10), r.choice(BOXES)
+            a, b, box = d(2, 25), d(3, 40), r.choice(BOXES)
             say(f"{who} adds {a} {box} of {b} {thing} each.")
             return item.step(current, "+", item.step(a, "*", b))
     return current
@@ -131,14 +131,14 @@ def _ending(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str
             say(r.choice((f"How many {thing} does {name} have now?", f"How many {thing} are left at the end?")))
             return True
         case "price":
-            c = d(2, 9)
-            if v * c > 900:
+            c = d(2, 48)
+            if v * c > 20000:
                 return False
             say(f"{pronoun(name)} sells all of them for {c} dollars each. How many dollars is that?")
             item.step(current, "*", c)
             return True
         case "pack":
-            ways = [k for k in (2, 3, 4, 5, 6) if v % k == 0 and v > k]
+            ways = [k for k in (2, 3, 4, 5, 6, 7, 8, 9) if v % k == 0 and v > k]
             if not ways:
                 return False
             k = r.choice(ways)
@@ -146,7 +146,7 @@ def _ending(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str
             item.step(current, "/", k)
             return True
         case together:
-            other, kind, b = r.choice([n for n in FIRST_NAMES if n != name]), r.choice("+-*"), d(2, 20)
+            other, kind, b = r.choice([n for n in FIRST_NAMES if n != name]), r.choice("+-*"), d(2, 90)
             if kind == "-" and v <= b + 1:
                 return False
             if kind == "*":
@@ -175,13 +175,13 @@ def _story(d: _Draw, wanted: int) -> MathsItem:
 
 def _shop(d: _Draw, wanted: int) -> MathsItem:
     item, name, things = MathsItem(), d.r.choice(FIRST_NAMES), d.r.sample(ITEMS, 2)
-    a, b, c, e = d(2, 9), d(2, 12), d(2, 9), d(2, 12)
+    a, b, c, e = d(2, 30), d(3, 70), d(2, 30), d(3, 70)
     item.sentences.append(f"{name} buys {a} {things[0]} at {b} dollars each and {c} {things[1]} at {e} dollars each.")
     total = item.step(item.step(a, "*", b), "+", item.step(c, "*", e))
     if wanted <= 3:
         item.sentences.append(f"How many dollars does {name} spend?")
         return item
-    paid = d.r.choice([p for p in (50, 100, 150, 200, 250) if p > item.value(total)])
+    paid = d.r.choice([p for p in (50, 100, 200, 500, 1000, 2000, 5000) if p > item.value(total)])
     item.sentences.append(f"{pronoun(name)} pays with {paid} dollars. How much change is that?")
     item.step(paid, "-", total)
     return item
@@ -189,7 +189,7 @@ def _shop(d: _Draw, wanted: int) -> MathsItem:
 
 def _wage(d: _Draw, wanted: int) -> MathsItem:
     item, name = MathsItem(), d.r.choice(FIRST_NAMES)
-    a, b, c = d(5, 15), d(2, 9), d(2, 7)
+    a, b, c = d(8, 45), d(2, 9), d(2, 24)
     item.sentences.append(f"{name} earns {a} dollars per hour and works {b} hours a day for {c} days.")
     total = item.step(item.step(a, "*", b), "*", c)
     if wanted <= 2:
@@ -222,7 +222,7 @@ def _ages(d: _Draw, wanted: int) -> MathsItem:
 
 def _travel(d: _Draw, wanted: int) -> MathsItem:
     item, name = MathsItem(), d.r.choice(FIRST_NAMES)
-    a, b, c, e = d(10, 60), d(2, 6), d(10, 60), d(2, 6)
+    a, b, c, e = d(21, 95), d(2, 18), d(21, 95), d(2, 18)
     item.sentences.append(
         f"{name} drives {b} hours at {a} km per hour and then {e} hours at {c} km per hour. How far is that in km?"
     )
@@ -231,7 +231,7 @@ def _travel(d: _Draw, wanted: int) -> MathsItem:
 
 
 def draw(r: Random) -> MathsItem:
-    """A fresh problem; half of them have small numbers and one or two steps."""
+    """A fresh problem; two in five have small numbers and one or two steps."""
     small = r.random() < 0.4
     wanted = r.choices((1, 2), (4, 4))[0] if small else r.choices((1, 2, 3, 4, 5), (1, 3, 4, 3, 2))[0]
     family = r.choices((_story, _shop, _wage, _ages, _travel), (6, 1.3, 1, 1.3, 1))[0]

@@ -17,6 +17,9 @@ from llm_as_judge.embedded.lexicon import (
     WORKS,
 )  # fmt: skip
 
+#: What stands between a name and the fact about it. Short, so that a convolution of width four sees both.
+PHRASES = BORN, JOB, PLAYS, KNOWN_FOR, LIES_IN = " comes from", " was a", " plays", " sells", " lies in"
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -58,15 +61,15 @@ def draw(r: Random) -> Passage:
         queries.append(Query(question, answer, (sentence,)))
         return sentence
 
-    born = [fact(f"{p} comes from {c}.", f"Where was {p} born?", c) for p, c in zip(people, cities, strict=True)]
+    born = [fact(f"{p}{BORN} {c}.", f"Where was {p} born?", c) for p, c in zip(people, cities, strict=True)]
     trait = r.choice(("job", "instrument", "none"))
     traits: list[str] = []
     words = r.sample(JOBS if trait == "job" else INSTRUMENTS, count)
     for person, word in zip(people, words, strict=True):
         if trait == "job":
-            traits.append(fact(f"{person} was a {word}.", f"What was the job of {person}?", word))
+            traits.append(fact(f"{person}{JOB} {word}.", f"What was the job of {person}?", word))
         elif trait == "instrument":
-            traits.append(fact(f"{person} plays the {word}.", f"Which instrument does {person} play?", word))
+            traits.append(fact(f"{person}{PLAYS} {word}.", f"Which instrument does {person} play?", word))
     makers = r.sample(range(count), r.choice((1, 2, 2)))
     kinds = r.sample(sorted(WORKS), len(makers))
     for kind, title, i in zip(kinds, r.sample(TITLES, len(makers)), makers, strict=True):
@@ -86,10 +89,10 @@ def draw(r: Random) -> Passage:
         products, regions = r.sample(PRODUCTS, count), r.sample(REGIONS, count)
         for i, city in enumerate(cities):
             if r.random() < 0.5:
-                said = fact(f"{city} is known for its {products[i]}.", f"What is {city} known for?", products[i])
+                said = fact(f"{city}{KNOWN_FOR} {products[i]}.", f"What is {city} known for?", products[i])
                 question, answer = f"What is the birthplace of {people[i]} known for?", products[i]
             else:
-                said = fact(f"{city} lies in {regions[i]}.", f"In which region is {city}?", regions[i])
+                said = fact(f"{city}{LIES_IN} {regions[i]}.", f"In which region is {city}?", regions[i])
                 question, answer = f"In which region was {people[i]} born?", regions[i]
             queries.append(Query(question, answer, (born[i], said)))
     r.shuffle(sentences)
