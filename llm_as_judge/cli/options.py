@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llm_as_judge.types import Question
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
+PIPE_WIDTH = 120  # columns where the output is no terminal: tables and step lines stay whole
 
 ConfigPath = Annotated[Path, typer.Option("--config", help="YAML of settings.")]
 ModelName = Annotated[str | None, typer.Option("--model", help="Key of models.yaml, hub id or folder.")]
@@ -34,7 +35,10 @@ def make_console(as_json: bool) -> Console:
     """Progress goes to standard error where standard output belongs to JSON."""
     from rich.console import Console
 
-    return Console(stderr=as_json)
+    console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console.width = max(console.width, PIPE_WIDTH)
+    return console
 
 
 def print_json(data: Any) -> None:
