@@ -14,6 +14,7 @@ from llm_as_judge.config import Config, resolve_model
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.evaluation.evaluate import Sampled, evaluate_policy, summarise
 from llm_as_judge.monitor.terminal import Line, result_table
+from llm_as_judge.rl.checkpoint import latest
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Execution, Question
@@ -32,6 +33,16 @@ _FALLBACK = """class Workflow:
 """
 
 
+def newest_checkpoint(config: Config) -> Path | None:
+    """The last checkpoint of the configured run, or None before its first one."""
+    output = config.output
+    return latest(output.output_dir / resolve_model(config).key / output.run_name)
+
+
+def _policy_name(checkpoint: Path | None) -> str:
+    return f"policy with the adapter {checkpoint}" if checkpoint else "policy without an adapter (untrained)"
+
+
 def _sampled(config: Config, bench: Workbench, policy: Policy) -> Sampled:
     return held_out_sampling(config, bench, policy, make_engine(config, policy, config.output.output_dir))
 
@@ -48,6 +59,7 @@ def run_evaluation(
             parts, sampled = bench.rollout_parts(bench.official), _sampled(config, bench, policy)
             rollouts = await evaluate_policy(problems, sampled, parts)
         summary = summarise(rollouts, sampled.special_tokens)
+        console.print(_policy_name(checkpoint), highlight=False)
         console.print(
             result_table(
                 [Line("policy", summary.overall, summary.domains, summary.valid_rate, summary.tokens)],
@@ -97,7 +109,9 @@ def solve(
                 fell_back = True
                 entry = ", entry_point: str" if question.entry_point else ""
                 execution = await bench.runner.run(_FALLBACK.format(entry=entry), question)
+        console.print(_policy_name(checkpoint), highlight=False)
         return {
+            "checkpoint": str(checkpoint) if checkpoint else None,
             "answer": execution.answer,
             "outcome": execution.outcome,
             "error": execution.error,

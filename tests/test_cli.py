@@ -39,6 +39,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -
 def trainer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Stands in for the training part, whose loading would take longer than all tests here."""
     module = ModuleType("stand_in")
+    module.newest_checkpoint = lambda config: None
     for name in ("grpo_trainer", "inference"):
         monkeypatch.setitem(sys.modules, f"llm_as_judge.{name}", module)
     return module
@@ -233,6 +234,11 @@ def test_workflow_run_prints_the_execution(trainer: ModuleType, capsys: pytest.C
 def test_evaluate_refuses_data_and_checkpoints_that_are_not_there() -> None:
     assert main(["evaluate", "--data", "no.jsonl"]) == 2
     assert main(["evaluate", "--checkpoint", "no"]) == 2
+
+
+def test_an_adapter_and_none_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "--untrained", "--checkpoint", str(tmp_path)]) == 2
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.grpo_trainer import GRPOTrainer, run_training
-from llm_as_judge.inference import run_evaluation, solve
+from llm_as_judge.inference import newest_checkpoint, run_evaluation, solve
 from llm_as_judge.monitor.events import read_events
 from llm_as_judge.types import Question
 
@@ -72,6 +72,7 @@ def test_train_evaluates_trains_compares_and_resumes(tmp_path: Path, port: int) 
     assert kinds.count("rollout") == 2 * 3 * 3
     assert (tmp_path / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").exists()
     assert result["steps"] == 2
+    assert newest_checkpoint(config) == tmp_path / "checkpoints/nano/grpo_mixed/step_2"
 
     again = load_config(EMBEDDED, overrides(tmp_path, port, max_steps=3))
     resumed = run_training(again, resume=True, console=console)
@@ -125,6 +126,7 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, port: int)
 
 def test_solve_writes_a_workflow_and_traces_it(tmp_path: Path, port: int) -> None:
     config = load_config(EMBEDDED, overrides(tmp_path, port))
+    assert newest_checkpoint(config) is None
     question = Question("q", "Tom has 3 apples. He buys 4 more. How many apples does Tom have now?", "math")
     console = Console(file=io.StringIO())
     result = solve(config, question, checkpoint=None, repair=True, fallback=True, console=console)

@@ -14,6 +14,8 @@ from llm_as_judge.cli.options import (
     ConfigPath,
     ModelName,
     Overrides,
+    Untrained,
+    choose_checkpoint,
     make_console,
     print_json,
 )
@@ -23,6 +25,7 @@ def evaluate(
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
     checkpoint: Checkpoint = None,
+    untrained: Untrained = False,
     data: Annotated[Path | None, typer.Option("--data", exists=True, dir_okay=False, help="JSONL of problems.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Evaluate only so many.")] = None,
     overrides: Overrides = None,
@@ -32,6 +35,8 @@ def evaluate(
     from llm_as_judge.config import load_config
 
     settings = load_config(config, overrides or [], extra={"model.model_name": model})
+
+    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
     from llm_as_judge.inference import run_evaluation
 

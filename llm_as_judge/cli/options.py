@@ -13,6 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from llm_as_judge.config import Config
     from llm_as_judge.types import Question
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
@@ -26,8 +27,12 @@ Overrides = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on standard output.")]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", exists=True, file_okay=False, help="Folder of a saved adapter.")
+    Path | None,
+    typer.Option(
+        "--checkpoint", exists=True, file_okay=False, help="Folder of a saved adapter; default: the run's newest."
+    ),
 ]
+Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
 DomainName = Annotated[str, typer.Option("--domain", help="math, code or qa.")]
 
 
@@ -39,6 +44,18 @@ def make_console(as_json: bool) -> Console:
     if not console.is_terminal:
         console.width = max(console.width, PIPE_WIDTH)
     return console
+
+
+def choose_checkpoint(settings: Config, checkpoint: Path | None, untrained: bool) -> Path | None:
+    """The adapter to use; None for none. Raises ``ConfigError`` where both options are given."""
+    from llm_as_judge.errors import ConfigError
+
+    if untrained and checkpoint:
+        raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
+
+    from llm_as_judge.inference import newest_checkpoint
+
+    return None if untrained else checkpoint or newest_checkpoint(settings)
 
 
 def print_json(data: Any) -> None:

@@ -15,6 +15,8 @@ from llm_as_judge.cli.options import (
     ConfigPath,
     DomainName,
     Overrides,
+    Untrained,
+    choose_checkpoint,
     make_console,
     make_question,
     print_json,
@@ -49,6 +51,7 @@ def solve(
     ] = None,
     config: ConfigPath = DEFAULT_CONFIG,
     checkpoint: Checkpoint = None,
+    untrained: Untrained = False,
     repair: Annotated[
         bool, typer.Option("--repair", help="Initialise variables the workflow may leave unbound; is told.")
     ] = False,
@@ -66,6 +69,8 @@ def solve(
         raise ConfigError("give either the problem's text or --file FILE")
     question = make_question(read_source(file) if file else problem or "", domain, entry_point)
     settings = load_config(config, overrides or [])
+
+    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
     from llm_as_judge.inference import solve as solve_question
 
