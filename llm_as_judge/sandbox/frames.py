@@ -16,7 +16,8 @@ HEADER = struct.Struct("!I")
 #: host -> zygote: action, job, CPU seconds, memory bytes, open files
 COMMAND = struct.Struct("!cQIQI")
 SPAWN, KILL = b"S", b"K"
-#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits
+#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits. READY has Landlock's ABI for
+#: the job and the zygote's pid for the status.
 EVENT = struct.Struct("!cQidI")
 READY, EXITED = b"R", b"X"
 #: Exit status of a child that could not be set up and so never ran foreign code. Foreign code can exit with

@@ -30,7 +30,7 @@ from llm_as_judge.sandbox.limits import (
     OperatorParameters,
     WorkflowResult,
 )
-from llm_as_judge.sandbox.probes import PROBES_SOURCE
+from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.service import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.types import Outcome
 
@@ -64,15 +64,17 @@ class Sandbox:
     def __init__(
         self,
         limits: Limits | None = None,
-        mode: str = "standard",
+        mode: str = "auto",
         *,
         max_workflows: int = 64,
         max_code_runs: int | None = None,
+        without: int = 0,
     ) -> None:
         if mode not in MODES:
             raise ConfigError(f"sandbox.mode must be one of {', '.join(MODES)}, got {mode!r}")
         self.limits = limits or Limits()
         self.mode = mode
+        self._without = without
         # Two gates: a workflow holds its place while an operator of its own runs code.
         self._workflow_gate = asyncio.Semaphore(max_workflows)
         self._code_gate = asyncio.Semaphore(max_code_runs or max(2, 2 * (os.cpu_count() or 1)))
@@ -83,13 +85,8 @@ class Sandbox:
         self._confinement: Confinement | None = None
 
     async def start(self) -> None:
-        """Start the zygote and find out what a child can do."""
-        zygote = await self._running_zygote()
-        if self._confinement is None:
-            probe = await self.run_code(PROBES_SOURCE, call="probe", args=[os.getpid()])
-            if probe.outcome != "finished" or not isinstance(probe.value, dict):
-                raise SandboxFault(f"the self-test of the sandbox failed: {probe.outcome}: {probe.error}")
-            self._confinement = Confinement(self.mode, zygote.layers, probe.value)
+        """Start the zygote in the mode that holds; raises ``ConfigError`` with the cure where none does."""
+        await self._running_zygote()
 
     async def aclose(self) -> None:
         """End every run (``fault``) and every process."""
@@ -253,7 +250,8 @@ class Sandbox:
                 await self._zygote.aclose()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote = await Zygote.start(self.mode)
+                self._zygote, self._confinement = await open_zygote(self.mode, self._without)
+                self.mode = self._confinement.mode  # one that died is started anew in the same mode
             return self._zygote
 
 

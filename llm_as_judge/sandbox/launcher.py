@@ -13,10 +13,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox import frames
+from llm_as_judge.sandbox.bubblewrap import wrapped
 from llm_as_judge.sandbox.confine import layer_names
 from llm_as_judge.sandbox.limits import Limits
 
@@ -113,7 +114,7 @@ class Child:
 class Zygote:
     """A running zygote process. Made by ``start``; dead for good once ``alive`` is False."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...]) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._control = control
@@ -121,7 +122,7 @@ class Zygote:
         self._children: dict[int, Child] = {}
         self._jobs = 0
         self._pending_kills: list[bytes] = []
-        self.layers = layer_names(layers)
+        self.layers = layers
         self.alive = True
         self._loop.add_reader(control, self._readable)
 
@@ -130,19 +131,28 @@ class Zygote:
         return self._process.pid
 
     @classmethod
-    async def start(cls, mode: str) -> Zygote:
+    async def start(cls, mode: str, without: int = 0) -> Zygote:
         """Start the process with an empty environment; raises ``SandboxFault`` if it does not come up."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode]
-            process = subprocess.Popen(
-                command,
-                env={},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode, str(without)]
+            try:
+                if mode == "full":
+                    command = wrapped(command, _ZYGOTE.parents[1])
+                process = subprocess.Popen(
+                    command,
+                    env={},
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except BaseException as error:
+                ours.close()
+                if isinstance(error, OSError):
+                    raise SandboxFault(f"the zygote could not be started: {error}") from None
+                raise
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
         ready = b""
@@ -150,16 +160,19 @@ class Zygote:
             while len(ready) < frames.EVENT.size:
                 data = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
                 if not data:
-                    raise SandboxFault(f"the zygote ended at once, status {process.wait()}: {' '.join(command)}")
+                    raise SandboxFault(f"the zygote ended at once: {_last_words(process)}")
                 ready += data
         except BaseException as error:
             ours.close()
             process.kill()
             process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
             if isinstance(error, asyncio.TimeoutError):
                 raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
             raise
-        return cls(process, ours, frames.EVENT.unpack(ready)[4])
+        _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
+        return cls(process, ours, layer_names(layers, landlock_abi))
 
     async def spawn(self, limits: Limits) -> Child:
         """Fork a child that waits for its job on its own socket."""
@@ -213,8 +226,12 @@ class Zygote:
             return
         self._buffer += data
         while len(self._buffer) >= frames.EVENT.size:
-            _, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
+            event, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
             self._buffer = self._buffer[frames.EVENT.size :]
+            if event != frames.EXITED:
+                log.error("the zygote %d sent a record that is none: %r", self._process.pid, event)
+                self._died()
+                return
             child = self._children.pop(job, None)
             if child is not None and not child.ended.done():
                 child.ended.set_result(Ended(status, cpu_seconds))
@@ -240,5 +257,27 @@ class Zygote:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, 9)
                 self._process.wait()
-                return
+                break
             await asyncio.sleep(0.005)
+        if self._process.stderr is not None and not self._process.stderr.closed:
+            if said := _last_line(self._process.stderr):
+                log.error("the zygote %d said: %s", self._process.pid, said)
+            self._process.stderr.close()
+
+
+def _interpreter() -> str:
+    """The interpreter itself, not a virtual environment's link to it: nothing of the environment is needed."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
+    said = "" if process.stderr is None else _last_line(process.stderr)
+    return f"{said or 'without a word'} (status {status})"
+
+
+def _last_line(pipe: IO[bytes]) -> str:
+    """The last line that has been written to ``pipe`` so far."""
+    os.set_blocking(pipe.fileno(), False)
+    lines = (pipe.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,6 +1,6 @@
 """The process that forks one confined child per snippet.
 
-Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE``) with an empty environment, so
+Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE WITHOUT``) with an empty environment, so
 that neither key nor configuration is in its address space. Single-threaded. It imports the common standard
 library modules once; a child then costs a fork. It knows nothing of what the children run.
 """
@@ -20,7 +20,7 @@ import sys
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(_PACKAGE_ROOT)
-from llm_as_judge.sandbox import child, confine, frames  # noqa: E402
+from llm_as_judge.sandbox import child, confine, frames, landlock  # noqa: E402
 
 sys.path.remove(_PACKAGE_ROOT)
 
@@ -34,16 +34,16 @@ PRELOAD = (
     "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
     "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
     "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
-    "encodings.unicode_escape", "encodings.cp1252", "_strptime",
+    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes", "graphlib", "pathlib", "pickle", "tempfile",
 )  # fmt: skip
 
 
 class Zygote:
     """The loop: spawn and kill commands in, exit events out."""
 
-    def __init__(self, control: socket.socket, mode: str) -> None:
+    def __init__(self, control: socket.socket, plan: confine.Plan) -> None:
         self.control = control
-        self.layers = confine.planned_layers(mode)
+        self.plan = plan
         self.jobs: dict[int, int] = {}  # pid -> job
         self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
         self.null = os.open(os.devnull, os.O_RDWR)
@@ -54,7 +54,7 @@ class Zygote:
         self.descriptors: list[int] = []
 
     def run(self) -> None:
-        confine.become_subreaper()
+        confine.prepare_zygote()
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
         selector = selectors.DefaultSelector()
@@ -62,7 +62,8 @@ class Zygote:
         selector.register(self.wake, selectors.EVENT_READ, self.reap)
         gc.collect()
         gc.freeze()
-        self.control.sendall(frames.EVENT.pack(frames.READY, 0, os.getpid(), 0.0, self.layers))
+        ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
+        self.control.sendall(ready)
         while True:
             for key, _ in selector.select():
                 key.data()
@@ -105,7 +106,7 @@ class Zygote:
         try:
             self.become_child(connection)
             confine.confine(
-                self.layers,
+                self.plan,
                 parent=zygote,
                 slot=slot,
                 cpu_seconds=cpu_seconds,
@@ -126,7 +127,12 @@ class Zygote:
         if connection != 3:
             os.dup2(connection, 3)
         os.set_inheritable(3, False)
-        os.closerange(4, max(256, len(self.jobs) + 64))
+        last = max(256, len(self.jobs) + 64)
+        if self.plan.ruleset >= 0:
+            os.closerange(4, self.plan.ruleset)
+            os.closerange(self.plan.ruleset + 1, last)
+        else:
+            os.closerange(4, last)
         os.environ.clear()
         os.chdir("/")
 
@@ -140,7 +146,7 @@ class Zygote:
                 del self.slots[pid]
                 cpu_seconds = usage.ru_utime + usage.ru_stime
                 self.report(self.jobs.pop(pid), os.waitstatus_to_exitcode(status), cpu_seconds)
-            if not self.layers & confine.NO_PROCESSES:
+            if not self.plan.layers & confine.NO_PROCESSES:
                 self.kill_strays()
 
     def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
@@ -196,7 +202,7 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    Zygote(control, sys.argv[2]).run()
+    Zygote(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
 
 
 if __name__ == "__main__":
