@@ -13,9 +13,10 @@ import socket
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from llm_as_judge.sandbox import child_workflow, frames
+from llm_as_judge.sandbox import child_tests, child_workflow, frames
 
 FILENAME = "<snippet>"
 _MESSAGE_LIMIT = 500
@@ -31,7 +32,7 @@ def main(sock: socket.socket) -> NoReturn:
     )
     sys.stdin = io.StringIO(job.get("stdin") or "")
     try:
-        end = {"code": run_code, "tests": run_tests, "workflow": run_workflow}[job["kind"]](sock, job)
+        end = _KINDS[job["kind"]](sock, job)
     except MemoryError:
         end = {"end": "memory", "error": "MemoryError"}
     except BaseException as error:  # SystemExit and KeyboardInterrupt are the code's doing too
@@ -103,6 +104,23 @@ def run_tests(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
 
 def run_workflow(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
     return {"end": "finished", "answer": child_workflow.run(sock, job, execute)}
+
+
+def serve_solution(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
+    child_tests.serve(sock, job, execute)
+
+
+def run_split_tests(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
+    return child_tests.test(sock, job, execute, finish)
+
+
+_KINDS: dict[str, Callable[[socket.socket, dict[str, Any]], dict[str, Any]]] = {
+    "code": run_code,
+    "tests": run_tests,
+    "workflow": run_workflow,
+    "solution": serve_solution,
+    "split tests": run_split_tests,
+}
 
 
 def execute(source: str, name: str) -> dict[str, Any]:

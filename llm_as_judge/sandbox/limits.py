@@ -63,15 +63,18 @@ class WorkflowResult:
 class CodeVerdict:
     """``outcome``: ``finished`` when all tests passed, ``raised`` when one failed; ``fault`` is no verdict.
 
-    ``weak``: solution and tests shared a process, so that a solution bent on it could have forged the result.
+    ``mode``: ``split`` when solution and tests ran in different processes; ``nonce`` when they had to share one, so
+    that a solution bent on it could have forged the result. That, or a sandbox that isolates nothing, is ``weak``.
     """
 
     passed: bool
     outcome: CodeOutcome
-    mode: str = "nonce"
+    mode: Literal["split", "nonce"] = "nonce"
     weak: bool = True
     error: str = ""
+    obstacle: str = ""  # why the tests could not be split
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,11 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]
         SandboxFault: ``unsafe`` could not be started.
     """
     if mode == "unsafe":
-        zygote = await Zygote.start(mode, without)
-        return zygote, await _tried(zygote, mode, {})
+        free = await Zygote.start(mode, without)
+        return free, await _tried(free, mode, {})
     refused: dict[str, str] = {}
     for candidate in confine.TIGHT_MODES if mode == "auto" else (mode,):
-        zygote = None
+        zygote: Zygote | None = None
         try:
             zygote = await Zygote.start(candidate, without)
             found = await _tried(zygote, candidate, refused)

@@ -106,7 +106,7 @@ def load(filter_: bytes) -> None:
     """Put the calling process under the filter for good; needs no_new_privs. Raises ``OSError``."""
 
     class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]  # noqa: RUF012
+        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
     buffer = ctypes.create_string_buffer(filter_, len(filter_))
     whole = Program(len(filter_) // 8, ctypes.cast(buffer, ctypes.c_void_p))

@@ -34,7 +34,8 @@ PRELOAD = (
     "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
     "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
     "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
-    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes", "graphlib", "pathlib", "pickle", "tempfile",
+    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
+    "graphlib", "pathlib", "pickle", "tempfile",
 )  # fmt: skip
 
 
