@@ -41,8 +41,11 @@ def wrapped(command: Sequence[str], package: Path) -> list[str]:
         options += ["--unshare-user"]
     standard = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *landlock.own_libraries()]
     own = [str(package / "__init__.py"), str(package / "sandbox")]
-    for path in dict.fromkeys([command[0], *_SYSTEM, *standard, *own]):
-        options += ["--ro-bind-try", path, path]
+    bound: list[str] = []
+    for path in [*_SYSTEM, *standard, command[0], *own]:
+        if not any(path == outer or path.startswith(f"{outer}/") for outer in bound):
+            options += ["--ro-bind-try", path, path]
+            bound.append(path)
     for device in _DEVICES:
         options += ["--dev-bind", device, device]
     return [program, *options, "--remount-ro", "/", "--chdir", "/", *command]

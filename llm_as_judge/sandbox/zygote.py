@@ -35,7 +35,7 @@ PRELOAD = (
     "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
     "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
     "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
-    "graphlib", "pathlib", "pickle", "tempfile",
+    "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
 )  # fmt: skip
 
 
