@@ -38,10 +38,6 @@ class Ended:
     cpu_seconds: float
 
 
-class FrameTooLong(frames.FrameError):
-    """The child announced a frame over the limit."""
-
-
 class Child:
     """One forked child; ``ended`` resolves to None when the zygote died before it could tell."""
 
@@ -50,8 +46,7 @@ class Child:
         self._zygote = zygote
         self._job = job
         self._sock = sock
-        self._frame_bytes = frame_bytes
-        self._buffer = bytearray()
+        self._frames = frames.Decoder(frame_bytes)
         self._sending = asyncio.Lock()
         self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
         self.confined = False  # its set-up succeeded; what happens from then on is the code's doing
@@ -66,25 +61,18 @@ class Child:
 
     async def receive(self) -> dict[str, Any] | None:
         """The next frame, None when there will be no more; raises ``FrameError`` for what is none."""
-        while True:
-            if self._buffer and not self.confined:
-                self.confined = True
-                del self._buffer[: len(frames.CONFINED)]
-            if len(self._buffer) >= frames.HEADER.size:
-                end = frames.HEADER.size + frames.HEADER.unpack_from(self._buffer)[0]
-                if end > self._frame_bytes + frames.HEADER.size:
-                    raise FrameTooLong(f"a message takes over {self._frame_bytes} bytes")
-                if len(self._buffer) >= end:
-                    body = bytes(self._buffer[frames.HEADER.size : end])
-                    del self._buffer[:end]
-                    return frames.decode(body)
+        while (message := self._frames.next()) is None:
             try:
                 data = await self._loop.sock_recv(self._sock, 1 << 16)
             except OSError:
                 data = b""
             if not data:
                 return None
-            self._buffer += data
+            if not self.confined:
+                self.confined = True
+                data = data[len(frames.CONFINED) :]
+            self._frames.feed(data)
+        return message
 
     def kill(self, reason: str) -> None:
         """End the child and its descendants; the first reason stands."""

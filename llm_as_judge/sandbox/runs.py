@@ -11,7 +11,7 @@ from typing import Any
 
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox import frames
-from llm_as_judge.sandbox.launcher import Child, Ended, FrameTooLong, Zygote
+from llm_as_judge.sandbox.launcher import Child, Ended, Zygote
 from llm_as_judge.sandbox.limits import CodeOutcome, Limits
 
 #: Talks to the children until one has said its last; returns each one's last frame or what it sent instead.
@@ -79,7 +79,7 @@ def judge(child: Child, last: Last, ended: Ended | None, limits: Limits) -> tupl
         if claim in _CLAIMS:
             return claim, text(last.get("error"))
         return "raised", "the run ended with a message that is no result"
-    if isinstance(last, FrameTooLong):
+    if isinstance(last, frames.FrameTooLong):
         return "output_limit", str(last)
     if last is not None:
         return "raised", f"the run sent something that is no message: {last}"
