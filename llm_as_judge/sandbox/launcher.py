@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -26,6 +27,9 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 #: How long a child may take to be gone after its result or after it closed its connection.
 _GRACE_SECONDS = 0.5
+
+#: The control connection takes no more for now: its buffer is full, or too many descriptors are under way.
+_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 log = logging.getLogger(__name__)
 
@@ -163,8 +167,11 @@ class Zygote:
         return cls(process, ours, layer_names(layers, landlock_abi))
 
     async def spawn(self, limits: Limits) -> Child:
-        """Fork a child that waits for its job on its own socket."""
-        ours, theirs = socket.socketpair()
+        """Fork a child that waits for its job on its own socket; raises ``SandboxFault`` if that cannot be done."""
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise SandboxFault(f"no connection for another child: {error}; run fewer at once") from None
         ours.setblocking(False)
         self._jobs += 1
         command = frames.COMMAND.pack(
@@ -179,7 +186,9 @@ class Zygote:
                     try:
                         self._control.sendmsg([command], rights)
                         return child
-                    except BlockingIOError:
+                    except OSError as error:
+                        if error.errno not in _FULL or not self.alive:
+                            raise
                         await asyncio.sleep(0.002)
             except BaseException as error:
                 self._children.pop(child._job, None)
@@ -197,10 +206,11 @@ class Zygote:
             while self._pending_kills and self.alive:
                 self._control.send(self._pending_kills[0])
                 del self._pending_kills[0]
-        except BlockingIOError:
-            self._loop.call_later(0.002, self._send_kills)
-        except OSError:
-            self._died()
+        except OSError as error:
+            if error.errno in _FULL:
+                self._loop.call_later(0.002, self._send_kills)
+            else:
+                self._died()
 
     def _readable(self) -> None:
         try:

@@ -18,6 +18,8 @@ from llm_as_judge.sandbox.limits import CodeOutcome, Limits
 Converse = Callable[[Sequence[Child]], Awaitable["Sequence[Last]"]]
 Last = Mapping[str, Any] | frames.FrameError | None
 
+_STANDSTILL_SECONDS = 0.1
+
 #: Outcomes a child may claim for itself.
 _CLAIMS = ("finished", "raised", "memory", "output_limit")
 
@@ -38,22 +40,44 @@ async def run_children(zygote: Zygote, limits: Limits, converse: Converse, count
     """Fork ``count`` children and let ``converse`` talk to them until the deadline, which is one for all."""
     begin = time.monotonic()
     children: list[Child] = []
-    timers: list[asyncio.TimerHandle] = []
+    deadline = _Deadline(limits.wall_seconds, children)
     try:
         for _ in range(count):
             child = await zygote.spawn(limits)
             children.append(child)
-            timers.append(asyncio.get_running_loop().call_later(limits.wall_seconds, child.kill, "timeout"))
         lasts = await converse(children)
         ended = [await child.end() for child in children]
     except SandboxFault as fault:
         return [Run("fault", str(fault), seconds=time.monotonic() - begin)] * count
     finally:
-        for timer in timers:
-            timer.cancel()
+        deadline.cancel()
         await asyncio.gather(*(child.aclose() for child in children))
     seconds = time.monotonic() - begin
     return [_run(*parts, limits, seconds) for parts in zip(children, lasts, ended, strict=True)]
+
+
+class _Deadline:
+    """Kills the children when their time is up. Time in which the host itself stood still is given back, once."""
+
+    def __init__(self, seconds: float, children: Sequence[Child]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._children = children
+        self._due = self._loop.time() + seconds
+        self._timer = self._loop.call_at(self._due, self._expired)
+
+    def _expired(self) -> None:
+        late = self._loop.time() - self._due
+        if late > _STANDSTILL_SECONDS:
+            self._timer = self._loop.call_later(late, self._kill)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
+        for child in self._children:
+            child.kill("timeout")
+
+    def cancel(self) -> None:
+        self._timer.cancel()
 
 
 async def last_frame(child: Child) -> Last:

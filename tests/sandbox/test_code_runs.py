@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
+from process_tree import processes, running
 
 from llm_as_judge.errors import ConfigError, DataError, SandboxFault
 from llm_as_judge.sandbox.host import CodeResult, Limits, Sandbox
@@ -52,29 +53,6 @@ box: Sandbox
 
 def run(source: str, **kwargs: Any) -> CodeResult:
     return loop.run_until_complete(box.run_code(source, **kwargs))
-
-
-def processes(root: int) -> set[int]:
-    """Pids of all living descendants of ``root``; zombies count."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found: set[int] = set()
-    while more := {pid for pid, parent in parents.items() if parent in found | {root}} - found:
-        found |= more
-    return found
-
-
-def running(pid: int) -> bool:
-    """Alive; an orphan that init has not reaped yet is not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_script_finishes_with_its_output() -> None:
