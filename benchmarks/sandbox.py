@@ -1,9 +1,9 @@
 """What a run of untrusted code costs: this sandbox beside the checkers others use, interleaved, one run at a time.
 
-Measured is CPU time of everything that takes part (host, helper processes, children), which a busy machine distorts
-less than the clock. The peers (``pip install .[bench]``) run in a process of their own each, so that none pays for what
-another has imported; those that are not installed are left out, and their claims are not met. Nothing here tests whether
-a sandbox is safe: ``tests/sandbox`` does.
+Measured is the CPU time of all that takes part (host, helper processes, children), which a busy machine distorts
+less than the clock. The peers (``pip install .[bench]``) run in a process of their own each, so that none pays for
+what another has imported; one that is not installed is left out, and claims about it are not met. Whether a sandbox is
+safe is not tested here but in ``tests/sandbox``.
 
     python benchmarks/sandbox.py [--json] [--rounds 6] [--mode auto]
 

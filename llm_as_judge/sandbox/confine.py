@@ -40,7 +40,7 @@ class Plan:
 
     layers: int
     ruleset: int = -1  # Landlock's descriptor
-    filter: bytes = b""  # seccomp's program
+    filter: seccomp.Filter | None = None
 
 
 def plan(mode: str, without: int = 0) -> Plan:
@@ -68,7 +68,7 @@ def plan(mode: str, without: int = 0) -> Plan:
     return Plan(
         layers,
         landlock.ruleset(landlock.abi()) if layers & LANDLOCK else -1,
-        seccomp.program(architecture, files=mode != "no-open") if architecture else b"",
+        seccomp.Filter.of(seccomp.program(architecture, files=mode != "no-open")) if architecture else None,
     )
 
 
@@ -119,8 +119,8 @@ def confine(plan: Plan, *, parent: int, slot: int, cpu_seconds: int, memory_byte
     if plan.ruleset >= 0:
         landlock.restrict_self(plan.ruleset)
         os.close(plan.ruleset)
-    if plan.filter:
-        seccomp.load(plan.filter)
+    if plan.filter is not None:
+        seccomp.load(plan.filter, _libc().prctl)
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:

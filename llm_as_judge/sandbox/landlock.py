@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import os
 import struct
 import sys
@@ -107,6 +108,11 @@ def _rules() -> Iterator[tuple[str, int]]:
 
 
 def _call(number: int, *arguments: object) -> int:
+    return int(_libc().syscall(ctypes.c_long(number), *arguments))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    return int(libc.syscall(ctypes.c_long(number), *arguments))
+    return libc

@@ -47,6 +47,7 @@ class Zygote:
         self.plan = plan
         self.jobs: dict[int, int] = {}  # pid -> job
         self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
+        self.free_slots: list[int] = []
         self.null = os.open(os.devnull, os.O_RDWR)
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
@@ -56,6 +57,8 @@ class Zygote:
 
     def run(self) -> None:
         confine.prepare_zygote()
+        os.environ.clear()  # bubblewrap adds to it
+        os.chdir("/")
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
         selector = selectors.DefaultSelector()
@@ -91,12 +94,13 @@ class Zygote:
                     self.kill_group(pid)
 
     def spawn(self, job: int, connection: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
-        slot = next(n for n in range(len(self.slots) + 1) if n not in self.slots.values())
+        slot = self.free_slots.pop() if self.free_slots else len(self.slots)
         zygote = os.getpid()
         try:
             pid = os.fork()
         except OSError:
             os.close(connection)
+            self.free_slots.append(slot)
             self.report(job, frames.NOT_CONFINED, 0.0)
             return
         if pid:
@@ -119,7 +123,7 @@ class Zygote:
             os._exit(status)
 
     def become_child(self, connection: int) -> None:
-        """Own session, empty environment, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
+        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -134,8 +138,6 @@ class Zygote:
             os.closerange(self.plan.ruleset + 1, last)
         else:
             os.closerange(4, last)
-        os.environ.clear()
-        os.chdir("/")
 
     def reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -144,7 +146,7 @@ class Zygote:
         while (ended := self.next_ended()) is not None:
             pid, status, usage = ended
             if pid in self.jobs:
-                del self.slots[pid]
+                self.free_slots.append(self.slots.pop(pid))
                 cpu_seconds = usage.ru_utime + usage.ru_stime
                 self.report(self.jobs.pop(pid), os.waitstatus_to_exitcode(status), cpu_seconds)
             if not self.plan.layers & confine.NO_PROCESSES:
