@@ -98,7 +98,8 @@ class Child:
     async def aclose(self) -> None:
         self.kill("closed")
         try:
-            await asyncio.shield(self.ended)
+            if not self.ended.done():
+                await asyncio.shield(self.ended)
         finally:
             self._sock.close()
 

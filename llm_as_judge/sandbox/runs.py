@@ -51,7 +51,10 @@ async def run_children(zygote: Zygote, limits: Limits, converse: Converse, count
         return [Run("fault", str(fault), seconds=time.monotonic() - begin)] * count
     finally:
         deadline.cancel()
-        await asyncio.gather(*(child.aclose() for child in children))
+        for child in children:
+            child.kill("closed")
+        for child in children:
+            await child.aclose()
     seconds = time.monotonic() - begin
     return [_run(*parts, limits, seconds) for parts in zip(children, lasts, ended, strict=True)]
 
