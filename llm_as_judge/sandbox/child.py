@@ -56,6 +56,16 @@ def rehearse() -> None:
             namespace = execute("import math\nclass C: pass\ndef f(x):\n    return [i for i in range(x)]\n", "solution")
             frames.encode({"end": "finished", "value": plain(namespace["f"](3)), "stdout": output.text()})
     del sys.modules["solution"]
+    for _ in range(10):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(_waiting(loop))
+        loop.close()
+
+
+async def _waiting(loop: asyncio.AbstractEventLoop) -> None:
+    future: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(future.set_result, None)
+    await asyncio.gather(future, asyncio.sleep(0))
 
 
 def finish(sock: socket.socket, end: dict[str, Any], frame_bytes: int) -> NoReturn:

@@ -276,8 +276,14 @@ class Sandbox:
                 await self._zygote.aclose()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote, self._confinement = await open_zygote(self.mode, self._without)
-                self.mode = self._confinement.mode  # one that died is started anew in the same mode
+                try:
+                    self._zygote, found = await open_zygote(self.mode, self._without)
+                except ConfigError as error:
+                    if self._confinement is None:
+                        raise
+                    raise SandboxFault(str(error)) from None  # it did hold here before
+                self._confinement = self._confinement or found
+                self.mode = found.mode  # one that died is started anew in the same mode
             return self._zygote
 
 
