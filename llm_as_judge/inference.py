@@ -58,6 +58,7 @@ def run_evaluation(
             policy = load_policy(config, checkpoint)
             parts, sampled = bench.rollout_parts(bench.official), _sampled(config, bench, policy)
             rollouts = await evaluate_policy(problems, sampled, parts)
+            sandbox = str(bench.sandbox.describe())
         summary = summarise(rollouts, sampled.special_tokens)
         console.print(_policy_name(checkpoint), highlight=False)
         console.print(
@@ -72,6 +73,7 @@ def run_evaluation(
             "model": resolve_model(config).key,
             "checkpoint": str(checkpoint) if checkpoint else None,
             "datasets": [{"dataset": name, "metrics": metrics}],
+            "sandbox": sandbox,
         }
         folder = config.output.results_dir / "evaluation"
         folder.mkdir(parents=True, exist_ok=True)

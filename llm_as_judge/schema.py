@@ -170,19 +170,24 @@ class Workflow(_Strict):
         description="Operators a workflow may call.",
     )  # fmt: skip
     max_calls: int = Field(24, gt=0, description="Operator calls of one workflow.")
+    max_concurrent_calls: int = Field(8, gt=0, description="Operator calls of one workflow served at once.")
+    max_tokens: int | None = Field(None, gt=0, description="Executor tokens of one workflow; null = no bound.")
+    max_cost: Float | None = Field(None, gt=0, description="Executor cost of one workflow; null = no bound.")
     enhancer: FilePath | None = Field(None, description="YAML of Layer 2 instructions; null = off.")
     guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
 
 
 class SandboxSettings(_Strict):
-    mode: Literal["full", "standard", "no-open", "unsafe"] = Field(
-        "standard", description="How tightly code is held; unsafe must be asked for."
+    mode: Literal["auto", "full", "standard", "no-open", "unsafe"] = Field(
+        "auto", description="How code is held; auto: the tightest that holds here; unsafe must be asked for."
     )
     cpu_seconds: int = Field(5, gt=0, description="CPU time of one run.")
     wall_seconds: Float = Field(30.0, gt=0, description="Time of one run by the clock.")
     memory_mb: int = Field(512, gt=0, description="Address space of one run.")
     output_bytes: int = Field(1_000_000, gt=0, description="Output of one run.")
+    frame_bytes: int = Field(4_000_000, gt=0, description="Longest message of a run: a call, a result.")
     open_files: int = Field(32, gt=0, description="File descriptors of one run.")
+    max_workflows: int = Field(64, gt=0, description="Workflows that run at once, about 4 MB each.")
 
 
 class RewardSettings(_Strict):

@@ -33,6 +33,7 @@ from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.schema import Endpoint
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
+from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint import lint
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, build_prompt, load_guidance
@@ -105,16 +106,25 @@ class Workbench:
             memory_mb=box.memory_mb,
             output_bytes=box.output_bytes,
             open_files=box.open_files,
+            frame_bytes=box.frame_bytes,
             max_calls=config.workflow.max_calls,
+            max_concurrent_calls=config.workflow.max_concurrent_calls,
         )
-        self.sandbox = await enter(Sandbox(limits, box.mode))
+        self.sandbox = await enter(Sandbox(limits, box.mode, max_workflows=box.max_workflows))
         self.executor = await enter(_client(config.executor))
         self.judge_model = await enter(_client(config.judge))
         await self.executor.check()
         if config.judge.mode != "rules":
             await self.judge_model.check()
+        budget = Budget(
+            max_tokens=config.workflow.max_tokens,
+            max_cost=config.workflow.max_cost,
+            reply_tokens=config.executor.max_tokens,
+            price_per_million_input=config.executor.price_per_million_input,
+            price_per_million_output=config.executor.price_per_million_output,
+        )
         self.runner = WorkflowRunner(
-            self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators
+            self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators, budget=budget
         )
         system = None if config.judge.provider == "embedded" else JUDGE_SYSTEM
         self.judge = Judge(config.judge.mode, self.judge_model, self.sandbox, system=system)

@@ -118,7 +118,7 @@ def _sandbox(settings: Config) -> str:
 
     result, confinement = asyncio.run(ask())
     if result.outcome != "finished" or result.value != 42:
-        raise SandboxFault(f"mode {mode}: the self-test gave {result.outcome} {result.error}; try no-open")
+        raise SandboxFault(f"mode {mode}: a run gave {result.outcome} {result.error}")
     return str(confinement).removeprefix("sandbox: ")
 
 

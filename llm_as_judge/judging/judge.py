@@ -104,7 +104,7 @@ class Judge:
             return Verdict(None, "none", f"sandbox fault: {error}")
         if result.outcome == "fault":
             return Verdict(None, "none", f"sandbox fault: {result.error}")
-        weak = " (weak: judged in nonce mode)" if result.weak else ""
+        weak = " (weak: a solution made to deceive could have forged it)" if result.weak else ""
         reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
         return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
 

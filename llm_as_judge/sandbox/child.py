@@ -9,13 +9,15 @@ import asyncio
 import inspect
 import io
 import os
+import random
 import socket
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from llm_as_judge.sandbox import child_workflow, frames
+from llm_as_judge.sandbox import child_tests, child_workflow, frames
 
 FILENAME = "<snippet>"
 _MESSAGE_LIMIT = 500
@@ -24,19 +26,46 @@ _MESSAGE_LIMIT = 500
 def main(sock: socket.socket) -> NoReturn:
     """Run the job that the host sends; never returns."""
     sock.sendall(frames.CONFINED)
+    random.seed()
     job = frames.receive(sock)
     output = Output(job["output_bytes"], sock)
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
-        output, "utf-8", errors="backslashreplace", write_through=True
-    )
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = output.writer()  # type: ignore[misc]
     sys.stdin = io.StringIO(job.get("stdin") or "")
     try:
-        end = {"code": run_code, "tests": run_tests, "workflow": run_workflow}[job["kind"]](sock, job)
+        end = _KINDS[job["kind"]](sock, job)
     except MemoryError:
         end = {"end": "memory", "error": "MemoryError"}
     except BaseException as error:  # SystemExit and KeyboardInterrupt are the code's doing too
         end = {"end": "raised", "error": describe(error)}
     finish(sock, {**end, "stdout": output.text()}, job["frame_bytes"])
+
+
+def rehearse() -> None:
+    """In the zygote: go through a run's motions until the interpreter has specialised them.
+
+    It does so by writing into the code, which in a child would each time copy the pages it is in.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for _ in range(30):
+            frames.send(ours, {"kind": "code", "source": "", "args": [1.5, None, "x"]})
+            frames.receive(theirs)
+            output = Output(1_000, ours)
+            writer = output.writer()  # which closes the output with itself
+            print("x", file=writer)
+            namespace = execute("import math\nclass C: pass\ndef f(x):\n    return [i for i in range(x)]\n", "solution")
+            frames.encode({"end": "finished", "value": plain(namespace["f"](3)), "stdout": output.text()})
+    del sys.modules["solution"]
+    for _ in range(10):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(_waiting(loop))
+        loop.close()
+
+
+async def _waiting(loop: asyncio.AbstractEventLoop) -> None:
+    future: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(future.set_result, None)
+    await asyncio.gather(future, asyncio.sleep(0))
 
 
 def finish(sock: socket.socket, end: dict[str, Any], frame_bytes: int) -> NoReturn:
@@ -64,6 +93,9 @@ class Output(io.BytesIO):
         if self.tell() + len(data) > self._limit:
             finish(self._sock, {"end": "output_limit", "error": f"printed over {self._limit} bytes"}, 1 << 16)
         return super().write(data)
+
+    def writer(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(self, "utf-8", errors="backslashreplace", write_through=True)
 
     def text(self) -> str:
         return self.getvalue().decode("utf-8", "replace")
@@ -103,6 +135,23 @@ def run_tests(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
 
 def run_workflow(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
     return {"end": "finished", "answer": child_workflow.run(sock, job, execute)}
+
+
+def serve_solution(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
+    child_tests.serve(sock, job, execute)
+
+
+def run_split_tests(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:
+    return child_tests.test(sock, job, execute, finish)
+
+
+_KINDS: dict[str, Callable[[socket.socket, dict[str, Any]], dict[str, Any]]] = {
+    "code": run_code,
+    "tests": run_tests,
+    "workflow": run_workflow,
+    "solution": serve_solution,
+    "split tests": run_split_tests,
+}
 
 
 def execute(source: str, name: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Calls:
         self._loop = loop
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = 0
-        self._buffer = bytearray()
+        self._frames = frames.Decoder(1 << 32)  # the host is trusted
         loop.add_reader(sock.fileno(), self._readable)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -79,13 +79,8 @@ class Calls:
         data = self._sock.recv(1 << 20)
         if not data:
             raise SystemExit("the host closed the connection")
-        self._buffer += data
-        while len(self._buffer) >= frames.HEADER.size:
-            end = frames.HEADER.size + frames.HEADER.unpack_from(self._buffer)[0]
-            if len(self._buffer) < end:
-                break
-            reply = frames.decode(bytes(self._buffer[frames.HEADER.size : end]))
-            del self._buffer[:end]
+        self._frames.feed(data)
+        while (reply := self._frames.next()) is not None:
             future = self._pending.pop(reply["call"])
             if future.done():  # cancelled by the workflow
                 continue

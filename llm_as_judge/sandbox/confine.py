@@ -1,8 +1,8 @@
-"""What a child does to itself before it runs foreign code. Linux first; elsewhere what POSIX has.
+"""What a child does to itself before it runs foreign code. Linux; elsewhere what POSIX has, for ``unsafe`` only.
 
-Enforced here: resource limits, no_new_privs, death with the zygote, another uid when started as root, and no
-new processes or threads. Not enforced here: file and network access (Landlock, seccomp and bubblewrap belong
-in this file). The modes name what is asked for; ``Sandbox.describe`` tells what was found to hold.
+Resource limits, another uid when started as root, no_new_privs, death with the zygote, then Landlock (which
+files) and last seccomp (which system calls). In ``full`` the zygote is already inside bubblewrap. A mode names
+what is asked for; what holds is found out by trying (``modes``).
 """
 
 from __future__ import annotations
@@ -13,47 +13,84 @@ import functools
 import os
 import resource
 import signal
+import struct
 import sys
+from dataclasses import dataclass
 
-MODES = ("full", "standard", "no-open", "unsafe")
+from llm_as_judge.sandbox import landlock, seccomp
+
+#: Modes in which something holds, tightest first.
+TIGHT_MODES = ("full", "standard", "no-open")
+MODES = ("auto", *TIGHT_MODES, "unsafe")
 
 #: Layers by bit, as the zygote reports them to the host.
-LAYERS = ("rlimits", "no_new_privs", "no new processes", "own uid")
-RLIMITS, NO_NEW_PRIVS, NO_PROCESSES, OWN_UID = (1 << i for i in range(len(LAYERS)))
+LAYERS = ("rlimits", "no_new_privs", "no new processes", "own uid", "landlock", "seccomp", "bubblewrap")
+RLIMITS, NO_NEW_PRIVS, NO_PROCESSES, OWN_UID, LANDLOCK, SECCOMP, BUBBLEWRAP = (1 << i for i in range(len(LAYERS)))
 
 _FIRST_UID = 60_000
 _UIDS = 4_096
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+_CAPABILITY_VERSION_3 = 0x20080522
+_CAP_SETGID_AND_SETUID = 0b11 << 6
 
 
-def planned_layers(mode: str) -> int:
-    """Bits of the layers that ``confine`` will put on in this process."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is the same for every child of a zygote, made once."""
+
+    layers: int
+    ruleset: int = -1  # Landlock's descriptor
+    filter: seccomp.Filter | None = None
+
+
+def plan(mode: str, without: int = 0) -> Plan:
+    """The layers of ``mode`` that this process can put on, less the bits in ``without``.
+
+    Raises:
+        OSError: Landlock is there but its ruleset cannot be made.
+    """
     layers = RLIMITS
     if sys.platform == "linux":
         layers |= NO_NEW_PRIVS
-    if mode != "unsafe":
-        if os.geteuid() != 0:
-            layers |= NO_PROCESSES
-        elif _can_change_uid():
-            layers |= NO_PROCESSES | OWN_UID
-    return layers
+    if mode == "unsafe":
+        return Plan(layers)
+    if mode == "full":
+        layers |= BUBBLEWRAP
+    if os.geteuid() != 0:
+        layers |= NO_PROCESSES
+    elif _can_change_uid():
+        layers |= NO_PROCESSES | OWN_UID
+    layers |= LANDLOCK if landlock.abi() else 0
+    layers &= ~without
+    architecture = None if without & SECCOMP else seccomp.machine()
+    if architecture:
+        layers |= SECCOMP | NO_PROCESSES & ~without
+    return Plan(
+        layers,
+        landlock.ruleset(landlock.abi()) if layers & LANDLOCK else -1,
+        seccomp.Filter.of(seccomp.program(architecture, files=mode != "no-open")) if architecture else None,
+    )
 
 
-def layer_names(bits: int) -> tuple[str, ...]:
-    return tuple(name for i, name in enumerate(LAYERS) if bits >> i & 1)
+def layer_names(bits: int, landlock_abi: int = 0) -> tuple[str, ...]:
+    """Names of the layers in ``bits``, Landlock's with its version."""
+    names = [name for i, name in enumerate(LAYERS) if bits >> i & 1]
+    return tuple(f"{name} {landlock_abi}" if name == "landlock" else name for name in names)
 
 
-def become_subreaper() -> None:
-    """Have orphaned descendants handed to this process (the zygote), which can then kill them."""
+def prepare_zygote() -> None:
+    """Close this process's memory and /proc entries to its children; have their orphans handed to it."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def confine(layers: int, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
-    """Apply ``layers`` to the calling process, for good; it ends with its ``parent``, the zygote.
+def confine(plan: Plan, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
+    """Apply ``plan`` to the calling process, for good; it ends with its ``parent``, the zygote.
 
     Raises:
         OSError: a planned layer could not be applied; the caller must not run foreign code then.
     """
+    layers = plan.layers
     if layers & OWN_UID:
         uid = _FIRST_UID + slot % _UIDS
         os.setgroups([])
@@ -64,21 +101,26 @@ def confine(layers: int, *, parent: int, slot: int, cpu_seconds: int, memory_byt
     _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
     _limit(resource.RLIMIT_NOFILE, open_files, open_files)
     _limit(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
-    if sys.platform == "linux":
-        _limit(resource.RLIMIT_AS, memory_bytes, memory_bytes)
-        if layers & NO_PROCESSES:
-            _limit(resource.RLIMIT_NPROC, 0, 0)
-        if layers & NO_NEW_PRIVS and not _prctl(_PR_SET_NO_NEW_PRIVS, 1):
-            raise OSError("no_new_privs was refused")
-        # After the change of uid, which clears it.
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-    else:
+    if sys.platform != "linux":
         with contextlib.suppress(ValueError, OSError):
             _limit(resource.RLIMIT_DATA, memory_bytes, memory_bytes)
-        if layers & NO_PROCESSES:
-            _limit(resource.RLIMIT_NPROC, 0, 0)
+        return
+    _limit(resource.RLIMIT_AS, memory_bytes, memory_bytes)
+    _limit(resource.RLIMIT_MEMLOCK, 0, 0)
+    _limit(resource.RLIMIT_MSGQUEUE, 0, 0)
+    if layers & NO_PROCESSES:
+        _limit(resource.RLIMIT_NPROC, 0, 0)
+    if layers & NO_NEW_PRIVS and not _prctl(_PR_SET_NO_NEW_PRIVS, 1):
+        raise OSError("no_new_privs was refused")
+    # After the change of uid, which clears it.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    if plan.ruleset >= 0:
+        landlock.restrict_self(plan.ruleset)
+        os.close(plan.ruleset)
+    if plan.filter is not None:
+        seccomp.load(plan.filter, _libc().prctl)
 
 
 def _limit(kind: int, soft: int, hard: int) -> None:
@@ -90,12 +132,13 @@ def _limit(kind: int, soft: int, hard: int) -> None:
 
 def _can_change_uid() -> bool:
     """CAP_SETUID and CAP_SETGID are in the effective set (containers may have dropped them)."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            effective = next(int(line.split()[1], 16) for line in status if line.startswith("CapEff:"))
-    except (OSError, StopIteration):
-        return True
-    return effective >> 6 & 0b11 == 0b11
+    if sys.platform != "linux":
+        return False
+    sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: twice, the low words first
+    if _libc().capget(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), sets):
+        return False
+    effective = struct.unpack_from("=I", sets.raw)[0]
+    return bool(effective & _CAP_SETGID_AND_SETUID == _CAP_SETGID_AND_SETUID)
 
 
 def _prctl(option: int, value: int) -> bool:

@@ -16,7 +16,8 @@ HEADER = struct.Struct("!I")
 #: host -> zygote: action, job, CPU seconds, memory bytes, open files
 COMMAND = struct.Struct("!cQIQI")
 SPAWN, KILL = b"S", b"K"
-#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits
+#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits. READY has Landlock's ABI for
+#: the job and the zygote's pid for the status.
 EVENT = struct.Struct("!cQidI")
 READY, EXITED = b"R", b"X"
 #: Exit status of a child that could not be set up and so never ran foreign code. Foreign code can exit with
@@ -27,6 +28,38 @@ CONFINED = b"C"
 
 class FrameError(ValueError):
     """The other side sent something that is no frame."""
+
+
+class FrameTooLong(FrameError):
+    """A frame over the limit was announced."""
+
+
+class Decoder:
+    """Puts frames together from what a connection gives, in pieces of any size.
+
+    Args:
+        limit: bytes of the longest body taken; a longer one is refused from its header, before it is stored.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next(self) -> dict[str, Any] | None:
+        """The next whole message, None until there is one. Raises ``FrameError``."""
+        if len(self._buffer) < HEADER.size:
+            return None
+        end = HEADER.size + HEADER.unpack_from(self._buffer)[0]
+        if end > self._limit + HEADER.size:
+            raise FrameTooLong(f"a message takes over {self._limit} bytes")
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[HEADER.size : end])
+        del self._buffer[:end]
+        return decode(body)
 
 
 def encode(message: Any) -> bytes:

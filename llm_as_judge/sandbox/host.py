@@ -1,8 +1,8 @@
 """The sandbox as the rest of the program sees it: run code, run a workflow, judge a solution by its tests.
 
 Each run is one forked child with limits (``confine``), killed with its descendants at its wall-clock
-deadline. Whatever foreign code does is an outcome; only the sandbox's own failure is a ``fault``. Await
-``start()`` first for the self-test behind ``describe()``; without it the zygote starts with the first run.
+deadline. Whatever foreign code does is an outcome; only the sandbox's own failure is a ``fault``. ``start()``, or
+the first run, picks the mode by a self-test, which ``describe()`` tells of.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, DataError, SandboxFault
-from llm_as_judge.sandbox import frames
 from llm_as_judge.sandbox.confine import MODES
-from llm_as_judge.sandbox.launcher import Child, Ended, FrameTooLong, Zygote
+from llm_as_judge.sandbox.frames import FrameError
+from llm_as_judge.sandbox.launcher import Child, Zygote
 from llm_as_judge.sandbox.limits import (
-    CodeOutcome,
     CodeResult,
     CodeVerdict,
     Confinement,
@@ -30,8 +27,10 @@ from llm_as_judge.sandbox.limits import (
     OperatorParameters,
     WorkflowResult,
 )
-from llm_as_judge.sandbox.probes import PROBES_SOURCE
+from llm_as_judge.sandbox.modes import open_zygote
+from llm_as_judge.sandbox.runs import Converse, Last, Run, last_frame, run_children, text
 from llm_as_judge.sandbox.service import BudgetExceeded, CallOperator, OperatorService
+from llm_as_judge.sandbox.split import STOPPED, plan, relay
 from llm_as_judge.types import Outcome
 
 __all__ = [
@@ -46,33 +45,30 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-Converse = Callable[[Child], Awaitable["dict[str, Any] | None"]]
-
-#: Outcomes a child may claim for itself.
-_CLAIMS = ("finished", "raised", "memory", "output_limit")
-
 
 class Sandbox:
     """Runs foreign code. One event loop for its whole life; any number of runs at once.
 
     Args:
         max_workflows: live workflow children (about 4 MB each); they mostly wait for operators.
-        max_code_runs: live children of ``run_code`` and ``verdict``, which mostly compute; by default two
-            per core.
+        max_code_runs: live runs of ``run_code`` and ``verdict``, which mostly compute; by default two per core.
+        without: bits of layers (``confine``) left out, which only a test of the layers wants.
     """
 
     def __init__(
         self,
         limits: Limits | None = None,
-        mode: str = "standard",
+        mode: str = "auto",
         *,
         max_workflows: int = 64,
         max_code_runs: int | None = None,
+        without: int = 0,
     ) -> None:
         if mode not in MODES:
             raise ConfigError(f"sandbox.mode must be one of {', '.join(MODES)}, got {mode!r}")
         self.limits = limits or Limits()
         self.mode = mode
+        self._without = without
         # Two gates: a workflow holds its place while an operator of its own runs code.
         self._workflow_gate = asyncio.Semaphore(max_workflows)
         self._code_gate = asyncio.Semaphore(max_code_runs or max(2, 2 * (os.cpu_count() or 1)))
@@ -83,13 +79,8 @@ class Sandbox:
         self._confinement: Confinement | None = None
 
     async def start(self) -> None:
-        """Start the zygote and find out what a child can do."""
-        zygote = await self._running_zygote()
-        if self._confinement is None:
-            probe = await self.run_code(PROBES_SOURCE, call="probe", args=[os.getpid()])
-            if probe.outcome != "finished" or not isinstance(probe.value, dict):
-                raise SandboxFault(f"the self-test of the sandbox failed: {probe.outcome}: {probe.error}")
-            self._confinement = Confinement(self.mode, zygote.layers, probe.value)
+        """Start the zygote in the mode that holds; raises ``ConfigError`` with the cure where none does."""
+        await self._running_zygote()
 
     async def aclose(self) -> None:
         """End every run (``fault``) and every process."""
@@ -125,15 +116,15 @@ class Sandbox:
         limits = limits or self.limits
         job = {"kind": "code", "source": source, "call": call, "args": list(args), "stdin": stdin}
 
-        async def converse(child: Child) -> dict[str, Any] | None:
-            await child.send(_with_limits(job, limits))
-            return await child.receive()
+        async def converse(children: Sequence[Child]) -> list[Last]:
+            await children[0].send(_with_limits(job, limits))
+            return [await last_frame(children[0])]
 
-        run = await self._run(limits, self._code_gate, converse)
+        (run,) = await self._run(limits, self._code_gate, converse)
         return CodeResult(
             run.outcome,
             value=run.end.get("value") if run.outcome == "finished" else None,
-            stdout=_text(run.end.get("stdout")),
+            stdout=text(run.end.get("stdout")),
             error=run.error,
             seconds=run.seconds,
             cpu_seconds=run.cpu_seconds,
@@ -144,26 +135,71 @@ class Sandbox:
     ) -> CodeVerdict:
         """Run hidden tests, ``def check(candidate)`` or plain asserts, on a solution.
 
+        Args:
+            prelude: trusted code put before the solution, and before the tests.
+
         Raises:
-            DataError: there is nothing to test with.
+            DataError: there is nothing to test with, or it is not Python.
         """
         if not tests.strip():
             raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
         limits = limits or self.limits
-        nonce = secrets.token_hex(16)
+        how = plan(tests, prelude, entry_point)
         source = f"{prelude}\n{solution}" if prelude else solution
+        obstacle = how.obstacle
+        if not obstacle:
+            jobs = (
+                {"kind": "solution", "source": source, "entry_point": entry_point, "in_place": how.in_place},
+                {
+                    "kind": "split tests",
+                    "prelude": prelude,
+                    "tests": tests,
+                    "entry_point": entry_point,
+                    "modules": how.modules,
+                },
+            )
+            solution_job, tests_job = (_with_limits(job, limits) for job in jobs)
+            served, tested = await self._run(
+                limits, self._code_gate, lambda children: relay(children, solution_job, tests_job), 2
+            )
+            if tested.end.get("end") != "unsplittable":
+                run = served if tested.killed_for == STOPPED else tested
+                return CodeVerdict(
+                    run is tested and run.outcome == "finished",
+                    run.outcome if run is tested or run.outcome != "finished" else "raised",
+                    "split",
+                    weak=self.mode == "unsafe",
+                    error=run.error,
+                    seconds=run.seconds,
+                    cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
+                )
+            obstacle = text(tested.end.get("error"))
+        return await self._nonce_verdict(source, tests, entry_point, limits, obstacle)
+
+    async def _nonce_verdict(
+        self, source: str, tests: str, entry_point: str, limits: Limits, obstacle: str
+    ) -> CodeVerdict:
+        """Solution and tests in one child; that it ran to the end is shown by a number sent with the tests."""
+        nonce = secrets.token_hex(16)
         job = {"kind": "tests", "source": source, "entry_point": entry_point}
 
-        async def converse(child: Child) -> dict[str, Any] | None:
-            await child.send(_with_limits(job, limits))
-            await child.send({"source": tests, "nonce": nonce})
-            return await child.receive()
+        async def converse(children: Sequence[Child]) -> list[Last]:
+            await children[0].send(_with_limits(job, limits))
+            await children[0].send({"source": tests, "nonce": nonce})
+            return [await last_frame(children[0])]
 
-        run = await self._run(limits, self._code_gate, converse)
+        (run,) = await self._run(limits, self._code_gate, converse)
         outcome, error = run.outcome, run.error
         if outcome == "finished" and run.end.get("nonce") != nonce:
             outcome, error = "raised", "the run ended before its tests did"
-        return CodeVerdict(outcome == "finished", outcome, error=error, seconds=run.seconds)
+        return CodeVerdict(
+            outcome == "finished",
+            outcome,
+            error=error,
+            obstacle=obstacle,
+            seconds=run.seconds,
+            cpu_seconds=run.cpu_seconds,
+        )
 
     async def run_workflow(
         self,
@@ -193,11 +229,14 @@ class Sandbox:
         }
         service = OperatorService(call_operator, limits)
 
-        async def converse(child: Child) -> dict[str, Any] | None:
-            await child.send(_with_limits(job, limits))
-            return await service.serve(child)
+        async def converse(children: Sequence[Child]) -> list[Last]:
+            await children[0].send(_with_limits(job, limits))
+            try:
+                return [await service.serve(children[0])]
+            except FrameError as error:
+                return [error]
 
-        run = await self._run(limits, self._workflow_gate, converse)
+        (run,) = await self._run(limits, self._workflow_gate, converse)
         outcome: Outcome = run.outcome
         answer, error = run.end.get("answer"), run.error
         if service.fault is not None:
@@ -214,30 +253,14 @@ class Sandbox:
             cpu_seconds=run.cpu_seconds,
         )
 
-    async def _run(self, limits: Limits, gate: asyncio.Semaphore, converse: Converse) -> _Run:
-        """One child from fork to reaping; the deadline starts when it has a place."""
+    async def _run(self, limits: Limits, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[Run]:
+        """Children from fork to reaping; the deadline starts when they have a place."""
         async with gate:
-            begin = time.monotonic()
             try:
-                child = await (await self._running_zygote()).spawn(limits)
+                zygote = await self._running_zygote()
             except SandboxFault as fault:
-                return _Run("fault", str(fault), seconds=time.monotonic() - begin)
-            timer = asyncio.get_running_loop().call_later(limits.wall_seconds, child.kill, "timeout")
-            end: dict[str, Any] | None = None
-            error: frames.FrameError | None = None
-            try:
-                try:
-                    end = await converse(child)
-                except frames.FrameError as broken:
-                    error = broken
-                ended = await child.end()
-            finally:
-                timer.cancel()
-                await child.aclose()
-            outcome, message = _judge(child, end, error, ended, limits)
-            seconds = time.monotonic() - begin
-            cpu_seconds = ended.cpu_seconds if ended else 0.0
-            return _Run(outcome, message, end or {}, child.killed_for, seconds, cpu_seconds)
+                return [Run("fault", str(fault))] * count
+            return await run_children(zygote, limits, converse, count)
 
     async def _running_zygote(self) -> Zygote:
         """The zygote, started or started anew if it has died."""
@@ -253,57 +276,16 @@ class Sandbox:
                 await self._zygote.aclose()
                 self._zygote = None
             if self._zygote is None:
-                self._zygote = await Zygote.start(self.mode)
+                try:
+                    self._zygote, found = await open_zygote(self.mode, self._without)
+                except ConfigError as error:
+                    if self._confinement is None:
+                        raise
+                    raise SandboxFault(str(error)) from None  # it did hold here before
+                self._confinement = self._confinement or found
+                self.mode = found.mode  # one that died is started anew in the same mode
             return self._zygote
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    outcome: CodeOutcome
-    error: str = ""
-    end: Mapping[str, Any] = field(default_factory=dict)  # the child's last frame, not to be trusted
-    killed_for: str = ""
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-
-
-def _judge(
-    child: Child,
-    end: Mapping[str, Any] | None,
-    broken: frames.FrameError | None,
-    ended: Ended | None,
-    limits: Limits,
-) -> tuple[CodeOutcome, str]:
-    """Outcome and error of a run from everything seen of it."""
-    if child.killed_for == "timeout":
-        return "timeout", f"no result within {limits.wall_seconds:g} s"
-    if end is not None:
-        claim = end.get("end")
-        if claim in _CLAIMS:
-            return claim, _text(end.get("error"))
-        return "raised", "the run ended with a message that is no result"
-    if isinstance(broken, FrameTooLong):
-        return "output_limit", str(broken)
-    if broken is not None:
-        return "raised", f"the run sent something that is no message: {broken}"
-    if ended is None:
-        return "fault", "the zygote died"
-    if not child.confined:
-        return "fault", f"the child could not be set up, status {ended.status}"
-    if child.killed_for == "lingering":
-        return "raised", "it closed its connection to the host without a result"
-    if ended.status == -signal.SIGXCPU or (ended.status == -signal.SIGKILL and ended.cpu_seconds >= limits.cpu_seconds):
-        return "timeout", f"over {limits.cpu_seconds} s of CPU time"
-    if ended.status == -signal.SIGKILL and not child.killed_for:
-        return "memory", "killed by the system"
-    if ended.status < 0:
-        return "raised", f"the process died of signal {-ended.status}"
-    return "raised", f"the process exited with status {ended.status} before it had a result"
 
 
 def _with_limits(job: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return {**job, "output_bytes": limits.output_bytes, "frame_bytes": limits.frame_bytes}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

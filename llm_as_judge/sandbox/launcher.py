@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -13,10 +14,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox import frames
+from llm_as_judge.sandbox.bubblewrap import wrapped
 from llm_as_judge.sandbox.confine import layer_names
 from llm_as_judge.sandbox.limits import Limits
 
@@ -25,6 +27,9 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 #: How long a child may take to be gone after its result or after it closed its connection.
 _GRACE_SECONDS = 0.5
+
+#: The control connection takes no more for now: its buffer is full, or too many descriptors are under way.
+_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +42,6 @@ class Ended:
     cpu_seconds: float
 
 
-class FrameTooLong(frames.FrameError):
-    """The child announced a frame over the limit."""
-
-
 class Child:
     """One forked child; ``ended`` resolves to None when the zygote died before it could tell."""
 
@@ -49,8 +50,7 @@ class Child:
         self._zygote = zygote
         self._job = job
         self._sock = sock
-        self._frame_bytes = frame_bytes
-        self._buffer = bytearray()
+        self._frames = frames.Decoder(frame_bytes)
         self._sending = asyncio.Lock()
         self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
         self.confined = False  # its set-up succeeded; what happens from then on is the code's doing
@@ -65,25 +65,18 @@ class Child:
 
     async def receive(self) -> dict[str, Any] | None:
         """The next frame, None when there will be no more; raises ``FrameError`` for what is none."""
-        while True:
-            if self._buffer and not self.confined:
-                self.confined = True
-                del self._buffer[: len(frames.CONFINED)]
-            if len(self._buffer) >= frames.HEADER.size:
-                end = frames.HEADER.size + frames.HEADER.unpack_from(self._buffer)[0]
-                if end > self._frame_bytes + frames.HEADER.size:
-                    raise FrameTooLong(f"a message takes over {self._frame_bytes} bytes")
-                if len(self._buffer) >= end:
-                    body = bytes(self._buffer[frames.HEADER.size : end])
-                    del self._buffer[:end]
-                    return frames.decode(body)
+        while (message := self._frames.next()) is None:
             try:
                 data = await self._loop.sock_recv(self._sock, 1 << 16)
             except OSError:
                 data = b""
             if not data:
                 return None
-            self._buffer += data
+            if not self.confined:
+                self.confined = True
+                data = data[len(frames.CONFINED) :]
+            self._frames.feed(data)
+        return message
 
     def kill(self, reason: str) -> None:
         """End the child and its descendants; the first reason stands."""
@@ -105,7 +98,8 @@ class Child:
     async def aclose(self) -> None:
         self.kill("closed")
         try:
-            await asyncio.shield(self.ended)
+            if not self.ended.done():
+                await asyncio.shield(self.ended)
         finally:
             self._sock.close()
 
@@ -113,7 +107,7 @@ class Child:
 class Zygote:
     """A running zygote process. Made by ``start``; dead for good once ``alive`` is False."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...]) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._control = control
@@ -121,7 +115,7 @@ class Zygote:
         self._children: dict[int, Child] = {}
         self._jobs = 0
         self._pending_kills: list[bytes] = []
-        self.layers = layer_names(layers)
+        self.layers = layers
         self.alive = True
         self._loop.add_reader(control, self._readable)
 
@@ -130,19 +124,28 @@ class Zygote:
         return self._process.pid
 
     @classmethod
-    async def start(cls, mode: str) -> Zygote:
+    async def start(cls, mode: str, without: int = 0) -> Zygote:
         """Start the process with an empty environment; raises ``SandboxFault`` if it does not come up."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode]
-            process = subprocess.Popen(
-                command,
-                env={},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode, str(without)]
+            try:
+                if mode == "full":
+                    command = wrapped(command, _ZYGOTE.parents[1])
+                process = subprocess.Popen(
+                    command,
+                    env={},
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except BaseException as error:
+                ours.close()
+                if isinstance(error, OSError):
+                    raise SandboxFault(f"the zygote could not be started: {error}") from None
+                raise
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
         ready = b""
@@ -150,20 +153,26 @@ class Zygote:
             while len(ready) < frames.EVENT.size:
                 data = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
                 if not data:
-                    raise SandboxFault(f"the zygote ended at once, status {process.wait()}: {' '.join(command)}")
+                    raise SandboxFault(f"the zygote ended at once: {_last_words(process)}")
                 ready += data
         except BaseException as error:
             ours.close()
             process.kill()
             process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
             if isinstance(error, asyncio.TimeoutError):
                 raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
             raise
-        return cls(process, ours, frames.EVENT.unpack(ready)[4])
+        _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
+        return cls(process, ours, layer_names(layers, landlock_abi))
 
     async def spawn(self, limits: Limits) -> Child:
-        """Fork a child that waits for its job on its own socket."""
-        ours, theirs = socket.socketpair()
+        """Fork a child that waits for its job on its own socket; raises ``SandboxFault`` if that cannot be done."""
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise SandboxFault(f"no connection for another child: {error}; run fewer at once") from None
         ours.setblocking(False)
         self._jobs += 1
         command = frames.COMMAND.pack(
@@ -178,7 +187,9 @@ class Zygote:
                     try:
                         self._control.sendmsg([command], rights)
                         return child
-                    except BlockingIOError:
+                    except OSError as error:
+                        if error.errno not in _FULL or not self.alive:
+                            raise
                         await asyncio.sleep(0.002)
             except BaseException as error:
                 self._children.pop(child._job, None)
@@ -196,10 +207,11 @@ class Zygote:
             while self._pending_kills and self.alive:
                 self._control.send(self._pending_kills[0])
                 del self._pending_kills[0]
-        except BlockingIOError:
-            self._loop.call_later(0.002, self._send_kills)
-        except OSError:
-            self._died()
+        except OSError as error:
+            if error.errno in _FULL:
+                self._loop.call_later(0.002, self._send_kills)
+            else:
+                self._died()
 
     def _readable(self) -> None:
         try:
@@ -213,8 +225,12 @@ class Zygote:
             return
         self._buffer += data
         while len(self._buffer) >= frames.EVENT.size:
-            _, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
+            event, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
             self._buffer = self._buffer[frames.EVENT.size :]
+            if event != frames.EXITED:
+                log.error("the zygote %d sent a record that is none: %r", self._process.pid, event)
+                self._died()
+                return
             child = self._children.pop(job, None)
             if child is not None and not child.ended.done():
                 child.ended.set_result(Ended(status, cpu_seconds))
@@ -240,5 +256,27 @@ class Zygote:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, 9)
                 self._process.wait()
-                return
+                break
             await asyncio.sleep(0.005)
+        if self._process.stderr is not None and not self._process.stderr.closed:
+            if said := _last_line(self._process.stderr):
+                log.error("the zygote %d said: %s", self._process.pid, said)
+            self._process.stderr.close()
+
+
+def _interpreter() -> str:
+    """The interpreter itself, not a virtual environment's link to it: nothing of the environment is needed."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
+    said = "" if process.stderr is None else _last_line(process.stderr)
+    return f"{said or 'without a word'} (status {status})"
+
+
+def _last_line(pipe: IO[bytes]) -> str:
+    """The last line that has been written to ``pipe`` so far."""
+    os.set_blocking(pipe.fileno(), False)
+    lines = (pipe.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -63,15 +63,18 @@ class WorkflowResult:
 class CodeVerdict:
     """``outcome``: ``finished`` when all tests passed, ``raised`` when one failed; ``fault`` is no verdict.
 
-    ``weak``: solution and tests shared a process, so that a solution bent on it could have forged the result.
+    ``mode``: ``split`` when solution and tests ran in different processes; ``nonce`` when they had to share one, so
+    that a solution bent on it could have forged the result. That, or a sandbox that isolates nothing, is ``weak``.
     """
 
     passed: bool
     outcome: CodeOutcome
-    mode: str = "nonce"
+    mode: Literal["split", "nonce"] = "nonce"
     weak: bool = True
     error: str = ""
+    obstacle: str = ""  # why the tests could not be split
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,25 @@ class Confinement:
     mode: str
     layers: tuple[str, ...]
     probes: Mapping[str, str] = field(default_factory=dict)  # attempt -> "blocked" or "open"
+    refused: Mapping[str, str] = field(default_factory=dict)  # tighter mode that does not hold -> why
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """What a child was able to do."""
+        return tuple(name for name, state in self.probes.items() if state != "blocked")
+
+    @property
+    def holds(self) -> bool:
+        """Everything was tried and nothing succeeded."""
+        return bool(self.probes) and not self.open
 
     def __str__(self) -> str:
-        open_ = [name for name, state in self.probes.items() if state != "blocked"]
         blocked = [name for name, state in self.probes.items() if state == "blocked"]
-        return (
-            f"sandbox: {self.mode}; enforced: {', '.join(self.layers) or 'nothing'}; "
-            f"blocked: {', '.join(blocked) or 'nothing'}; not blocked: {', '.join(open_) or 'nothing tried'}"
-        )
+        parts = [
+            f"sandbox: {self.mode}{' (NO ISOLATION, results are marked)' if self.mode == 'unsafe' else ''}",
+            f"enforced: {', '.join(self.layers) or 'nothing'}",
+            f"blocked: {', '.join(blocked) or 'nothing'}",
+            f"not blocked: {', '.join(self.open) or ('nothing tried' if self.probes else 'unknown')}",
+            *(f"{mode} unavailable: {reason}" for mode, reason in self.refused.items()),
+        ]
+        return "; ".join(parts)

@@ -1,6 +1,6 @@
 """The process that forks one confined child per snippet.
 
-Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE``) with an empty environment, so
+Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE WITHOUT``) with an empty environment, so
 that neither key nor configuration is in its address space. Single-threaded. It imports the common standard
 library modules once; a child then costs a fork. It knows nothing of what the children run.
 """
@@ -18,9 +18,14 @@ import signal
 import socket
 import sys
 
+# Modules register what to do after a fork: to make locks anew, to seed random. The zygote has one thread and holds no
+# lock when it forks, and a child seeds random itself; the hooks would cost it a fifth of its time.
+_register_at_fork = os.register_at_fork
+os.register_at_fork = lambda **hooks: None
+
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.append(_PACKAGE_ROOT)
-from llm_as_judge.sandbox import child, confine, frames  # noqa: E402
+from llm_as_judge.sandbox import child, confine, frames, landlock  # noqa: E402
 
 sys.path.remove(_PACKAGE_ROOT)
 
@@ -34,18 +39,20 @@ PRELOAD = (
     "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
     "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
     "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
-    "encodings.unicode_escape", "encodings.cp1252", "_strptime",
+    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
+    "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
 )  # fmt: skip
 
 
 class Zygote:
     """The loop: spawn and kill commands in, exit events out."""
 
-    def __init__(self, control: socket.socket, mode: str) -> None:
+    def __init__(self, control: socket.socket, plan: confine.Plan) -> None:
         self.control = control
-        self.layers = confine.planned_layers(mode)
+        self.plan = plan
         self.jobs: dict[int, int] = {}  # pid -> job
         self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
+        self.free_slots: list[int] = []
         self.null = os.open(os.devnull, os.O_RDWR)
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
@@ -54,7 +61,9 @@ class Zygote:
         self.descriptors: list[int] = []
 
     def run(self) -> None:
-        confine.become_subreaper()
+        confine.prepare_zygote()
+        os.environ.clear()  # bubblewrap adds to it
+        os.chdir("/")
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
         selector = selectors.DefaultSelector()
@@ -62,7 +71,8 @@ class Zygote:
         selector.register(self.wake, selectors.EVENT_READ, self.reap)
         gc.collect()
         gc.freeze()
-        self.control.sendall(frames.EVENT.pack(frames.READY, 0, os.getpid(), 0.0, self.layers))
+        ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
+        self.control.sendall(ready)
         while True:
             for key, _ in selector.select():
                 key.data()
@@ -89,12 +99,13 @@ class Zygote:
                     self.kill_group(pid)
 
     def spawn(self, job: int, connection: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
-        slot = next(n for n in range(len(self.slots) + 1) if n not in self.slots.values())
+        slot = self.free_slots.pop() if self.free_slots else len(self.slots)
         zygote = os.getpid()
         try:
             pid = os.fork()
         except OSError:
             os.close(connection)
+            self.free_slots.append(slot)
             self.report(job, frames.NOT_CONFINED, 0.0)
             return
         if pid:
@@ -105,7 +116,7 @@ class Zygote:
         try:
             self.become_child(connection)
             confine.confine(
-                self.layers,
+                self.plan,
                 parent=zygote,
                 slot=slot,
                 cpu_seconds=cpu_seconds,
@@ -117,7 +128,7 @@ class Zygote:
             os._exit(status)
 
     def become_child(self, connection: int) -> None:
-        """Own session, empty environment, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
+        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -126,9 +137,12 @@ class Zygote:
         if connection != 3:
             os.dup2(connection, 3)
         os.set_inheritable(3, False)
-        os.closerange(4, max(256, len(self.jobs) + 64))
-        os.environ.clear()
-        os.chdir("/")
+        last = max(256, len(self.jobs) + 64)
+        if self.plan.ruleset >= 0:
+            os.closerange(4, self.plan.ruleset)
+            os.closerange(self.plan.ruleset + 1, last)
+        else:
+            os.closerange(4, last)
 
     def reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -137,10 +151,10 @@ class Zygote:
         while (ended := self.next_ended()) is not None:
             pid, status, usage = ended
             if pid in self.jobs:
-                del self.slots[pid]
+                self.free_slots.append(self.slots.pop(pid))
                 cpu_seconds = usage.ru_utime + usage.ru_stime
                 self.report(self.jobs.pop(pid), os.waitstatus_to_exitcode(status), cpu_seconds)
-            if not self.layers & confine.NO_PROCESSES:
+            if not self.plan.layers & confine.NO_PROCESSES:
                 self.kill_strays()
 
     def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
@@ -196,7 +210,9 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    Zygote(control, sys.argv[2]).run()
+    os.register_at_fork = _register_at_fork
+    child.rehearse()
+    Zygote(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
 
 
 if __name__ == "__main__":

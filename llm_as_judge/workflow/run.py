@@ -20,6 +20,7 @@ from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, Limits, OperatorParameters, Sandbox
 from llm_as_judge.types import Execution, OperatorCall, Question
+from llm_as_judge.workflow.budget import Budget, Ledger
 from llm_as_judge.workflow.lint import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
@@ -32,8 +33,7 @@ class WorkflowRunner:
     Args:
         enhance: Layer 2, ``(operator, domain) -> instruction``.
         operators: names a workflow may use; None for all of the catalog.
-        max_tokens: executor tokens of one workflow, prompt and completion, after which no further LLM call is
-            made and the outcome is ``budget``; None for no bound.
+        budget: what one workflow may spend on the executor; a call that does not fit makes the outcome ``budget``.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class WorkflowRunner:
         limits: Limits | None = None,
         *,
         operators: Collection[str] | None = None,
-        max_tokens: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._llm = llm
         self._sandbox = sandbox
         self._enhance = enhance
         self._limits = limits or sandbox.limits
         self._operators = tuple(catalog.OPERATORS) if operators is None else tuple(operators)
-        self._max_tokens = max_tokens
+        self._budget = budget or Budget()
         self._parameters = {
             name: OperatorParameters(
                 tuple(catalog.signature(name).parameters), tuple(catalog.init_signature(name).parameters)
@@ -114,6 +114,7 @@ class _Operators:
         self._runner = runner
         self._question = question
         self.records: list[_Record] = []
+        self._ledger = Ledger(runner._budget)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
@@ -139,17 +140,20 @@ class _Operators:
             raise SandboxFault(result.error)
         return result
 
-    async def chat(self, record: _Record, prompt: str, **options: Any) -> LLMReply:
+    async def chat(
+        self, record: _Record, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> LLMReply:
         """One call of the executor model, within the budget and counted."""
-        limit = self._runner._max_tokens
-        spent = sum(r.prompt_tokens + r.completion_tokens for r in self.records)
-        if limit is not None and spent >= limit:
-            raise BudgetExceeded(f"{spent} executor tokens spent of {limit}")
         most = _LLM_CALLS_PER_CALL * self._runner._limits.max_calls
         if sum(r.llm_calls for r in self.records) >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        record.llm_calls += 1
-        reply = await self._runner._llm.chat(prompt, **options)
+        with self._ledger.call(prompt, max_tokens) as call:
+            record.llm_calls += 1
+            # Only a reply that must be shorter is asked for by its length.
+            shorter = call.reply_tokens < (max_tokens or self._runner._budget.reply_tokens)
+            limit = call.reply_tokens if shorter else max_tokens
+            reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit)
+            call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         record.prompt_tokens += reply.prompt_tokens
         record.completion_tokens += reply.completion_tokens
         record.cost += reply.cost

@@ -11,8 +11,9 @@ import pytest
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm import LLMReply
-from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.sandbox.host import BudgetExceeded, Limits, Sandbox
 from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.budget import Budget, Ledger
 from llm_as_judge.workflow.run import WorkflowRunner
 from llm_as_judge.workflow.templates import TEMPLATES
 
@@ -153,9 +154,55 @@ def test_layer_two_reaches_the_executor() -> None:
     assert llm.prompts[0].startswith("[AnswerGenerate for math]\n")
 
 
-def test_tokens_have_a_budget() -> None:
-    execution = run(TEMPLATES["review_revise"], Script("<answer>1</answer>"), max_tokens=15)
-    assert (execution.outcome, execution.tokens, names(execution)) == ("budget", 15, ["AnswerGenerate", "Review"])
+class Metered:
+    """A model that takes all it may: as many prompt tokens as bytes, as long a reply as it is allowed."""
+
+    def __init__(self, usual: int = 100, tokens: int = 10**9, cost: float = 1e9) -> None:
+        self.usual, self.left, self.money = usual, tokens, cost
+        self.limits: list[int | None] = []
+
+    async def chat(self, prompt: str, *, max_tokens: int | None = None, **options: Any) -> LLMReply:
+        self.limits.append(max_tokens)
+        sent, back = len(prompt.encode()), max_tokens or self.usual
+        self.left -= sent + back
+        self.money -= (sent * 2 + back * 8) / 1e6
+        assert self.left >= 0 and self.money >= 0
+        await asyncio.sleep(0.01)
+        return LLMReply("<answer>1</answer><solution_letter>A</solution_letter>", "", "stop", sent, back,
+                        (sent * 2 + back * 8) / 1e6, 0.0)  # fmt: skip
+
+
+def test_tokens_have_a_budget_that_the_worst_case_is_reserved_of() -> None:
+    prices = {"reply_tokens": 100, "price_per_million_input": 2.0, "price_per_million_output": 8.0}
+    many = TEMPLATES["sc_ensemble"].replace("range(3)", "range(20)")
+    for bound in (300, 700, 1500, 3000):
+        llm = Metered(tokens=bound)
+        execution = run(many, llm, budget=Budget(max_tokens=bound, **prices))
+        assert execution.outcome == "budget" and execution.tokens <= bound
+        assert "no further call fits" in execution.error
+    llm = Metered(cost=0.004)
+    execution = run(many, llm, budget=Budget(max_cost=0.004, **prices))
+    assert (execution.outcome, bool(llm.limits)) == ("budget", True)
+    assert execution.cost <= 0.004
+
+
+def test_a_budget_that_suffices_changes_no_call() -> None:
+    llm = Metered()
+    execution = run(TEMPLATES["sc_ensemble"], llm, budget=Budget(max_tokens=10**6, max_cost=1e3, reply_tokens=100))
+    assert execution.outcome == "finished" and set(llm.limits) == {None}
+
+
+def test_what_a_call_reserved_and_did_not_take_is_there_for_the_next() -> None:
+    ledger = Ledger(Budget(max_tokens=1000, reply_tokens=100))
+    for _ in range(30):
+        with ledger.call("x" * 100, 800) as call:
+            call.tokens = 10
+    with pytest.raises(BudgetExceeded, match="300 executor tokens"), ledger.call("x" * 700, None):
+        pass
+    with pytest.raises(ProviderError), ledger.call("x", None):
+        raise ProviderError("down")
+    with ledger.call("x" * 100, 800) as last:
+        assert last.reply_tokens == 1000 - 300 - 164
 
 
 def test_calls_have_a_budget() -> None:

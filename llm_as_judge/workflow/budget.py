@@ -1,0 +1,87 @@
+"""What one workflow may spend on the executor: the worst case of a call is reserved before it is made.
+
+So the sum stays below the bound however many calls are under way. A call that no longer fits as it was asked for
+gets a shorter reply; one for which not even a token is left ends the run. Prices and tokens are the host's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from llm_as_judge.sandbox.service import BudgetExceeded
+
+#: Tokens that a chat template puts around a prompt, at most.
+_TEMPLATE_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bounds of one workflow; None for no bound. ``cost`` is in the currency of the prices."""
+
+    max_tokens: int | None = None  # prompt and completion
+    max_cost: float | None = None
+    reply_tokens: int = 2048  # longest reply where a call does not say
+    price_per_million_input: float = 0.0
+    price_per_million_output: float = 0.0
+
+
+@dataclass(slots=True)
+class Call:
+    """One call under way: what it may take, and once it is back what it took."""
+
+    reply_tokens: int  # the longest reply it may ask for
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class Ledger:
+    """The account of one run."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._tokens = 0  # spent and reserved
+        self._cost = 0.0
+
+    @contextmanager
+    def call(self, prompt: str, reply_tokens: int | None) -> Iterator[Call]:
+        """Reserve a call's worst case; on leaving, replace it by what the call has set.
+
+        Raises:
+            BudgetExceeded: not a token of reply is left.
+        """
+        budget = self._budget
+        # No tokenizer makes more tokens than there are bytes.
+        prompt_tokens = len(prompt.encode("utf-8", "replace")) + _TEMPLATE_TOKENS
+        longest = budget.reply_tokens if reply_tokens is None else reply_tokens
+        input_cost = prompt_tokens * budget.price_per_million_input / 1e6
+        if budget.max_tokens is not None:
+            longest = min(longest, budget.max_tokens - self._tokens - prompt_tokens)
+        if budget.max_cost is not None:
+            left = budget.max_cost - self._cost - input_cost
+            if budget.price_per_million_output > 0:
+                longest = min(longest, math.floor(left * 1e6 / budget.price_per_million_output))
+            elif left < 0:
+                longest = 0
+        if longest < 1:
+            raise BudgetExceeded(self._refusal())
+        tokens = prompt_tokens + longest
+        cost = input_cost + longest * budget.price_per_million_output / 1e6
+        self._tokens += tokens
+        self._cost += cost
+        call = Call(longest)
+        try:
+            yield call
+        finally:
+            self._tokens += call.tokens - tokens
+            self._cost += call.cost - cost
+
+    def _refusal(self) -> str:
+        bounds = []
+        if self._budget.max_tokens is not None:
+            bounds.append(f"{self._tokens} executor tokens spent or reserved of {self._budget.max_tokens}")
+        if self._budget.max_cost is not None:
+            bounds.append(f"cost {self._cost:.4g} spent or reserved of {self._budget.max_cost:g}")
+        return "; ".join(bounds) + ": no further call fits"

@@ -1,0 +1,108 @@
+"""Runs every attack in one mode, and tells what got through: ``python attack_range.py MODE [WITHOUT] [generous]``.
+
+Standard library only beside the sandbox itself, so that it also runs as another user with the system's Python. Prints
+one JSON object: attack -> breaches, an empty list where it held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from attacks import LAYERED, LIMITED, PRELUDE, PROTOCOL
+
+from llm_as_judge.sandbox.host import Limits, Sandbox
+
+TIGHT = Limits(cpu_seconds=1, wall_seconds=3, memory_mb=256, output_bytes=200_000, open_files=32)
+GENEROUS = Limits(cpu_seconds=60, wall_seconds=120, memory_mb=8000, output_bytes=10_000_000, open_files=1000)
+
+
+async def attack(mode: str, without: int, limits: Limits, names: list[str]) -> dict[str, list[str]]:
+    """Attack -> what it was able to do."""
+    os.environ["SECRET_API_KEY"] = "CANARY-42"
+    found: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory(prefix="attack-") as place, socket.create_server(("127.0.0.1", 0)) as server:
+        abstract = f"\0sandbox-test-{os.getpid()}"
+        folder = Path(place)
+        folder.chmod(0o755)
+        listeners = {"UDP": (socket.AF_INET, ("127.0.0.1", server.getsockname()[1])),
+                     "unix": (socket.AF_UNIX, f"{folder}/sock"), "abstract": (socket.AF_UNIX, abstract)}  # fmt: skip
+        open_ = {}
+        for name, (family, address) in listeners.items():
+            open_[name] = socket.socket(family, socket.SOCK_DGRAM)
+            open_[name].bind(address)
+            open_[name].setblocking(False)
+        (folder / "sock").chmod(0o777)
+        given = {"host_pid": os.getpid(), "port": server.getsockname()[1], "folder": place, "abstract": abstract}
+        header = "".join(f"{name} = {value!r}\n" for name, value in given.items()) + PRELUDE
+
+        def prepare() -> list[str]:
+            """Put the range in order; what was out of order."""
+            changed = []
+            kept = {"secret": 0o644, "victim": 0o666, "sock": 0o777, "link": None}
+            for entry in folder.iterdir():
+                if entry.name not in kept:
+                    changed.append(f"made {entry.name}")
+                    entry.rmdir() if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            for name in ("secret", "victim"):
+                path = folder / name
+                if path.exists() and (path.read_text() != "SECRET" or path.stat().st_mtime < 10**9):
+                    changed.append(f"changed {name}")
+                path.write_text("SECRET")
+                path.chmod(kept[name] or 0)
+            if not (folder / "link").is_symlink():
+                (folder / "link").symlink_to("/etc/passwd")
+            for name, listener in open_.items():
+                try:
+                    while listener.recv(100):
+                        changed.append(f"{name} got data")
+                except BlockingIOError:
+                    pass
+            return changed
+
+        async with Sandbox(limits, mode, without=without, max_code_runs=8) as sandbox:
+            prepare()
+            for name in names:
+                if name in LAYERED:
+                    run = await sandbox.run_code(f"{header}{LAYERED[name]}\nprint('DONE')")
+                    found[name] = [line for line in run.stdout.splitlines() if line.startswith("BREACH")] + prepare()
+                    # A filter may kill for a forbidden call; anything else that ends an attack early is our mistake.
+                    if not run.stdout.endswith("DONE\n") and "signal 31" not in run.error:
+                        found[name].append(f"was not tried to its end: {run.outcome} {run.error}")
+
+            async def limited(name: str, source: str, harm: str) -> None:
+                run = await sandbox.run_code(source)
+                if run.outcome == "fault":
+                    found[name] = [f"fault: {run.error}"]
+                elif run.outcome == "finished" or "BREACH" in run.stdout:
+                    found[name] = [harm]
+                else:
+                    found[name] = []
+
+            await asyncio.gather(
+                *(limited(name, LIMITED[name], "went over the limit") for name in names if name in LIMITED),
+                *(limited(name, PROTOCOL[name], "finished") for name in names if name in PROTOCOL),
+            )
+            after = await sandbox.run_code("def f(): return 42", call="f")
+            found["the next run"] = [] if after.value == 42 else [f"{after.outcome}: {after.error}"]
+            found["the next run"] += prepare()
+        for listener in open_.values():
+            listener.close()
+    return found
+
+
+def main(mode: str, without: str = "0", kind: str = "tight", *names: str) -> None:
+    limits = GENEROUS if kind == "generous" else TIGHT
+    chosen = list(names) or [*LAYERED, *LIMITED, *PROTOCOL]
+    json.dump(asyncio.run(attack(mode, int(without), limits, chosen)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,138 @@
+"""The system call filter and the file rules as data: also for architectures and kernels other than this one's."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.sandbox import landlock, seccomp
+
+ALLOW, KILL, EPERM, ENOSYS, ENOTTY = "allow", "kill", 1, 38, 25
+HEADERS = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+TAGS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+#: What must never be there: clone, fork, execve, socket, connect, kill, ptrace, prctl, setuid, unlinkat, bpf and more.
+FORBIDDEN = {
+    "x86_64": (56, 57, 58, 59, 322, 41, 42, 62, 200, 234, 101, 157, 105, 263, 87, 82, 90, 321, 425, 165, 272, 160),
+    "aarch64": (220, 221, 281, 198, 203, 129, 130, 131, 117, 167, 146, 35, 38, 52, 280, 425, 40, 97, 164),
+}
+
+
+def decide(program: bytes, tag: int, number: int, *arguments: int) -> str | int:
+    """What the kernel's interpreter of the program returns for a call."""
+    data = struct.pack("=IIQ6Q", number, tag, 0, *[*arguments, 0, 0, 0, 0, 0, 0][:6])
+    code = list(struct.iter_unpack("=HBBI", program))
+    accumulator, at = 0, 0
+    while True:
+        operation, if_true, if_false, constant = code[at]
+        at += 1
+        if operation == 0x20:
+            accumulator = struct.unpack_from("=I", data, constant)[0]
+        elif operation == 0x54:
+            accumulator &= constant
+        elif operation == 0x06:
+            return {0x7FFF0000: ALLOW, 0x80000000: KILL}.get(constant, constant & 0xFFFF)
+        else:
+            holds = {0x15: accumulator == constant, 0x35: accumulator >= constant, 0x25: accumulator > constant}[
+                operation
+            ]
+            at += if_true if holds else if_false
+
+
+@pytest.mark.parametrize("architecture", TAGS)
+@pytest.mark.parametrize("files", [True, False])
+def test_the_program_allows_exactly_what_the_table_lists(architecture: str, files: bool) -> None:
+    program, tag = seccomp.program(architecture, files=files), TAGS[architecture]
+    listed = set(seccomp.numbers(architecture, files=files).values())
+    special = {"x86_64": {16, 72, 302, 53, 435}, "aarch64": {29, 25, 261, 199, 435}}[architecture]
+    for number in range(600):
+        if number not in special:
+            assert decide(program, tag, number) == (ALLOW if number in listed else EPERM), number
+    assert not listed & set(FORBIDDEN[architecture])
+    assert all(decide(program, tag, number) == EPERM for number in FORBIDDEN[architecture])
+
+
+@pytest.mark.parametrize("architecture", TAGS)
+def test_a_call_of_another_architecture_kills(architecture: str) -> None:
+    program = seccomp.program(architecture, files=True)
+    for tag in (0x40000003, 0x40000028, *(t for name, t in TAGS.items() if name != architecture)):
+        assert decide(program, tag, 0) == KILL
+    assert decide(program, TAGS[architecture], 0x40000000 + 1) == EPERM  # x32
+
+
+@pytest.mark.parametrize("architecture", TAGS)
+def test_arguments_decide_where_they_matter(architecture: str) -> None:
+    program, tag = seccomp.program(architecture, files=True), TAGS[architecture]
+    ioctl, fcntl, prlimit, socketpair = {"x86_64": (16, 72, 302, 53), "aarch64": (29, 25, 261, 199)}[architecture]
+    for request, result in ((0x5421, ALLOW), (0x5451, ALLOW), (0x5412, ENOTTY), (0x8901, ENOTTY), (0, ENOTTY)):
+        assert decide(program, tag, ioctl, 3, request) == result
+    for command, result in ((0, ALLOW), (4, ALLOW), (1030, ALLOW), (8, EPERM), (10, EPERM), (15, EPERM), (1024, EPERM)):
+        assert decide(program, tag, fcntl, 3, command) == result
+    assert decide(program, tag, prlimit, 0, 7, 0) == ALLOW
+    for arguments in ((1, 7, 0), (0, 7, 1), (0, 7, 1 << 32), (1, 7, 1)):
+        assert decide(program, tag, prlimit, *arguments) == EPERM
+    assert decide(program, tag, socketpair, 1, 1 | 0o2004000) == ALLOW
+    for family, kind in ((1, 2), (1, 5), (2, 1), (16, 1)):
+        assert decide(program, tag, socketpair, family, kind) == EPERM
+    assert decide(program, tag, 435) == ENOSYS
+
+
+@pytest.mark.parametrize("architecture", TAGS)
+def test_no_open_has_no_call_that_takes_a_path(architecture: str) -> None:
+    names = seccomp.numbers(architecture, files=False)
+    assert not [name for name in names if "open" in name or ("stat" in name and name != "fstat") or "link" in name]
+
+
+@pytest.mark.parametrize("architecture", TAGS)
+def test_the_numbers_are_the_kernels(architecture: str) -> None:
+    found = [Path(path) for path in HEADERS[architecture] if Path(path).exists()]
+    if not found:
+        pytest.skip(f"no kernel headers for {architecture}")
+    numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", found[0].read_text()))
+    numbers.setdefault("newfstatat", numbers.get("fstatat", ""))
+    wrong = {
+        name: number
+        for name, number in seccomp.numbers(architecture, files=True).items()
+        if name in numbers and int(numbers[name]) != number
+    }
+    assert not wrong
+    assert len([name for name in seccomp.numbers(architecture, files=True) if name in numbers]) > 60
+
+
+@pytest.mark.parametrize(
+    ("abi", "size", "fields"),
+    [
+        (1, 8, (0x1FFF,)),
+        (2, 8, (0x3FFF,)),
+        (3, 8, (0x7FFF,)),
+        (4, 16, (0x7FFF, 3)),
+        (5, 16, (0xFFFF, 3)),
+        (6, 24, (0xFFFF, 3, 3)),
+        (7, 24, (0xFFFF, 3, 3)),
+        (99, 24, (0xFFFF, 3, 3)),
+    ],
+)
+def test_a_ruleset_withholds_all_that_each_abi_can(abi: int, size: int, fields: tuple[int, ...]) -> None:
+    packed = landlock.attributes(abi)
+    assert len(packed) == size
+    assert struct.unpack(f"={len(packed) // 8}Q", packed)[: len(fields)] == fields
+
+
+def test_older_abis_are_accepted_by_this_kernel() -> None:
+    if not landlock.abi():
+        pytest.skip("this kernel has no Landlock")
+    import os
+
+    for abi in range(1, landlock.abi() + 1):
+        os.close(landlock.ruleset(abi))
+
+
+def test_the_rules_leave_out_installed_packages() -> None:
+    paths = [path for path, rights in landlock._rules() if rights & landlock._READ_FILE]
+    assert paths and not [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
+    assert not [path for path in paths if path in ("/", "/etc", "/home", "/root", "/tmp", "/proc", "/usr")]

@@ -1,0 +1,192 @@
+"""The wire formats under fuzz: nothing that comes from a child hangs the host, crashes it or becomes code."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import datetime
+import decimal
+import fractions
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_as_judge.sandbox import frames, plain
+from llm_as_judge.sandbox.host import Limits, Sandbox
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
+# What looks most like a value of ours: its tags with anything in them.
+TAGS = st.sampled_from(
+    ["int", "float", "dict", "singleton", "type", "opaque", "iterator", "tuple", "set", "range", "slice", "Decimal",
+     "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys", "dict_items", "eval"]
+)  # fmt: skip
+TAGGED = st.recursive(
+    JSON | st.text(alphabet="0123456789abcdefx-.naif", max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.fixed_dictionaries({"t": TAGS, "v": inner}),
+    max_leaves=12,
+)
+HASHABLE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+    | st.decimals(allow_nan=False) | st.fractions() | st.dates() | st.datetimes() | st.timedeltas(),
+    lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=6,
+)  # fmt: skip
+VALUES = st.recursive(
+    HASHABLE | st.complex_numbers(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HASHABLE, inner, max_size=3) | st.tuples(inner),
+    max_leaves=8,
+)
+CROSSES = (
+    type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type,
+    type(...), type(NotImplemented), type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
+    datetime.datetime, datetime.timedelta, collections.deque, type({}.keys()), type({}.values()), type({}.items()),
+    plain.Opaque,
+)  # fmt: skip
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
+def test_any_bytes_give_messages_or_a_frame_error(data: bytes, cuts: list[int]) -> None:
+    decoder = frames.Decoder(100)
+    try:
+        for piece in pieces(data, cuts):
+            decoder.feed(piece)
+            while (message := decoder.next()) is not None:
+                assert type(message) is dict
+    except frames.FrameError:
+        pass
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_body_is_a_message_or_a_frame_error(body: bytes) -> None:
+    decoder = frames.Decoder(100)
+    decoder.feed(frames.HEADER.pack(len(body)) + body)
+    with contextlib.suppress(frames.FrameError):
+        assert type(decoder.next()) is dict
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MESSAGES, max_size=4), st.lists(st.integers(0, 2000), max_size=8))
+def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cuts: list[int]) -> None:
+    data = b"".join(map(frames.encode, messages))
+    decoder, arrived = frames.Decoder(1 << 20), []
+    for piece in pieces(data, cuts):
+        decoder.feed(piece)
+        while (message := decoder.next()) is not None:
+            arrived.append(message)
+    assert json.dumps(arrived) == json.dumps([frames.decode(json.dumps(m).encode()) for m in messages])
+
+
+@settings(max_examples=100, deadline=None)
+@given(MESSAGES, st.integers(1, 500))
+def test_part_of_a_frame_is_no_message(message: dict[str, Any], missing: int) -> None:
+    data = frames.encode(message)
+    decoder = frames.Decoder(1 << 20)
+    decoder.feed(data[: max(0, len(data) - missing)])
+    assert decoder.next() is None
+
+
+def test_a_long_frame_is_refused_from_its_header() -> None:
+    decoder = frames.Decoder(100)
+    decoder.feed(frames.HEADER.pack(101))
+    with pytest.raises(frames.FrameTooLong):
+        decoder.next()
+
+
+@pytest.mark.parametrize("body", [b"[" * 300_000, b"[" * 300_000 + b"]" * 300_000, b"9" * 100_000, b'{"a":' * 99_999])
+def test_deep_and_long_json_is_a_frame_error(body: bytes) -> None:
+    with pytest.raises(frames.FrameError):
+        frames.decode(body)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TAGGED)
+def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
+    try:
+        value = plain.decode(data)
+    except plain.Undecodable:
+        return
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        assert type(item) in CROSSES
+        if isinstance(item, dict):
+            stack += [*item, *item.values()]
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            stack += item
+
+
+@settings(max_examples=300, deadline=None)
+@given(VALUES)
+def test_values_come_back_equal_and_of_the_same_type(value: Any) -> None:
+    again = plain.decode(json.loads(json.dumps(plain.encode(value))))
+    assert again == value and type(again) is type(value)
+
+
+def test_what_cannot_cross_is_named() -> None:
+    class Own(dict):  # type: ignore[type-arg]
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    assert type(plain.decode(plain.encode(Own(a=1)))) is dict
+    with pytest.raises(plain.Unsendable, match="a function cannot cross"):
+        plain.encode([pieces])
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(ValueError, match="deeply nested"):
+        plain.encode(loop)
+    wide: Any = []
+    for _ in range(60):
+        wide = [wide, wide]
+    with pytest.raises(ValueError, match="too large"):
+        plain.encode(wide)
+
+
+CUT = """
+import os
+body = {body!r}
+frame = len(body).to_bytes(4, "big") + body
+os.write(3, frame[:{count}])
+os._exit(0)
+"""
+RESULT = b'{"end":"finished","value":1,"stdout":""}'
+CALL = b'{"call":1,"operator":"Custom","init":{},"arguments":{}}'
+
+
+def test_a_child_that_dies_at_any_byte_of_a_frame_does_not_hang_the_host() -> None:
+    async def main() -> None:
+        async with Sandbox(Limits(wall_seconds=10)) as sandbox:
+
+            async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+                return {"response": ""}
+
+            for body in (RESULT, CALL):
+                for count in range(len(body) + 5):
+                    source = CUT.format(body=body, count=count)
+                    code = await sandbox.run_code(source)
+                    whole = count == len(body) + 4
+                    assert code.outcome == ("finished" if whole and body is RESULT else "raised"), (count, code)
+                    if count % 3 == 0 or whole:
+                        run = await sandbox.run_workflow(source, problem="", entry_point=None, call_operator=call)
+                        assert run.outcome == "raised" and run.seconds < 5, (count, run)
+                        verdict = await sandbox.verdict(source, "assert f(1) == 1", "f")
+                        assert verdict.outcome == "raised" and verdict.seconds < 5, (count, verdict)
+
+    asyncio.run(main())

@@ -1,0 +1,121 @@
+"""Workflows that abuse the connection to the host: each stays in bounds, and the next run is as if nothing was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from llm_as_judge.errors import WorkflowError
+from llm_as_judge.sandbox.host import BudgetExceeded, Limits, OperatorParameters, Sandbox, WorkflowResult
+
+LIMITS = Limits(cpu_seconds=1, wall_seconds=2, max_calls=64, max_concurrent_calls=8, frame_bytes=1 << 20)
+OPERATORS = {"Custom": OperatorParameters(("input",)), "Big": OperatorParameters(())}
+
+
+class Host:
+    """Operators with a budget of 20 calls; counts what is asked of it."""
+
+    def __init__(self) -> None:
+        self.served = 0
+        self.now = 0
+        self.most = 0
+
+    async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        if name not in OPERATORS or set(arguments) - {"input"}:
+            raise WorkflowError(f"{name}({', '.join(arguments)}) cannot be called")
+        if self.served >= 20:
+            raise BudgetExceeded("20 calls are paid for")
+        self.served += 1
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.005)
+        self.now -= 1
+        return {"response": "z" * 500_000 if name == "Big" else "r"}
+
+
+def workflow(*body: str) -> str:
+    head = "import asyncio, json, os, socket, struct, time\n"
+    head += "class Workflow:\n    def __init__(self, *a): self.op = operator.Custom(None)\n"
+    return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
+
+
+def raw(*lines: str) -> str:
+    """Code that speaks on the connection itself, before there is a workflow."""
+    head = "import json, os, socket, struct, time\ns = socket.socket(fileno=3)\ns.setblocking(True)\n"
+    head += "def send(d): s.sendall(struct.pack('!I', len(d)) + d)\n"
+    head += "def call(**k): send(json.dumps({**usual, **k}).encode())\n"
+    head += "usual = {'call': 1, 'operator': 'Custom', 'init': {}, 'arguments': {}}\n"
+    return head + "\n".join(lines) + "\ntime.sleep(99)\n"
+
+
+#: Name -> source, the outcome, most calls that may have been served.
+ABUSES: dict[str, tuple[str, str, int]] = {
+    "endless calls": (workflow("while True: await self.op(input='x')"), "budget", 20),
+    "ten thousand calls at once": (
+        workflow("await asyncio.gather(*[self.op(input='x') for _ in range(10_000)])"), "budget", 20),
+    "calls beyond the budget, errors swallowed": (
+        workflow("while True:", "    try: await self.op(input='x')", "    except BaseException: pass"), "budget", 20),
+    "a long prompt within the limit": (workflow("await self.op(input='y' * 900_000)", "return 'ok'"), "finished", 1),
+    "a prompt over the limit": (workflow("await self.op(input='y' * 5_000_000)"), "output_limit", 0),
+    "a frame of four gigabytes": (
+        raw("s.sendall(b'\\xff' * 4)", "while True: s.sendall(b'x' * 65536)"), "output_limit", 0),
+    "an unknown operator": (raw("call(operator='__class__')"), "timeout", 0),
+    "a message that is no object": (raw("send(b'[1, 2]')"), "raised", 0),
+    "deep JSON": (raw("send(b'[' * 400_000 + b']' * 400_000)"), "raised", 0),
+    "a giant number": (raw("send(b'{\"call\": ' + b'9' * 900_000 + b'}')"), "raised", 0),
+    "a number that is none": (raw("call(call=float('nan'))"), "raised", 0),
+    "odd arguments": (workflow("await self.op(api_key='x', __class__=1)"), "raised", 0),
+    "a busy loop": (workflow("while True: pass"), "timeout", 0),
+    "replies that are never read": (raw("for i in range(15): call(call=i, operator='Big')"), "timeout", 15),
+    "a cancellation swallowed": (
+        workflow("while True:", "    try: await asyncio.sleep(9)", "    except BaseException: pass"), "timeout", 0),
+    "half a frame": (raw("s.sendall(struct.pack('!I', 100) + b'{')"), "timeout", 0),
+    "a look at the environment": (
+        workflow("import sys", "bad = [m for m in sys.modules if m.split('.')[0] in ('aiohttp', 'openai', 'pydantic')]",
+                 "return str([dict(os.environ), bad])"), "finished", 0),
+    "a thread": (workflow("return await asyncio.to_thread(lambda: 'x')"), "raised", 0),
+    "the same number twice": (raw("call()", "call()"), "timeout", 2),
+    "arguments of the wrong shape": (raw("call(arguments=[1])"), "raised", 0),
+    "an end that is none": (raw("send(b'{\"end\": [\"finished\"], \"answer\": 1}')"), "raised", 0),
+    "an answer that is no text": (raw("send(b'{\"end\": \"finished\", \"answer\": {\"a\": 1}}')"), "raised", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ABUSES)
+def test_abuse_stays_in_bounds(name: str) -> None:
+    source, outcome, most = ABUSES[name]
+    host = Host()
+
+    async def main() -> tuple[WorkflowResult, WorkflowResult]:
+        async with Sandbox(LIMITS) as sandbox:
+
+            async def run(text: str, host: Host) -> WorkflowResult:
+                return await sandbox.run_workflow(
+                    text, problem="P", entry_point=None, call_operator=host.call, operators=OPERATORS
+                )
+
+            abused = await run(source, host)
+            return abused, await run(workflow("return (await self.op(input='x'))['response']"), Host())
+
+    os.environ["OPENAI_API_KEY"] = "secret"
+    try:
+        started = time.monotonic()
+        abused, after = asyncio.run(main())
+    finally:
+        del os.environ["OPENAI_API_KEY"]
+    assert abused.outcome == outcome, abused
+    assert host.served <= most and host.most <= LIMITS.max_concurrent_calls
+    assert host.now == 0 or outcome in ("timeout", "budget", "output_limit")
+    assert time.monotonic() - started < 15
+    assert (after.outcome, after.answer) == ("finished", "r")
+    if name == "a look at the environment":
+        assert abused.answer == "[{}, []]"
+
+
+def test_there_are_as_many_abuses_as_are_claimed() -> None:
+    assert len(ABUSES) >= 16

@@ -1,0 +1,15 @@
+"""A zygote on a machine where neither Landlock nor seccomp can be had."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from llm_as_judge.sandbox import confine, landlock, seccomp, zygote
+
+landlock.abi = lambda: 0
+seccomp.machine = lambda: None
+if sys.argv[2] != "unsafe":
+    sys.argv[3] = str(confine.NO_PROCESSES)
+zygote.main()
