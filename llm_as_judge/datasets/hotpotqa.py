@@ -38,3 +38,8 @@ def _paragraphs(record: Record) -> list[tuple[str, list[str]]]:
     if not paragraphs:
         raise DataError("field 'context' has no paragraphs")
     return paragraphs
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published answer."""
+    return (text_of(record, "answer"),)
