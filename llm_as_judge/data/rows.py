@@ -1,0 +1,116 @@
+"""What is known of one problem while a whole set is split: digests to group and sort by, and where its line lies.
+
+A row takes about 300 bytes of memory whatever the problem's length, so that sets larger than memory can be sorted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from array import array
+from hashlib import blake2b
+from json.encoder import encode_basestring as quoted
+from typing import NamedTuple
+
+from llm_as_judge.datasets.custom import to_record
+from llm_as_judge.types import Problem
+
+#: Words of a passage that two texts must share to count as near copies (Brown et al. 2020, appendix C).
+GRAM = 13
+_WORD = re.compile(r"\w+")
+_EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
+
+
+class Row(NamedTuple):
+    """Sorted by ``key``: a pseudo-random order that depends on the questions and the seed alone.
+
+    ``key`` is 64 bytes: question (16), problem (16; the question with its context and entry point), line (16), answer
+    (8), context (8; zero without one). Rows of the same question share the first part, copies of a problem the first
+    two. ``grams``: hashes of the question's passages.
+    """
+
+    key: bytes
+    part: int  # of the spool
+    offset: int
+    length: int
+    grams: array[int]
+
+    @property
+    def question(self) -> bytes:
+        return self.key[:16]
+
+    @property
+    def problem(self) -> bytes:
+        return self.key[:32]
+
+    @property
+    def answer(self) -> bytes:
+        return self.key[48:56]
+
+    @property
+    def context(self) -> bytes:
+        return self.key[56:]
+
+
+def normalised(text: str) -> tuple[str, list[str]]:
+    """``text`` as compared for duplicates (case, spaces and edge punctuation aside: signs make another problem), and
+    its words alone, by which it is split.
+    """
+    text = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    return " ".join([word.strip(_EDGES) for word in text.split()]), _WORD.findall(text)
+
+
+def keys_of(problem: Problem, line: bytes, seed: int) -> tuple[bytes, array[int]]:
+    """``Row.key`` and ``Row.grams``."""
+    question, reference = problem.question, problem.reference
+    same, words = normalised(question.text)
+    context = question.context.encode("utf-8", "surrogatepass")
+    split = blake2b(" ".join(words or [same]).encode("utf-8", "surrogatepass"), digest_size=16, key=b"%d" % seed)
+    copy = blake2b(same.encode("utf-8", "surrogatepass"), digest_size=16)
+    copy.update(b"\0%b\0%b" % (context, (question.entry_point or "").encode("utf-8", "surrogatepass")))
+    answer = (*reference.answers, reference.tests, str(reference.unanswerable))
+    # ``hash`` of whole numbers is the same in every process, that of text is not
+    numbers = [int.from_bytes(word.encode()[:7], "little") ^ len(word) << 57 for word in words]
+    grams = array("q", {hash(tuple(numbers[i : i + GRAM])) for i in range(len(words) - GRAM + 1)})
+    return b"".join((
+        split.digest(),
+        copy.digest(),
+        blake2b(line, digest_size=16).digest(),
+        blake2b("\0".join(answer).encode("utf-8", "surrogatepass"), digest_size=8).digest(),
+        blake2b(context, digest_size=8).digest() if context else bytes(8),
+    )), grams  # fmt: skip
+
+
+def line_of(problem: Problem) -> bytes:
+    """The problem as a line of the project's own format (``datasets.custom``), written by hand: an encoder that looks
+    at every value's type takes twice as long.
+    """
+    question, reference = problem.question, problem.reference
+    parts = [
+        f'{{"id": {quoted(question.id)}, "dataset": {quoted(question.dataset)}, "type": "{question.domain}", '
+        f'"problem": {quoted(question.text)}'
+    ]
+    if question.context:
+        parts.append(f', "context": {quoted(question.context)}')
+    if question.domain == "code":
+        parts.append(
+            f', "entry_point": {quoted(question.entry_point or "")}, "public_tests": {_list(question.public_tests)}, '
+            f'"tests": {quoted(reference.tests)}, "prelude": {quoted(reference.prelude)}'
+        )
+    elif reference.unanswerable:
+        parts.append(', "unanswerable": true')
+    elif len(reference.answers) == 1:
+        parts.append(f', "answer": {quoted(reference.answers[0])}')
+    else:
+        parts.append(f', "answer": {_list(reference.answers)}')
+    parts.append("}\n")
+    line = "".join(parts)
+    try:
+        return line.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
+        return (json.dumps(to_record(problem)) + "\n").encode()
+
+
+def _list(texts: tuple[str, ...]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"
