@@ -123,7 +123,7 @@ def ingest(unit: Unit) -> Part:
                     faults.append(f"{file}:{_place(raw.place, unit)}: {error}")
                     continue
                 line = line_of(problem)
-                key, grams = keys_of(problem, line, unit.seed)
+                key, grams = keys_of(problem, unit.seed)
                 row = Row(key, unit.number, writer.write(line), len(line), grams)
                 rows.setdefault(problem.question.domain, []).append(row)
     return Part(unit.pool.name, rows, faults)

@@ -25,7 +25,7 @@ _EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
 class Row(NamedTuple):
     """Sorted by ``key``: a pseudo-random order that depends on the questions and the seed alone.
 
-    ``key`` is 64 bytes: question (16), problem (16; the question with its context and entry point), line (16), answer
+    ``key`` is 64 bytes: question (16), problem (16; the question with its context and entry point), rest (16), answer
     (8), context (8; zero without one). Rows of the same question share the first part, copies of a problem the first
     two. ``grams``: hashes of the question's passages.
     """
@@ -61,25 +61,34 @@ def normalised(text: str) -> tuple[str, list[str]]:
     return " ".join([word.strip(_EDGES) for word in text.split()]), _WORD.findall(text)
 
 
-def keys_of(problem: Problem, line: bytes, seed: int) -> tuple[bytes, array[int]]:
+def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
     """``Row.key`` and ``Row.grams``."""
     question, reference = problem.question, problem.reference
     same, words = normalised(question.text)
-    context = question.context.encode("utf-8", "surrogatepass")
-    split = blake2b(" ".join(words or [same]).encode("utf-8", "surrogatepass"), digest_size=16, key=b"%d" % seed)
-    copy = blake2b(same.encode("utf-8", "surrogatepass"), digest_size=16)
-    copy.update(b"\0%b\0%b" % (context, (question.entry_point or "").encode("utf-8", "surrogatepass")))
-    answer = (*reference.answers, reference.tests, str(reference.unanswerable))
+    # long, so hashed once
+    context = blake2b(_bytes(question.context), digest_size=8).digest() if question.context else bytes(8)
+    copy = blake2b(_bytes("\0".join((same, question.entry_point or ""))) + context, digest_size=16).digest()
+    answer = _bytes("\0".join((*reference.answers, reference.tests, str(reference.unanswerable))))
+    rest = _bytes("\0".join((question.id, question.text, *question.public_tests, reference.prelude)))
+    return b"".join((
+        blake2b(_bytes(" ".join(words) or same), digest_size=16, key=b"%d" % seed).digest(),
+        copy,
+        blake2b(rest + answer, digest_size=16).digest(),
+        blake2b(answer, digest_size=8).digest(),
+        context,
+    )), _grams(words)  # fmt: skip
+
+
+def _grams(words: list[str]) -> array[int]:
+    if len(words) < GRAM:
+        return array("q")
     # ``hash`` of whole numbers is the same in every process, that of text is not
     numbers = [int.from_bytes(word.encode()[:7], "little") ^ len(word) << 57 for word in words]
-    grams = array("q", {hash(tuple(numbers[i : i + GRAM])) for i in range(len(words) - GRAM + 1)})
-    return b"".join((
-        split.digest(),
-        copy.digest(),
-        blake2b(line, digest_size=16).digest(),
-        blake2b("\0".join(answer).encode("utf-8", "surrogatepass"), digest_size=8).digest(),
-        blake2b(context, digest_size=8).digest() if context else bytes(8),
-    )), grams  # fmt: skip
+    return array("q", {hash(gram) for gram in zip(*(numbers[i:] for i in range(GRAM)), strict=False)})
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def line_of(problem: Problem) -> bytes:

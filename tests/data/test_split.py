@@ -20,7 +20,7 @@ from llm_as_judge.types import Domain, Problem, Question, Reference
 def row(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Row:
     problem = Problem(Question(id_, question, "qa", context=context), Reference((answer,)))
     line = line_of(problem)
-    key, grams = keys_of(problem, line, seed)
+    key, grams = keys_of(problem, seed)
     return Row(key, 0, 0, len(line), grams)
 
 
