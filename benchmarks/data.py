@@ -67,13 +67,14 @@ def records(name: str, n: int) -> Iterator[dict[str, Any]]:
                 "answer": f"So.\n#### {i:,}",
             }
         elif name == "math":
-            yield {"problem": f"{rng.choice(sentences)} Find $x+{i}$.", "solution": rf"Thus $\boxed{{\frac{{{i}}}{{7}}}}$.",
-                   "level": "Level 5", "type": "Algebra"}  # fmt: skip
+            solution = rf"Thus $\boxed{{\frac{{{i}}}{{7}}}}$."
+            yield {"problem": f"{rng.choice(sentences)} Find $x+{i}$.", "solution": solution, "type": "Algebra"}
         elif name == "squad2":
             if i % 6 == 0:
                 context = " ".join(rng.choices(sentences, k=7))
             answers = [] if i % 3 == 0 else [context[:20]]
-            yield {"id": f"{i:024x}", "title": "T", "context": context, "question": f"What did {rng.choice(words)} {i} do?",
+            question = f"What did {rng.choice(words)} {i} do?"
+            yield {"id": f"{i:024x}", "title": "T", "context": context, "question": question,
                    "answers": {"text": answers, "answer_start": [0] * len(answers)}}  # fmt: skip
         elif name == "hotpotqa":
             titles = [f"{rng.choice(words)} {j}" for j in range(10)]

@@ -145,3 +145,79 @@ def check(
         print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
     if any(report.failures for report in reports.values()):
         raise typer.Exit(1)
+
+
+@app.command()
+def download(
+    config: Settings = None,
+    raw: Raw = _RAW,
+    datasets: Datasets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the raw files from the Hugging Face hub; goes on where it stopped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from llm_as_judge.data.download import download as run
+
+    settings = _settings(config, datasets)
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=make_console(as_json)) as bars:
+
+        def progress(name: str, split: str, done: int, total: int) -> None:
+            title = f"{name} {split}"
+            if title not in tasks:
+                tasks[title] = bars.add_task(title, total=total)
+            bars.update(tasks[title], completed=done)
+
+        manifest = run(settings, raw, settings.mix.datasets, progress=progress)
+    if as_json:
+        print_json(manifest)
+
+
+@app.command()
+def inspect(
+    out: Out = _OUT,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A file or folder of problems instead of a processed folder.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="Examples of every dataset.")] = 1,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Picture of the mix; DIR/mixed/mix.png if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Counts, lengths and examples of what was processed, and a picture of the mix."""
+    from llm_as_judge.data.overview import inspect_file, inspect_folder, picture
+
+    result = inspect_folder(out, examples) if file is None else {"sides": {file.name: inspect_file(file, examples)}}
+    target = png or (None if file else out / "mixed/mix.png")
+    if target:
+        picture(result["sides"], target)
+        result = {**result, "picture": str(target)}
+    if as_json:
+        print_json(result)
+        return
+    _print_overview(result)
+
+
+def _print_overview(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = make_console(False)
+    for side, sets in result["sides"].items():
+        table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=side)
+        for name, facts in sets.items():
+            length = facts["length"]
+            numbers = (facts["lines"], facts["unique"], facts["repetition"], *length.values())
+            table.add_row(name, facts["domain"], *(f"{number:,}" for number in numbers))
+        console.print(table)
+        for facts in sets.values():
+            for example in facts["examples"]:
+                for part, text in example.items():
+                    console.print(f"  {part}: {text}", markup=False, highlight=False, soft_wrap=True)
+                console.print()
+    for note in result.get("notes", []):
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    if "picture" in result:
+        console.print(f"picture: {result['picture']}", highlight=False, soft_wrap=True)
