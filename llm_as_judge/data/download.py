@@ -2,7 +2,8 @@
 
 The ``datasets`` library does the transfer and keeps its own cache, so that a broken transfer goes on where it stopped.
 Here files are written whole or not at all, those already there with the right checksum are not fetched again, and the
-manifest comes last. Nothing is parsed but the first record of a split, to notice a hub that changed its fields.
+manifest comes last. A split whose release files were put there by hand is left alone. Nothing is parsed but the first
+record of a split, to notice a hub that changed its fields.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llm_as_judge.data.files import Writer, sha256_of, write_json, writing
-from llm_as_judge.data.settings import DatasetSettings, Source
+from llm_as_judge.data.settings import DatasetSettings, Source, splits_there
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import DataError
 
@@ -81,6 +82,8 @@ def download(
             lines = files[target.file]["lines"]
             progress(target.name, target.split, lines, lines)
             continue
+        if target.file not in files and target.split in splits_there(raw, target.name, target.source):
+            continue  # put there by hand
         try:
             files[target.file] = _fetch(target, raw, fetch, progress)
         except DataError as error:

@@ -114,6 +114,11 @@ def find_settings(folder: Path | None = None) -> Path | None:
     return next((place / FILE for place in places if (place / FILE).is_file()), None)
 
 
+def field_spellings() -> Mapping[str, Sequence[str]]:
+    """``fields`` of the ``dataset.yaml`` in reach, else the built-in ones. Raises ``ConfigError`` where it is wrong."""
+    return load_settings().fields if find_settings() else custom.FIELDS
+
+
 def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
     """The settings in ``path`` (None: where ``find_settings`` finds them); ``changes`` replace values of ``mix``, None
     leaves one alone. Raises ``ConfigError`` with file and line.

@@ -102,8 +102,8 @@ def test_failing_names_every_file_to_put_there_by_hand(tmp_path: Path, settings:
         download(settings, tmp_path, ["gsm8k", "squad2", "humaneval"], fetch=Hub(squad_v2="ConnectionError: x"))
     told = str(caught.value)
     assert told.startswith("squad2: not fetched: ConnectionError: x\n")
-    for words in (f"put these files into {tmp_path} by hand", f"{tmp_path}/squad2/train-v2.0.json", "HumanEval.jsonl.gz",
-                  "https://github.com/openai/human-eval"):  # fmt: skip
+    place = f"put these files into {tmp_path} by hand"
+    for words in (place, f"{tmp_path}/squad2/train-v2.0.json", "HumanEval.jsonl.gz", "github.com/openai/human-eval"):
         assert words in told
     assert "gsm8k, train" not in told
 
@@ -113,6 +113,14 @@ def test_a_hub_that_changed_its_fields_is_noticed(tmp_path: Path, settings: Data
         download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: [{"q": 1}])
     with pytest.raises(DataError, match="no records"):
         download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: [])
+
+
+def test_files_put_there_by_hand_are_not_fetched(tmp_path: Path, settings: DatasetSettings) -> None:
+    (tmp_path / "humaneval").mkdir()
+    (tmp_path / "humaneval/HumanEval.jsonl.gz").write_bytes(b"")
+    hub = Hub()
+    assert download(settings, tmp_path, ["humaneval"], fetch=hub)["files"] == {}
+    assert not hub.asked
 
 
 def test_a_torn_manifest_counts_as_none(tmp_path: Path, settings: DatasetSettings) -> None:
