@@ -3,8 +3,9 @@
     python benchmarks/data.py [--json] [--peer-python PYTHON] [--size 1.0] [--folder DIR]
 
 Raw files are synthetic, in the hub's shape, as many and as long as the real ones: SQuAD2 130,319 questions, HotpotQA
-90,447 with ten paragraphs. Each side is a process of its own with one worker. The peer needs an interpreter that has
-the ``datasets`` library; without one its claim is not made. About 3 GB of disk.
+90,447 with ten paragraphs. By the clock, the command as it comes (a process a core) is compared with the library as it
+comes (threads of its own); in CPU seconds and memory, one process with one process, which a busy machine alters less.
+The peer needs an interpreter that has the ``datasets`` library; without one its claims are not made. 3 GB of disk.
 """
 
 from __future__ import annotations
@@ -131,10 +132,8 @@ def main() -> None:
         full, half = work / "full", work / "half"
         volume = write_raw(full, options.size)
         write_raw(half, options.size / 2)
-        # by turns, so that a slow minute hits all of them
-        costs = [(ours(full, work / "out", options.size), ours(half, work / "out", options.size / 2)) for _ in range(2)]
-        whole, part = (min(several, key=lambda cost: cost.cpu) for several in zip(*costs, strict=True))
-        two = ours(full, work / "out", options.size, processes=2)
+        whole, part = ours(full, work / "out", options.size), ours(half, work / "out", options.size / 2)
+        default = ours(full, work / "out", options.size, processes=0)
         peer = None
         have = options.peer_python != sys.executable or importlib.util.find_spec("datasets") is not None
         if have:
@@ -145,10 +144,10 @@ def main() -> None:
         "peak_memory_gb": {"value": round(whole.peak / 1e9, 3), "goal": 1.0, "met": whole.peak < 1e9},
         "cpu_growth_over_linear": {"value": round(growth, 3), "goal": 1.15, "met": growth <= 1.15},
     }
-    rows = {"raw files": f"{volume / 1e6:.0f} MB", "llm-as-judge": whole, "llm-as-judge, 2 processes": two,
-            "llm-as-judge, half the size": part}  # fmt: skip
+    rows = {"raw files": f"{volume / 1e6:.0f} MB", "llm-as-judge, 1 process": whole,
+            "llm-as-judge, as it comes": default, "llm-as-judge, half the size": part}  # fmt: skip
     if peer:
-        faster = peer.wall / whole.wall
+        faster = peer.wall / default.wall
         claims["times_faster_than_datasets"] = {"value": round(faster, 2), "goal": 3.0, "met": faster >= 3}
         less = peer.cpu / whole.cpu
         claims["times_less_cpu_than_datasets"] = {"value": round(less, 2), "goal": 3.0, "met": less >= 3}

@@ -79,8 +79,17 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "train", "evaluate", "solve", "doctor", "workflow lint", "workflow run", "embedded serve", "data process",
-        "data download", "data inspect", "data check",
+        "train",
+        "evaluate",
+        "solve",
+        "doctor",
+        "workflow lint",
+        "workflow run",
+        "embedded serve",
+        "data process",
+        "data download",
+        "data inspect",
+        "data check",
     ],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:

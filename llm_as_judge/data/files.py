@@ -23,10 +23,13 @@ _BLOCK = 1 << 20
 
 
 class Writer:
-    """A file in lines of bytes, with its checksum. Close it (or use ``with``) before reading ``sha256``."""
+    """A file in lines of bytes, with its checksum. Close it (or use ``with``) before reading ``facts``.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.lines, self.bytes = path, 0, 0
+    ``lasting`` files survive a loss of power and are checksummed; others are for this process alone.
+    """
+
+    def __init__(self, path: Path, *, lasting: bool = True) -> None:
+        self.path, self.lines, self.bytes, self._lasting = path, 0, 0, lasting
         self._digest, self._pending, self._size = hashlib.sha256(), list[bytes](), 0
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +50,8 @@ class Writer:
         block = b"".join(self._pending)
         self._pending.clear()
         self._size = 0
-        self._digest.update(block)
+        if self._lasting:
+            self._digest.update(block)
         view = memoryview(block)
         with writing(self.path):
             while view:
@@ -56,8 +60,9 @@ class Writer:
     def close(self) -> None:
         try:
             self._flush()
-            with writing(self.path):
-                os.fsync(self._file.fileno())
+            if self._lasting:
+                with writing(self.path):
+                    os.fsync(self._file.fileno())
         finally:
             self._file.close()
 

@@ -6,11 +6,13 @@ work was cut. Every bad record is collected with file, line and reason. Memory: 
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,14 +105,31 @@ def _slices(file: Path, size: int) -> Iterator[tuple[int, int]]:
             start = end
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """The cyclic garbage collector paused: rows hold no cycles, and it would walk all of them again and again."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
+
+
 def ingest(unit: Unit) -> Part:
     """Read, parse, normalise and spool one unit."""
+    with without_collection():
+        return _ingest(unit)
+
+
+def _ingest(unit: Unit) -> Part:
     rows: dict[Domain, list[Row]] = {}
     faults: list[str] = []
     parse, split_of = _parser(unit.pool), None
     if unit.pool.split is not None:
         split_of = DATASETS[unit.pool.dataset].split_of
-    with Writer(unit.path) as writer:
+    with Writer(unit.path, lasting=False) as writer:
         for file in unit.files:
             for raw in read(file, unit.start, unit.end):
                 try:

@@ -9,9 +9,10 @@ import json
 import re
 import unicodedata
 from array import array
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from json.encoder import encode_basestring as quoted
 from typing import NamedTuple
+from zlib import crc32
 
 from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.types import Problem
@@ -66,7 +67,7 @@ def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
     question, reference = problem.question, problem.reference
     same, words = normalised(question.text)
     # long, so hashed once
-    context = blake2b(_bytes(question.context), digest_size=8).digest() if question.context else bytes(8)
+    context = sha256(_bytes(question.context)).digest()[:8] if question.context else bytes(8)
     copy = blake2b(_bytes("\0".join((same, question.entry_point or ""))) + context, digest_size=16).digest()
     answer = _bytes("\0".join((*reference.answers, reference.tests, str(reference.unanswerable))))
     rest = _bytes("\0".join((question.id, question.text, *question.public_tests, reference.prelude)))
@@ -83,7 +84,7 @@ def _grams(words: list[str]) -> array[int]:
     if len(words) < GRAM:
         return array("q")
     # ``hash`` of whole numbers is the same in every process, that of text is not
-    numbers = [int.from_bytes(word.encode()[:7], "little") ^ len(word) << 57 for word in words]
+    numbers = [crc32(word.encode()) for word in words]
     return array("q", {hash(gram) for gram in zip(*(numbers[i:] for i in range(GRAM)), strict=False)})
 
 
