@@ -132,8 +132,8 @@ def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             axis.invert_yaxis()
             axis.spines[["top", "right"]].set_visible(False)
     handles = [Patch(color=colour) for colour in colours.values()]
-    figure.legend(handles, list(colours), loc="upper right", ncols=3, frameon=False, fontsize=8)
-    figure.tight_layout()
+    figure.legend(handles, list(colours), loc="lower center", ncols=3, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

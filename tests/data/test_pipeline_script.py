@@ -1,4 +1,4 @@
-"""``scripts/run_full_pipeline.sh``: the steps in order, with the right arguments, and one file of results in the end."""
+"""``scripts/run_full_pipeline.sh``: the steps in order with the right arguments, one file of results in the end."""
 
 from __future__ import annotations
 
