@@ -11,14 +11,20 @@ from typing import Any
 from rich.console import Console
 
 from llm_as_judge.config import Config, resolve_model
-from llm_as_judge.datasets.load import load_file
 from llm_as_judge.evaluation.evaluate import Sampled, evaluate_policy, summarise
 from llm_as_judge.monitor.terminal import Line, result_table
 from llm_as_judge.rl.checkpoint import latest
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Execution, Question
-from llm_as_judge.workbench import Workbench, held_out_sampling, heldout_problems, load_policy, make_engine
+from llm_as_judge.workbench import (
+    Workbench,
+    held_out_sampling,
+    heldout_problems,
+    load_policy,
+    make_engine,
+    problems_from,
+)
 from llm_as_judge.workflow.lint import lint
 from llm_as_judge.workflow.repair import initialise_unbound
 
@@ -53,7 +59,7 @@ def run_evaluation(
     """``llm-as-judge evaluate``: official metrics, written to ``results/evaluation/<model>_results.json`` too."""
 
     async def run() -> dict[str, Any]:
-        problems = load_file(data, limit) if data else heldout_problems(config)[:limit]
+        problems = problems_from(data, limit) if data else heldout_problems(config)[:limit]
         async with Workbench(config) as bench:
             policy = load_policy(config, checkpoint)
             parts, sampled = bench.rollout_parts(bench.official), _sampled(config, bench, policy)

@@ -15,7 +15,9 @@ from types import TracebackType
 
 from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config import Config, resolve_model
+from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.sampler import DomainSampler
+from llm_as_judge.data.settings import field_spellings
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.embedded.tasks.generate import problems as generated
@@ -177,7 +179,7 @@ def training_sampler(config: Config) -> DomainSampler:
         pools = {d: generated(d, "train", pool) for d in DOMAINS if data.domain_ratios[d] > 0}
     else:
         assert data.train_dataset is not None  # the schema refuses this
-        pools = _by_domain(load_file(data.train_dataset, data.max_problems))
+        pools = _by_domain(problems_from(data.train_dataset, data.max_problems))
     return DomainSampler(pools, data.domain_ratios, config.training.seed)
 
 
@@ -190,7 +192,16 @@ def heldout_problems(config: Config) -> list[Problem]:
     path = data.test_dataset
     if path is None:
         raise ConfigError("data.test_dataset is not set; name a JSONL file of held-out problems")
-    return load_file(path, data.eval_problems)
+    return problems_from(path, data.eval_problems)
+
+
+def problems_from(path: Path, limit: int | None = None) -> list[Problem]:
+    """Problems of a file the user names, its fields spelt as config/dataset.yaml allows.
+
+    Raises ``DataError``, also where the file is of a ``data process`` that broke off.
+    """
+    check_whole(path)
+    return load_file(path, limit, field_spellings())
 
 
 def make_engine(config: Config, policy: Policy, checkpoints: Path) -> Engine:
@@ -226,4 +237,4 @@ def validation_problems(config: Config) -> list[Problem]:
         return DomainSampler(pools, data.domain_ratios).sample(60)
     if data.val_dataset is None:
         raise ConfigError("training.eval_every needs data.val_dataset; name a JSONL file, or set eval_every=0")
-    return load_file(data.val_dataset, data.eval_problems)
+    return problems_from(data.val_dataset, data.eval_problems)

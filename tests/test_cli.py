@@ -63,7 +63,7 @@ def test_help_loads_neither_torch_nor_anything_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for command in ("train", "evaluate", "solve", "workflow", "embedded", "doctor"):
+    for command in ("train", "evaluate", "solve", "workflow", "embedded", "data", "doctor"):
         assert command in done.stdout
 
 
@@ -78,7 +78,20 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "solve", "doctor", "workflow lint", "workflow run", "embedded serve"]
+    "command",
+    [
+        "train",
+        "evaluate",
+        "solve",
+        "doctor",
+        "workflow lint",
+        "workflow run",
+        "embedded serve",
+        "data process",
+        "data download",
+        "data inspect",
+        "data check",
+    ],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0

@@ -42,3 +42,9 @@ def parse(record: Record) -> Problem:
         ),
         Reference(choice_answers(key, texts[labels.index(key)], texts)),
     )
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The right letter, alone and as a chat model writes it."""
+    letter = parse(record).reference.answers[0]
+    return (letter, f"({letter})", f"The answer is {letter}.")

@@ -1,80 +1,140 @@
-"""A user's own problems: one flat record each, in the project's JSONL format.
+"""The project's own format, and a user's own problems in it: one flat record each.
 
-Fields (aliases): ``problem`` (question); ``answer`` (ground_truth, answers): text, number or a list of them;
-``type`` (problem_type, domain): math, code or qa; optional ``context``, ``id``, ``dataset`` (source),
-``unanswerable``. Code has ``tests`` (test, test_list): source or a list of asserts, and may have
-``entry_point``, ``public_tests`` and ``prelude``.
+``problem``; ``answer``: text, number or a list of them; ``type``: math, code or qa; optional ``context``, ``id``,
+``dataset``, ``unanswerable``. Code has ``tests``: source or a list of asserts, and may have ``entry_point``,
+``public_tests`` and ``prelude``. ``FIELDS`` holds other spellings, the first one present counts; what no name asks for
+is ignored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.datasets.mbpp import called_function
-from llm_as_judge.datasets.record import Record, content_id
+from llm_as_judge.datasets.record import Record, content_id, short
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem, Question, Reference
 
+#: How each name may be spelt besides itself; ``fields`` of config/dataset.yaml replaces it.
+FIELDS: Mapping[str, Sequence[str]] = {
+    "problem": ("question",),
+    "answer": ("answers", "ground_truth"),
+    "type": ("problem_type", "domain"),
+    "tests": ("test", "test_list"),
+    "dataset": ("source",),
+}
+NAMES = (
+    "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
+    "prelude",
+)  # fmt: skip
 
-def parse(record: Record) -> Problem:
+
+def spelt(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> dict[str, Any]:
+    """The record's values under the project's names; absent and null ones are left out."""
+    found = {}
+    for name in NAMES:
+        for spelling in (name, *fields.get(name, ())):
+            if record.get(spelling) is not None:
+                found[name] = record[spelling]
+                break
+    return found
+
+
+def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Problem:
     """One record; what is missing or contradictory is named."""
-    text = _first(record, "problem", "question")
+    named = spelt(record, fields)
+    text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
-        raise DataError("field 'problem' (or 'question') must be a non-empty string")
-    domain = _first(record, "type", "problem_type", "domain")
+        raise DataError(f"field {_spellings('problem', fields)} must be a non-empty string")
     if domain not in DOMAINS:
-        raise DataError(f"field 'type' (or 'problem_type') must be one of {', '.join(DOMAINS)}, got {domain!r}")
-    tests, public = _lines(record, "tests", "test", "test_list"), _lines(record, "public_tests")
-    answers = _answers(_first(record, "answers", "answer", "ground_truth"))
-    unanswerable = bool(record.get("unanswerable", False))
+        raise DataError(f"field {_spellings('type', fields)} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
+    tests, public = _lines(named, "tests"), _lines(named, "public_tests")
+    answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
+    if not isinstance(unanswerable, bool):
+        raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
     if domain == "code" and not tests:
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
     if domain != "code" and unanswerable == bool(answers):
-        raise DataError("give either an 'answer' (or 'ground_truth') or 'unanswerable': true")
-    entry_point = record.get("entry_point")
+        raise DataError(f"give either an {_spellings('answer', fields)} or 'unanswerable': true")
+    entry_point = _text(named, "entry_point") or None
     if domain == "code" and not entry_point:
         if "def check(" in tests[0]:
             raise DataError("tests that define check(candidate) need 'entry_point', the function's name")
         entry_point = called_function((public or tests)[0])
-    dataset = str(_first(record, "dataset", "source") or "custom")
-    context = str(record.get("context") or "")
+    dataset, context = _text(named, "dataset") or "custom", _text(named, "context")
+    id_ = named.get("id")
+    if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, (str, int))):
+        raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     return Problem(
         Question(
-            str(record.get("id") or content_id(dataset, text, context)),
+            str(id_) if id_ is not None else content_id(dataset, text, context),
             text,
             domain,
             context=context,
-            entry_point=entry_point,
+            entry_point=entry_point if domain == "code" else None,
             public_tests=tuple(public),
             dataset=dataset,
         ),
         Reference(
             () if domain == "code" else answers,
             tests="\n".join(tests),
-            prelude=str(record.get("prelude") or ""),
+            prelude=_text(named, "prelude"),
             unanswerable=unanswerable,
         ),
     )
 
 
-def _first(record: Record, *keys: str) -> Any:
-    return next((record[key] for key in keys if record.get(key) is not None), None)
+def to_record(problem: Problem) -> dict[str, Any]:
+    """The flat record that ``parse`` reads back as the same problem."""
+    question, reference = problem.question, problem.reference
+    record: dict[str, Any] = {
+        "id": question.id,
+        "dataset": question.dataset,
+        "type": question.domain,
+        "problem": question.text,
+    }
+    if question.context:
+        record["context"] = question.context
+    if question.domain == "code":
+        record["entry_point"] = question.entry_point
+        record["public_tests"] = list(question.public_tests)
+        record["tests"] = reference.tests
+        record["prelude"] = reference.prelude
+    elif reference.unanswerable:
+        record["unanswerable"] = True
+    else:
+        # a list says that every one of several is right; most problems have one
+        record["answer"] = reference.answers[0] if len(reference.answers) == 1 else list(reference.answers)
+    return record
+
+
+def _spellings(name: str, fields: Mapping[str, Sequence[str]]) -> str:
+    others = ", ".join(repr(spelling) for spelling in fields.get(name, ()))
+    return f"{name!r} (or {others})" if others else repr(name)
 
 
 def _answers(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in values):
-        raise DataError(f"field 'answer' must be text, a number or a list of them, got {value!r}")
+        raise DataError(f"field 'answer' must be text, a number or a list of them, got {short(value)}")
     # GSM8K's own answers, kept raw by many a mixture, end in "#### N"
-    answers = tuple(dict.fromkeys(str(item).rpartition("#### ")[2].strip() for item in values))
+    answers = tuple(dict.fromkeys(str(item).rpartition("\n#### ")[2].strip() for item in values))
     if "" in answers:
         raise DataError("field 'answer' is empty; for a question without an answer write \"unanswerable\": true")
     return answers
 
 
-def _lines(record: Record, *keys: str) -> list[str]:
-    value = _first(record, *keys)
+def _text(named: Mapping[str, Any], name: str) -> str:
+    value = named.get(name, "")
+    if not isinstance(value, str):
+        raise DataError(f"field {name!r} must be text, got {short(value)}")
+    return value
+
+
+def _lines(named: Mapping[str, Any], name: str) -> list[str]:
+    value = named.get(name)
     lines = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(line, str) for line in lines):
-        raise DataError(f"field {keys[0]!r} must be text or a list of text, got {value!r}")
+        raise DataError(f"field {name!r} must be text or a list of text, got {short(value)}")
     return [line for line in lines if line.strip()]

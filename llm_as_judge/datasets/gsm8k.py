@@ -18,3 +18,8 @@ def parse(record: Record) -> Problem:
     if not mark or not answer:
         raise DataError("field 'answer' has no '#### N' line")
     return Problem(Question(content_id("gsm8k", question), question, "math", dataset="gsm8k"), Reference((answer,)))
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution, as a reply would give it."""
+    return (text_of(record, "answer"),)

@@ -15,7 +15,7 @@ def parse(record: Record) -> Problem:
     """One question with all its paragraphs; ``supporting_facts`` would tell the distractors apart."""
     text, answer = text_of(record, "question"), text_of(record, "answer")
     given = record.get("_id") or record.get("id")
-    context = "\n".join(f"{title}: {''.join(sentences).strip()}" for title, sentences in _paragraphs(record))
+    context = "\n".join(_paragraphs(record))
     return Problem(
         Question(
             f"hotpotqa/{given}" if given else content_id("hotpotqa", text),
@@ -28,13 +28,18 @@ def parse(record: Record) -> Problem:
     )
 
 
-def _paragraphs(record: Record) -> list[tuple[str, list[str]]]:
+def _paragraphs(record: Record) -> list[str]:
     raw = record.get("context")
     try:
         pairs = zip(raw["title"], raw["sentences"], strict=True) if isinstance(raw, dict) else raw or []
-        paragraphs = [(str(title), [str(sentence) for sentence in sentences]) for title, sentences in pairs]
+        paragraphs = [": ".join((title, "".join(sentences).strip())) for title, sentences in pairs]
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"field 'context' must be a list of [title, [sentence, ...]]: {error}") from error
     if not paragraphs:
         raise DataError("field 'context' has no paragraphs")
     return paragraphs
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published answer."""
+    return (text_of(record, "answer"),)

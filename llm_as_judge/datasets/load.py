@@ -1,74 +1,75 @@
 """Problems from a file or folder, whatever benchmark it holds: recognised by its fields, not by its name.
 
-Reads ``.json``, ``.jsonl``, ``.csv`` (MMLU) and each of them gzipped; a folder is all such files under it in
-sorted order (MATH). The first record that cannot be read stops the load with file, line and reason: a
-training set that is silently smaller than its file is worse than none. Downloads and splits are not done
-here.
+A record that cannot be read stops the load, with file, line and reason of every such record: a training set that is
+silently smaller than its file is worse than none. Downloads and splits are not done here.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from llm_as_judge.datasets import commonsenseqa, custom, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.datasets.reading import files_in, read
 from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
-_SUFFIXES = (".json", ".jsonl", ".csv")
+Parser = Callable[[Record], Problem]
 
 
-def load_file(path: str | Path, limit: int | None = None) -> list[Problem]:
-    """The first ``limit`` problems (all by default) of a file or folder. Raises ``DataError``."""
+def load_file(
+    path: str | Path, limit: int | None = None, fields: Mapping[str, Sequence[str]] = custom.FIELDS
+) -> list[Problem]:
+    """The first ``limit`` problems (all by default) of a file or folder. ``fields``: how a user's own records spell
+    each name (``custom.FIELDS``). Raises ``DataError`` that names every bad record met.
+    """
     path = Path(path)
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    files = sorted(f for f in path.rglob("*") if _suffix(f) in _SUFFIXES) if path.is_dir() else [path]
-    problems = list(islice((problem for file in files for problem in _problems(file)), limit))
+    problems: list[Problem] = []
+    faults: list[str] = []
+    for file in files_in(path):
+        for item in parsed(file, partial(_recognised, fields=fields)):
+            if isinstance(item, Problem):
+                problems.append(item)
+            else:
+                faults.append(item)
+            if limit is not None and len(problems) == limit:
+                break
+        if limit is not None and len(problems) == limit:
+            break
+    if faults:
+        raise DataError("\n".join(faults))
     if not problems:
         raise DataError(f"{path}: no problems in it")
     return problems
 
 
-def _suffix(path: Path) -> str:
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+def parsed(path: Path, parse: Parser) -> Iterator[Problem | str]:
+    """Every record of ``path`` as a problem, or as the line ``file:place: reason`` that tells why it is none."""
+    for raw in read(path):
+        if raw.record is None:
+            yield f"{path}:{raw.place}: {raw.reason}"
+            continue
+        try:
+            yield parse(raw.record)
+        except DataError as error:
+            yield f"{path}:{raw.place}: {error}"
 
 
-def _problems(path: Path) -> Iterator[Problem]:
-    for place, record in _records(path):
-        with _at(path, place):
-            problem = recognise(record)(record)
-        yield problem
+def _recognised(record: Record, fields: Mapping[str, Sequence[str]]) -> Problem:
+    parser = recognise(record, fields)
+    return custom.parse(record, fields) if parser is custom.parse else parser(record)
 
 
-@contextmanager
-def _at(path: Path, place: str) -> Iterator[None]:
-    """Errors of reading one record get their file and place."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}:{place}: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{path}:{place}: not JSON: {error}") from error
-
-
-def recognise(record: Record) -> Callable[[Record], Problem]:
+def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> Parser:
     """The parser of the benchmark that ``record`` comes from. Raises ``DataError`` naming its fields."""
     has = record.keys()
-    if {"problem", "question"} & has and {"type", "problem_type", "domain"} & has:
-        kind = record.get("type", record.get("problem_type", record.get("domain")))
-        if kind in DOMAINS or not {"solution", "supporting_facts"} & has:
-            return custom.parse
+    named = custom.spelt(record, fields)
+    if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
+        return custom.parse
     if {"problem", "solution"} <= has:
         return math.parse
     if {"prompt", "entry_point", "test"} <= has:
@@ -85,67 +86,9 @@ def recognise(record: Record) -> Callable[[Record], Problem]:
         return squad2.parse
     if "#### " in str(record.get("answer", "")) and "question" in has:
         return gsm8k.parse
-    if {"problem", "question"} & has and {"answer", "answers", "ground_truth", "tests"} & has:
+    if "problem" in named and {"answer", "tests"} & named.keys():
         raise DataError("field 'type' is missing: one of " + ", ".join(DOMAINS))
     raise DataError(
         f"fields {sorted(map(str, has))} are those of no known benchmark; the project's own format has "
         "problem, answer and type"
     )
-
-
-def _records(path: Path) -> Iterator[tuple[str, Record]]:
-    """Each record with its place: a line number, or ``record N`` inside one JSON document."""
-    suffix = _suffix(path)
-    if suffix not in _SUFFIXES:
-        raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {', '.join(_SUFFIXES)}")
-    text = _text(path)
-    if suffix == ".csv":
-        reader = csv.reader(io.StringIO(text, newline=""))
-        for row in reader:
-            place = str(reader.line_num)
-            with _at(path, place):
-                record = mmlu.from_row(row)
-            yield place, record
-    elif suffix == ".jsonl":
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                with _at(path, str(number)):
-                    record = _object(json.loads(line))
-                yield str(number), record
-    else:
-        for number, item in enumerate(_documents(path, text), 1):
-            place = f"record {number}"
-            with _at(path, place):
-                record = _object(item)
-            yield place, record
-
-
-def _documents(path: Path, text: str) -> list[Any]:
-    """The records of one JSON document: an array, SQuAD's nested object, or a single problem."""
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        articles = document["data"]
-        nested = any(isinstance(article, dict) and "paragraphs" in article for article in articles)
-        with _at(path, "1"):
-            return list(squad2.flatten(document)) if nested else articles
-    return document if isinstance(document, list) else [document]
-
-
-def _object(value: Any) -> Record:
-    if not isinstance(value, dict):
-        raise DataError(f"must be an object, got {type(value).__name__}")
-    return value
-
-
-def _text(path: Path) -> str:
-    try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}:{line}: not UTF-8: {error.reason}") from error
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error

@@ -18,3 +18,8 @@ def parse(record: Record) -> Problem:
     if not answer:
         raise DataError(r"field 'solution' has no \boxed{} answer")
     return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution, as a reply would give it."""
+    return (text_of(record, "solution"),)

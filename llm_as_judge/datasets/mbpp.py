@@ -12,28 +12,26 @@ import ast
 import builtins
 import re
 
-from llm_as_judge.datasets.record import Record, list_of, text_of
+from llm_as_judge.datasets.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
     """One MBPP task of either split."""
-    asserts = [test.strip() for test in list_of(record, "test_list")]
+    asserts = _lines(record, "test_list")
     if not asserts:
         raise DataError("field 'test_list' is empty")
-    setup = str(record.get("test_setup_code") or "").replace("\r\n", "\n")
-    hidden = [*asserts, *(str(test).strip() for test in record.get("challenge_test_list") or [])]
+    setup = optional_text(record, "test_setup_code").strip()
+    hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
     # ten gold solutions use math without importing it, so it is there for everybody
-    imports = dict.fromkeys(["import math", *(str(line) for line in record.get("test_imports") or [])])
-    if "task_id" not in record:
-        raise DataError("field 'task_id' is missing")
+    imports = dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)])
     return Problem(
         Question(
-            f"mbpp/{record['task_id']}",
+            f"mbpp/{_task_id(record)}",
             text_of(record, "prompt" if "prompt" in record else "text"),
             "code",
-            entry_point=called_function(asserts[0], str(record.get("code") or "")),
+            entry_point=called_function(asserts[0], optional_text(record, "code")),
             public_tests=(asserts[0],),
             dataset="mbpp",
         ),
@@ -53,3 +51,27 @@ def called_function(test: str, code: str = "") -> str:
     if not named:
         raise DataError(f"test calls no function of its own: {test!r}")
     return named[0]
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution."""
+    return (text_of(record, "code"),)
+
+
+def split_of(record: Record) -> str:
+    """The published split of a task, which the release files tell by its number alone (Austin et al. 2021, §2.1)."""
+    number = _task_id(record)
+    return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
+
+
+def _task_id(record: Record) -> int:
+    number = record.get("task_id")
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise DataError(f"field 'task_id' must be a whole number, got {short(number)}")
+    return number
+
+
+def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
+    if optional and record.get(key) is None:
+        return []
+    return [plain_lines(line).strip() for line in list_of(record, key) if line.strip()]

@@ -33,3 +33,9 @@ def parse(record: Record) -> Problem:
     text = choices_text(stem, list(_LETTERS), choices)
     answers = choice_answers(letter, choices[_LETTERS.index(letter)], choices)
     return Problem(Question(content_id("mmlu", text), text, "qa", dataset="mmlu"), Reference(answers))
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The right letter, alone and as a chat model writes it."""
+    letter = parse(record).reference.answers[0]
+    return (letter, f"({letter})", f"The answer is {letter}.")

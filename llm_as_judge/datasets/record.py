@@ -16,18 +16,18 @@ Record = Mapping[str, Any]
 
 
 def text_of(record: Record, key: str) -> str:
-    """The non-empty string under ``key``."""
+    """The non-empty string under ``key``, with plain line ends (MBPP has CRLF, and CR CR LF)."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"field {key!r} must be a non-empty string, got {_short(value)}")
-    return value
+        raise DataError(f"field {key!r} must be a non-empty string, got {short(value)}")
+    return plain_lines(value)
 
 
 def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
     """The list under ``key``, all of whose items are of ``kind``."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
-        raise DataError(f"field {key!r} must be a list of {kind.__name__}, got {_short(value)}")
+        raise DataError(f"field {key!r} must be a list of {kind.__name__}, got {short(value)}")
     return value
 
 
@@ -35,7 +35,7 @@ def mapping_of(record: Record, key: str) -> Record:
     """The object under ``key``."""
     value = record.get(key)
     if not isinstance(value, dict):
-        raise DataError(f"field {key!r} must be an object, got {_short(value)}")
+        raise DataError(f"field {key!r} must be an object, got {short(value)}")
     return value
 
 
@@ -44,17 +44,29 @@ def content_id(dataset: str, *parts: str) -> str:
     return f"{dataset}/{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
 
 
+def plain_lines(text: str) -> str:
+    """``text`` with every line end as LF."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def optional_text(record: Record, key: str) -> str:
+    """The string under ``key``, with plain line ends; empty where it is absent or null."""
+    return text_of(record, key) if record.get(key) not in (None, "") else ""
+
+
 def choices_text(stem: str, labels: list[str], texts: list[str]) -> str:
     """A multiple-choice question as the policy reads it."""
-    return "\n".join([stem.strip(), *(f"{label}. {text}" for label, text in zip(labels, texts, strict=True))])
+    return "\n".join([stem.strip(), *(f"{label}. {text.strip()}" for label, text in zip(labels, texts, strict=True))])
 
 
 def choice_answers(label: str, text: str, texts: list[str]) -> tuple[str, ...]:
     """Ways to name the right choice; its text alone only where no other choice reads the same."""
-    named = (label, f"{label}. {text}")
-    return (*named, text) if texts.count(text) == 1 else named
+    text, same = text.strip(), sum(other.strip() == text.strip() for other in texts)
+    named = (label, f"{label}. {text}") if text else (label,)
+    return (*named, text) if text and same == 1 else named
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """``repr`` in at most 80 characters, for messages."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."

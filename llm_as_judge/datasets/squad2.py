@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_as_judge.datasets.record import Record, content_id, list_of, text_of
+from llm_as_judge.datasets.record import Record, content_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -25,12 +25,11 @@ def flatten(document: Record) -> Iterator[Record]:
 
 def parse(record: Record) -> Problem:
     """One flat question; every annotator's answer is a reference."""
-    text, context, raw = text_of(record, "question"), text_of(record, "context"), record.get("answers")
-    texts = raw.get("text") if isinstance(raw, dict) else raw
-    if not isinstance(texts, list):
-        raise DataError("field 'answers' must be a list, or an object with a list 'text'")
-    answers = dict.fromkeys(text_of(a, "text") if isinstance(a, dict) else str(a) for a in texts)
-    unanswerable = bool(record.get("is_impossible", not answers))
+    text, context = text_of(record, "question"), text_of(record, "context")
+    answers = dict.fromkeys(_annotated(record))
+    unanswerable = record.get("is_impossible", not answers)
+    if not isinstance(unanswerable, bool):
+        raise DataError(f"field 'is_impossible' must be true or false, got {short(unanswerable)}")
     if unanswerable == bool(answers):
         raise DataError(f"is_impossible is {unanswerable} with {len(answers)} answers")
     given = record.get("id")
@@ -44,3 +43,17 @@ def parse(record: Record) -> Problem:
         ),
         Reference(tuple(answers), unanswerable=unanswerable),
     )
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """Every annotator's answer, or that there is none."""
+    return tuple(_annotated(record)) or ("unanswerable",)
+
+
+def _annotated(record: Record) -> list[str]:
+    """Answers of all annotators; those of ``plausible_answers``, which are wrong, are left alone."""
+    raw = record.get("answers")
+    texts = raw.get("text") if isinstance(raw, dict) else raw
+    if not isinstance(texts, list):
+        raise DataError("field 'answers' must be a list, or an object with a list 'text'")
+    return [text_of(answer if isinstance(answer, dict) else {"text": answer}, "text").strip() for answer in texts]

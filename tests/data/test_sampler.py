@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_as_judge.data.quota import Quota
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
@@ -78,6 +79,31 @@ def test_a_resumed_sampler_continues_exactly(before: int, size: int) -> None:
         whole.sample(size)
     resumed.load_state_dict(whole.state_dict())
     assert [ids(whole.sample(size)) for _ in range(9)] == [ids(resumed.sample(size)) for _ in range(9)]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(0, 99))
+def test_copies_in_a_resampled_file_are_spread_over_the_epoch(unique: int, copies: int, seed: int) -> None:
+    pool = problems(math=unique)["math"] * copies
+    drawn = ids(DomainSampler({"math": pool}, {"math": 1.0}, seed).sample(len(pool)))
+    for start in range(0, len(drawn), unique):
+        assert len(set(drawn[start : start + unique])) == unique
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 300))
+def test_a_quota_is_what_fractions_say_at_every_slot(weights: list[int], slots: int) -> None:
+    quota = Quota({i: weight / 100 for i, weight in enumerate(weights)})
+    for slot in range(1, slots + 1):
+        quota.next()
+        for i, weight in enumerate(weights):
+            assert abs(quota.drawn[i] - Fraction(weight, sum(weights)) * slot) < 1
+
+
+def test_the_order_of_slots_is_known() -> None:
+    """A saved run resumes on it: domains and problems must come as they did when its state was written."""
+    drawn = ids(DomainSampler(problems(math=9, code=9, qa=9), RATIOS, 0).sample(12))
+    assert drawn == ("math/3 code/0 qa/1 math/7 code/2 qa/3 math/4 code/3 qa/4 math/8 math/5 code/5".split())
 
 
 def test_state_of_other_problems_is_refused() -> None:

@@ -1,0 +1,168 @@
+"""Plan C at full size, beside the same job written plainly with the ``datasets`` library: wall, memory, linearity.
+
+    python benchmarks/data.py [--json] [--peer-python PYTHON] [--size 1.0] [--folder DIR]
+
+Raw files are synthetic, in the hub's shape, as many and as long as the real ones: SQuAD2 130,319 questions, HotpotQA
+90,447 with ten paragraphs. By the clock, the command as it comes (a process a core) is compared with the library as it
+comes (threads of its own); in CPU seconds and memory, one process with one process, which a busy machine alters less.
+The peer needs an interpreter that has the ``datasets`` library; without one its claims are not made. 3 GB of disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = {"gsm8k": 7473, "math": 7500, "squad2": 130_319, "hotpotqa": 90_447, "humaneval": 164, "mbpp": 427}
+SPLITS = {"humaneval": "test", "mbpp": "all"}
+TRAIN, TEST = 160_000, 32_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one process and its children: seconds by the clock and of CPU, most memory of one process in bytes."""
+
+    wall: float
+    cpu: float
+    peak: int
+
+
+def measured(command: Sequence[str | Path]) -> Cost:
+    """Run ``command``; raises ``SystemExit`` with its output when it fails."""
+    with tempfile.TemporaryFile() as output:
+        begun = time.perf_counter()
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+        process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output, env=env)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begun
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            output.seek(0)
+            raise SystemExit(output.read().decode(errors="replace"))
+    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def records(name: str, n: int) -> Iterator[dict[str, Any]]:
+    """``n`` raw records of benchmark ``name``, every one another question."""
+    rng = random.Random(name)
+    words = ["".join(rng.choices("etaoinshrdlucmfw", k=rng.randint(2, 9))) for _ in range(5000)]
+    sentences = [" ".join(rng.choices(words, k=rng.randint(10, 24))).capitalize() + "." for _ in range(4000)]
+    context = ""
+    for i in range(n):
+        if name == "gsm8k":
+            yield {
+                "question": f"{' '.join(rng.choices(sentences, k=3))} How many are {i}?",
+                "answer": f"So.\n#### {i:,}",
+            }
+        elif name == "math":
+            solution = rf"Thus $\boxed{{\frac{{{i}}}{{7}}}}$."
+            yield {"problem": f"{rng.choice(sentences)} Find $x+{i}$.", "solution": solution, "type": "Algebra"}
+        elif name == "squad2":
+            if i % 6 == 0:
+                context = " ".join(rng.choices(sentences, k=7))
+            answers = [] if i % 3 == 0 else [context[:20]]
+            question = f"What did {rng.choice(words)} {i} do?"
+            yield {"id": f"{i:024x}", "title": "T", "context": context, "question": question,
+                   "answers": {"text": answers, "answer_start": [0] * len(answers)}}  # fmt: skip
+        elif name == "hotpotqa":
+            titles = [f"{rng.choice(words)} {j}" for j in range(10)]
+            paragraphs = [rng.choices(sentences, k=4) for _ in titles]
+            yield {"id": f"{i:024x}", "question": f"Which {' '.join(rng.choices(words, k=14))} is number {i}?",
+                   "answer": rng.choice(words), "type": "bridge", "level": "hard",
+                   "supporting_facts": {"title": titles[:2], "sent_id": [0, 1]},
+                   "context": {"title": titles, "sentences": paragraphs}}  # fmt: skip
+        elif name == "humaneval":
+            text = " ".join(rng.choices(sentences, k=4))
+            yield {"task_id": f"HumanEval/{i}", "entry_point": f"f{i}", "canonical_solution": "    return x\n",
+                   "prompt": f'def f{i}(x):\n    """{text}\n    >>> f{i}(1)\n    1\n    """\n',
+                   "test": f"def check(candidate):\n    assert candidate({i}) == {i}\n" * 4}  # fmt: skip
+        else:
+            yield {"task_id": i + 1, "prompt": f"{rng.choice(sentences)} {i}", "code": f"def f{i}(x):\r\n    return x",
+                   "test_list": [f"assert f{i}({j}) == {j}" for j in range(3)], "test_imports": []}  # fmt: skip
+
+
+def write_raw(folder: Path, size: float) -> int:
+    """All six benchmarks at ``size`` times the real number; bytes written."""
+    total = 0
+    for name, n in RECORDS.items():
+        path = folder / name / f"{SPLITS.get(name, 'train')}.jsonl"
+        path.parent.mkdir(parents=True)
+        with path.open("w", encoding="utf-8") as file:
+            for record in records(name, max(12, round(n * size))):
+                file.write(json.dumps(record) + "\n")
+        total += path.stat().st_size
+    return total
+
+
+def ours(raw: Path, out: Path, size: float, processes: int = 1) -> Cost:
+    sizes = ["--train-size", str(round(TRAIN * size)), "--test-size", str(round(TEST * size))]
+    config = ROOT / "config/dataset.yaml"
+    cost = measured([
+        sys.executable, "-m", "llm_as_judge.cli.app", "data", "process", "--config", config, "--raw", raw, "--out", out,
+        *sizes, "--processes", str(processes), "--json",
+    ])  # fmt: skip
+    info = json.loads((out / "mixed/info.json").read_text())
+    assert info["mixed"]["train"]["lines"] == round(TRAIN * size)
+    shutil.rmtree(out)
+    return cost
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the datasets library")
+    parser.add_argument("--size", type=float, default=1.0, help="share of the real number of records")
+    parser.add_argument("--folder", type=Path, help="where to work; a temporary folder if not given")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        work = Path(name)
+        full, half = work / "full", work / "half"
+        volume = write_raw(full, options.size)
+        write_raw(half, options.size / 2)
+        whole, part = ours(full, work / "out", options.size), ours(half, work / "out", options.size / 2)
+        default = ours(full, work / "out", options.size, processes=0)
+        peer = None
+        have = options.peer_python != sys.executable or importlib.util.find_spec("datasets") is not None
+        if have:
+            sizes = [str(round(TRAIN * options.size)), str(round(TEST * options.size))]
+            peer = measured([options.peer_python, ROOT / "benchmarks/data_peer.py", full, work / "peer", *sizes])
+    growth = whole.cpu / part.cpu / 2
+    claims = {
+        "peak_memory_gb": {"value": round(whole.peak / 1e9, 3), "goal": 1.0, "met": whole.peak < 1e9},
+        "cpu_growth_over_linear": {"value": round(growth, 3), "goal": 1.15, "met": growth <= 1.15},
+    }
+    rows = {"raw files": f"{volume / 1e6:.0f} MB", "llm-as-judge, 1 process": whole,
+            "llm-as-judge, as it comes": default, "llm-as-judge, half the size": part}  # fmt: skip
+    if peer:
+        faster = peer.wall / default.wall
+        claims["times_faster_than_datasets"] = {"value": round(faster, 2), "goal": 3.0, "met": faster >= 3}
+        less = peer.cpu / whole.cpu
+        claims["times_less_cpu_than_datasets"] = {"value": round(less, 2), "goal": 3.0, "met": less >= 3}
+        rows["datasets library"] = peer
+    for name, row in rows.items():
+        text = row if isinstance(row, str) else f"{row.wall:.1f} s, {row.cpu:.1f} CPU s, {row.peak / 1e6:.0f} MB"
+        print(f"{name:<32}{text}")
+    if not peer:
+        print("datasets library: not installed here; --peer-python names an interpreter that has it")
+    if options.json:
+        print(json.dumps({"claims": claims}))
+        return
+    for name, claim in claims.items():
+        print(f"{name:<32}{claim['value']} (goal {claim['goal']}: {'met' if claim['met'] else 'missed'})")
+
+
+if __name__ == "__main__":
+    main()

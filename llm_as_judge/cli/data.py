@@ -1,0 +1,223 @@
+"""``llm-as-judge data``: benchmarks from raw files to a mixed training set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llm_as_judge.cli.options import AsJson, make_console, print_json
+
+if TYPE_CHECKING:
+    from llm_as_judge.data.settings import DatasetSettings
+
+app = typer.Typer(help="Download, check, split, mix and look at problems.", no_args_is_help=True, rich_markup_mode=None)
+
+Settings = Annotated[
+    Path | None,
+    typer.Option("--config", dir_okay=False, help="YAML of the datasets; config/dataset.yaml if not given."),
+]
+Datasets = Annotated[
+    list[str] | None,
+    typer.Option("--datasets", metavar="NAME,...", help="Names separated by commas; by default those of the file."),
+]
+Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of the raw files.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
+
+_RAW = Path("data/raw")
+_OUT = Path("data")
+
+
+def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
+    from llm_as_judge.data.settings import load_settings
+
+    names = [name for given in datasets or [] for name in given.replace(",", " ").split()]
+    if datasets is not None:
+        changes["datasets"] = [name for name in names if name != "none"]
+    return load_settings(path, changes)
+
+
+@app.command()
+def process(
+    config: Settings = None,
+    raw: Raw = _RAW,
+    out: Out = _OUT,
+    split: Annotated[
+        str, typer.Option(metavar="plan-c|official", help="Pool and split 5:1 by question, or the published splits.")
+    ] = "plan-c",
+    datasets: Datasets = None,
+    custom: Annotated[
+        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems; repeatable.")
+    ] = None,
+    train_size: Annotated[int | None, typer.Option(help="Lines of the training mix.")] = None,
+    test_size: Annotated[int | None, typer.Option(help="Lines of the test mix.")] = None,
+    ratios: Annotated[
+        str | None, typer.Option(metavar="MATH:QA:CODE", help="Shares of the domains, such as 4:3:3.")
+    ] = None,
+    val_fraction: Annotated[float | None, typer.Option(help="Share of the training part kept for validation.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of split and mix.")] = None,
+    any_split: Annotated[
+        bool, typer.Option("--any-split", help="Where the split to be pooled has no files, take those that have.")
+    ] = False,
+    processes: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = one a core. No effect on results.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Split and mix the raw files; info.json is written last."""
+    import os
+
+    from llm_as_judge.data.process import Job
+    from llm_as_judge.data.process import process as run
+
+    settings = _settings(
+        config, datasets, train_size=train_size, test_size=test_size, val_fraction=val_fraction, seed=seed,
+        domain_ratios=_ratios(ratios),
+    )  # fmt: skip
+    console = make_console(as_json)
+    job = Job(
+        settings, raw, out, mode=split, custom=tuple(custom or ()), any_split=any_split,  # type: ignore[arg-type]
+        processes=processes or os.cpu_count() or 1, tell=lambda line: console.print(line, highlight=False),
+    )  # fmt: skip
+    info = run(job)
+    if as_json:
+        print_json(info)
+        return
+    for note in info["notes"]:
+        console.print(f"note: {note}", highlight=False, soft_wrap=True)
+    console.print(f"written: {out / 'mixed'}, {out / 'test'}, {out / 'processed'}", highlight=False, soft_wrap=True)
+
+
+def _ratios(text: str | None) -> dict[str, float] | None:
+    from llm_as_judge.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        math, qa, code = (float(part) for part in text.split(":"))
+    except ValueError:
+        raise ConfigError(f"--ratios {text!r}: give three numbers, math:qa:code, such as 4:3:3") from None
+    return {"math": math, "qa": qa, "code": code}
+
+
+@app.command()
+def check(
+    config: Settings = None,
+    raw: Raw = _RAW,
+    datasets: Datasets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge every benchmark's own answers; exit status 1 where one is not judged correct."""
+    import asyncio
+    import dataclasses
+
+    from llm_as_judge.data.check import GoldReport, check_golds
+    from llm_as_judge.data.settings import raw_files, splits_there
+    from llm_as_judge.datasets.catalog import DATASETS
+    from llm_as_judge.errors import DataError
+    from llm_as_judge.sandbox.host import Limits, Sandbox
+
+    settings = _settings(config, datasets)
+    chosen = settings.chosen(settings.mix.datasets if datasets else list(settings.datasets))
+    files = {
+        name: [file for split in splits_there(raw, name, source) for file in raw_files(raw, name, source, split)]
+        for name, source in chosen.items()
+    }
+    if not any(files.values()):
+        raise DataError(f"{raw}: none of {', '.join(chosen)} is there; --raw names their folder")
+    console = make_console(as_json)
+
+    async def run() -> dict[str, GoldReport]:
+        reports = {}
+        async with Sandbox(Limits(cpu_seconds=10)) as sandbox:
+            for name, paths in files.items():
+                if not paths:
+                    console.print(f"{name}: not there")
+                    continue
+                report = reports[name] = await check_golds(paths, DATASETS[name], sandbox)
+                right = f"{report.golds} answers of {report.records} records, {len(report.failures)} not judged correct"
+                console.print(f"{name}: {right}", highlight=False)
+                for failure in report.failures:
+                    console.print(f"  {failure.id}: {failure.reason}", highlight=False, markup=False, soft_wrap=True)
+        return reports
+
+    reports = asyncio.run(run())
+    if as_json:
+        print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
+    if any(report.failures for report in reports.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def download(
+    config: Settings = None,
+    raw: Raw = _RAW,
+    datasets: Datasets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the raw files from the Hugging Face hub; goes on where it stopped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from llm_as_judge.data.download import download as run
+
+    settings = _settings(config, datasets)
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=make_console(as_json)) as bars:
+
+        def progress(name: str, split: str, done: int, total: int) -> None:
+            title = f"{name} {split}"
+            if title not in tasks:
+                tasks[title] = bars.add_task(title, total=total)
+            bars.update(tasks[title], completed=done)
+
+        manifest = run(settings, raw, settings.mix.datasets, progress=progress)
+    if as_json:
+        print_json(manifest)
+
+
+@app.command()
+def inspect(
+    out: Out = _OUT,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A file or folder of problems instead of a processed folder.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="Examples of every dataset.")] = 1,
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Picture of the mix; DIR/mixed/mix.png if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Counts, lengths and examples of what was processed, and a picture of the mix."""
+    from llm_as_judge.data.overview import inspect_file, inspect_folder, picture
+
+    result = inspect_folder(out, examples) if file is None else {"sides": {file.name: inspect_file(file, examples)}}
+    target = png or (None if file else out / "mixed/mix.png")
+    if target:
+        picture(result["sides"], target)
+        result = {**result, "picture": str(target)}
+    if as_json:
+        print_json(result)
+        return
+    _print_overview(result)
+
+
+def _print_overview(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = make_console(False)
+    for side, sets in result["sides"].items():
+        table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=side)
+        for name, facts in sets.items():
+            length = facts["length"]
+            numbers = (facts["lines"], facts["unique"], facts["repetition"], *length.values())
+            table.add_row(name, facts["domain"], *(f"{number:,}" for number in numbers))
+        console.print(table)
+        for facts in sets.values():
+            for example in facts["examples"]:
+                for part, text in example.items():
+                    console.print(f"  {part}: {text}", markup=False, highlight=False, soft_wrap=True)
+                console.print()
+    for note in result.get("notes", []):
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    if "picture" in result:
+        console.print(f"picture: {result['picture']}", highlight=False, soft_wrap=True)

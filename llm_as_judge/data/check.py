@@ -1,0 +1,108 @@
+"""The gold self-check: is every benchmark's own answer judged correct by the project's own judge?
+
+Answers by the rules alone, code by running it in the sandbox with the hidden tests; the public tests shown to the
+policy must hold for the gold solution as well. A gold that fails is a fault of parser, judge or benchmark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from llm_as_judge.datasets.catalog import Dataset
+from llm_as_judge.datasets.reading import files_in, read
+from llm_as_judge.datasets.record import Record
+from llm_as_judge.errors import DataError
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.sandbox.verdict import RunsCode, run_assert
+from llm_as_judge.types import Problem, Verdict
+
+_CONCURRENT = 8
+
+
+class Sandbox(RunsCode, Protocol):
+    """Runs single asserts, and judges a solution by its hidden tests."""
+
+    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdictLike: ...
+
+
+class CodeVerdictLike(Protocol):
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def weak(self) -> bool: ...
+    @property
+    def error(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A gold that was not judged correct, or a record without a problem; ``id`` is the problem's, else its place."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoldReport:
+    """``golds`` were judged over ``records``; one record may have several."""
+
+    records: int
+    golds: int
+    failures: tuple[Failure, ...]
+
+
+async def check_golds(paths: Iterable[Path], dataset: Dataset, sandbox: Sandbox) -> GoldReport:
+    """Judge the golds of every record in ``paths``. Raises ``DataError`` where there is no such file."""
+    judge, gate = Judge("rules", None, sandbox), asyncio.Semaphore(_CONCURRENT)
+    records = golds = 0
+    failures: list[Failure] = []
+
+    async def one(problem: Problem, gold: str) -> list[Failure]:
+        async with gate:
+            verdict = await judge.verdict(problem, gold)
+            wrong = [] if verdict.correct else [Failure(problem.question.id, _told(verdict, gold))]
+            for test in problem.question.public_tests:
+                source = f"{problem.reference.prelude}\n\n{gold}\n\n{_setup(problem)}"
+                result = await run_assert(sandbox, source, test)
+                if not result.passed:
+                    wrong.append(Failure(problem.question.id, f"public test {test}: {result.error}, got {result.got}"))
+            return wrong
+
+    running: set[asyncio.Task[list[Failure]]] = set()
+    for path in paths:
+        for file in files_in(path):
+            for raw in read(file):
+                records += 1
+                try:
+                    problem, answers = _parsed(dataset, raw.record, raw.reason)
+                except DataError as error:
+                    failures.append(Failure(f"{file}:{raw.place}", str(error)))
+                    continue
+                golds += len(answers)
+                running |= {asyncio.create_task(one(problem, gold)) for gold in answers}
+                if len(running) >= 8 * _CONCURRENT:
+                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    failures += [failure for task in done for failure in task.result()]
+    failures += [failure for found in await asyncio.gather(*running) for failure in found]
+    return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
+
+
+def _parsed(dataset: Dataset, record: Record | None, reason: str) -> tuple[Problem, tuple[str, ...]]:
+    if record is None:
+        raise DataError(reason)
+    return dataset.parse(record), dataset.golds(record)
+
+
+def _setup(problem: Problem) -> str:
+    """What the hidden tests of MBPP define before their first assert: public asserts may need it too."""
+    return problem.reference.tests.partition("assert ")[0] if problem.question.dataset == "mbpp" else ""
+
+
+def _told(verdict: Verdict, gold: str) -> str:
+    return f"{verdict.reason}; the gold is {gold[-80:]!r}"

@@ -1,0 +1,139 @@
+"""``llm-as-judge data inspect``: what is in a processed folder or a file of problems; counts, lengths, a picture.
+
+Reads in a stream. Lengths are in characters, of the statement that the policy reads (context and question).
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.data.files import check_whole, sha256_of
+from llm_as_judge.datasets.load import parsed, recognise
+from llm_as_judge.datasets.reading import files_in
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem
+
+_SHOWN = 300
+
+
+@dataclass(slots=True)
+class _Tally:
+    domain: str
+    lines: int = 0
+    ids: set[str] = field(default_factory=set)
+    lengths: array[int] = field(default_factory=lambda: array("l"))
+    unanswerable: int = 0
+    examples: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, problem: Problem, examples: int) -> None:
+        question = problem.question
+        self.lines += 1
+        if question.id not in self.ids and len(self.examples) < examples:
+            reference = problem.reference
+            answer = reference.tests or " | ".join(reference.answers) or "unanswerable"
+            self.examples.append({"id": question.id, "problem": _cut(question.statement), "answer": _cut(answer)})
+        self.ids.add(question.id)
+        self.lengths.append(len(question.statement))
+        self.unanswerable += problem.reference.unanswerable
+
+    def as_json(self) -> dict[str, Any]:
+        lengths = sorted(self.lengths)
+        return {
+            "domain": self.domain,
+            "lines": self.lines,
+            "unique": len(self.ids),
+            "repetition": round(self.lines / len(self.ids), 2),
+            "unanswerable": self.unanswerable,
+            "length": {
+                name: lengths[min(len(lengths) - 1, int(len(lengths) * share))]
+                for name, share in (("median", 0.5), ("p95", 0.95), ("max", 1.0))
+            },
+            "examples": self.examples,
+        }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
+
+
+def inspect_file(path: Path, examples: int = 1) -> dict[str, Any]:
+    """Every dataset in a file of problems, of any format that ``load_file`` reads. Raises ``DataError``."""
+    tallies: dict[str, _Tally] = {}
+    for problem in _problems(path):
+        name = problem.question.dataset or "unnamed"
+        tallies.setdefault(name, _Tally(problem.question.domain)).add(problem, examples)
+    if not tallies:
+        raise DataError(f"{path}: no problems in it")
+    return {name: tallies[name].as_json() for name in sorted(tallies)}
+
+
+def _problems(path: Path) -> Iterator[Problem]:
+    for file in files_in(path):
+        for item in parsed(file, lambda record: recognise(record)(record)):
+            if isinstance(item, str):
+                raise DataError(item)
+            yield item
+
+
+def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
+    """The mixes of a processed folder, by side, and what ``info.json`` notes. Raises ``DataError`` where the folder is
+    not whole: no ``info.json``, or a file that is missing or not the one it lists.
+    """
+    path = out / "mixed/info.json"
+    check_whole(path)
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+        files = {name: facts["sha256"] for name, facts in info["files"].items()}
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is none; run llm-as-judge data process --out {out}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}; run llm-as-judge data process again") from error
+    for name, expected in files.items():
+        if not (out / name).is_file() or sha256_of(out / name) != expected:
+            raise DataError(f"{out / name}: is not the file that {path} lists; run llm-as-judge data process again")
+    sides = {
+        side: inspect_file(out / f"mixed/{side}_mixed.jsonl", examples) for side in ("train", "val", "test")
+        if f"mixed/{side}_mixed.jsonl" in files
+    }  # fmt: skip
+    return {"sides": sides, "notes": info.get("notes", []), "contamination": info.get("contamination", {})}
+
+
+def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """A PNG: each side's lines by dataset, how often its problems come, and how long they are."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.patches import Patch
+
+    colours = {"math": "#4c72b0", "qa": "#55a868", "code": "#dd8452"}
+    figure, axes = pyplot.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
+    for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
+        names = sorted(sets, key=lambda name: (list(colours).index(sets[name]["domain"]), name))
+        tint = [colours[sets[name]["domain"]] for name in names]
+        total = sum(sets[name]["lines"] for name in names)
+        bars = left.barh(names, [sets[name]["lines"] for name in names], color=tint)
+        left.bar_label(
+            bars,
+            [f" {sets[n]['lines'] / total:.0%}, each {sets[n]['repetition']:.3g} times" for n in names],
+            fontsize=8,
+        )
+        left.set(title=f"{side}: {total:,} lines", xlabel="lines")
+        left.margins(x=0.45)
+        right.barh(names, [sets[name]["length"]["p95"] for name in names], color=tint, alpha=0.35)
+        right.barh(names, [sets[name]["length"]["median"] for name in names], color=tint)
+        right.set(title="characters: median, 95th percentile (pale)", xscale="log")
+        for axis in (left, right):
+            axis.invert_yaxis()
+            axis.spines[["top", "right"]].set_visible(False)
+    handles = [Patch(color=colour) for colour in colours.values()]
+    figure.legend(handles, list(colours), loc="lower center", ncols=3, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

@@ -1,0 +1,126 @@
+"""What is known of one problem while a whole set is split: digests to group and sort by, and where its line lies.
+
+A row takes about 300 bytes of memory whatever the problem's length, so that sets larger than memory can be sorted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from array import array
+from hashlib import blake2b, sha256
+from json.encoder import encode_basestring as quoted
+from typing import NamedTuple
+from zlib import crc32
+
+from llm_as_judge.datasets.custom import to_record
+from llm_as_judge.types import Problem
+
+#: Words of a passage that two texts must share to count as near copies (Brown et al. 2020, appendix C).
+GRAM = 13
+_WORD = re.compile(r"\w+")
+_EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
+
+
+class Row(NamedTuple):
+    """Sorted by ``key``: a pseudo-random order that depends on the questions and the seed alone.
+
+    ``key`` is 64 bytes: question (16), problem (16; the question with its context and entry point), rest (16), answer
+    (8), context (8; zero without one). Rows of the same question share the first part, copies of a problem the first
+    two. ``grams``: hashes of the question's passages.
+    """
+
+    key: bytes
+    part: int  # of the spool
+    offset: int
+    length: int
+    grams: array[int]
+
+    @property
+    def question(self) -> bytes:
+        return self.key[:16]
+
+    @property
+    def problem(self) -> bytes:
+        return self.key[:32]
+
+    @property
+    def answer(self) -> bytes:
+        return self.key[48:56]
+
+    @property
+    def context(self) -> bytes:
+        return self.key[56:]
+
+
+def normalised(text: str) -> tuple[str, list[str]]:
+    """``text`` as compared for duplicates (case, spaces and edge punctuation aside: signs make another problem), and
+    its words alone, by which it is split.
+    """
+    text = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    return " ".join([word.strip(_EDGES) for word in text.split()]), _WORD.findall(text)
+
+
+def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
+    """``Row.key`` and ``Row.grams``."""
+    question, reference = problem.question, problem.reference
+    same, words = normalised(question.text)
+    # long, so hashed once
+    context = sha256(_bytes(question.context)).digest()[:8] if question.context else bytes(8)
+    copy = blake2b(_bytes("\0".join((same, question.entry_point or ""))) + context, digest_size=16).digest()
+    answer = _bytes("\0".join((*reference.answers, reference.tests, str(reference.unanswerable))))
+    rest = _bytes("\0".join((question.id, question.text, *question.public_tests, reference.prelude)))
+    return b"".join((
+        blake2b(_bytes(" ".join(words) or same), digest_size=16, key=b"%d" % seed).digest(),
+        copy,
+        blake2b(rest + answer, digest_size=16).digest(),
+        blake2b(answer, digest_size=8).digest(),
+        context,
+    )), _grams(words)  # fmt: skip
+
+
+def _grams(words: list[str]) -> array[int]:
+    if len(words) < GRAM:
+        return array("q")
+    # ``hash`` of whole numbers is the same in every process, that of text is not
+    numbers = [crc32(word.encode()) for word in words]
+    return array("q", {hash(gram) for gram in zip(*(numbers[i:] for i in range(GRAM)), strict=False)})
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def line_of(problem: Problem) -> bytes:
+    """The problem as a line of the project's own format (``datasets.custom``), written by hand: an encoder that looks
+    at every value's type takes twice as long.
+    """
+    question, reference = problem.question, problem.reference
+    parts = [
+        f'{{"id": {quoted(question.id)}, "dataset": {quoted(question.dataset)}, "type": "{question.domain}", '
+        f'"problem": {quoted(question.text)}'
+    ]
+    if question.context:
+        parts.append(f', "context": {quoted(question.context)}')
+    if question.domain == "code":
+        parts.append(
+            f', "entry_point": {quoted(question.entry_point or "")}, "public_tests": {_list(question.public_tests)}, '
+            f'"tests": {quoted(reference.tests)}, "prelude": {quoted(reference.prelude)}'
+        )
+    elif reference.unanswerable:
+        parts.append(', "unanswerable": true')
+    elif len(reference.answers) == 1:
+        parts.append(f', "answer": {quoted(reference.answers[0])}')
+    else:
+        parts.append(f', "answer": {_list(reference.answers)}')
+    parts.append("}\n")
+    line = "".join(parts)
+    try:
+        return line.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
+        return (json.dumps(to_record(problem)) + "\n").encode()
+
+
+def _list(texts: tuple[str, ...]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"

@@ -1,0 +1,182 @@
+"""``config/dataset.yaml``: the benchmarks' sources, the mix and the spellings of users' own fields; strict, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from llm_as_judge.datasets import custom
+from llm_as_judge.datasets.catalog import DATASETS
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.registry import nearest
+from llm_as_judge.schema import FilePath, Float, Names
+from llm_as_judge.settings_file import Node, environment, read_yaml
+from llm_as_judge.types import Domain
+
+FILE = "dataset.yaml"
+
+
+def _mapping_of_names(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
+
+
+NameLists = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_mapping_of_names)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Hub(_Strict):
+    """On the Hugging Face hub; ``splits`` maps our name of a split to theirs (``a+b`` joins two)."""
+
+    id: str
+    configs: Names = Field(min_length=1)
+    splits: Mapping[str, str] = Field(min_length=1)
+
+
+class Source(_Strict):
+    hub: Hub
+    release: NameLists = Field(min_length=1)  # split -> patterns under the raw folder
+    page: str = Field(pattern=r"^https?://")
+    pool: Names = Field(min_length=1)
+    official: Mapping[str, str]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Source:
+        strange = sorted({*self.pool} - {*self.release})
+        if strange:
+            raise ValueError(f"pool names {', '.join(strange)}, but release has {', '.join(self.release)}")
+        if set(self.official) - {"train", "test"} or "test" not in self.official:
+            raise ValueError(f"official must give test and may give train, got {dict(self.official)}")
+        return self
+
+
+def _pair(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Mix(_Strict):
+    datasets: Names = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
+    domain_ratios: Mapping[Domain, Float] = {"math": 0.4, "qa": 0.3, "code": 0.3}
+    train_test: Annotated[tuple[int, int], BeforeValidator(_pair)] = (5, 1)
+    train_size: int = Field(160_000, gt=0)
+    test_size: int = Field(32_000, gt=0)
+    val_fraction: Float = Field(0.0, ge=0, lt=1)
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Mix:
+        if min(self.train_test) < 1:
+            raise ValueError(f"train_test must be two whole numbers > 0, got {list(self.train_test)}")
+        if any(ratio < 0 for ratio in self.domain_ratios.values()) or not sum(self.domain_ratios.values()):
+            raise ValueError(f"domain_ratios must be >= 0 and not all 0, got {dict(self.domain_ratios)}")
+        return self
+
+
+class DatasetSettings(_Strict):
+    """The whole file."""
+
+    datasets: Mapping[str, Source]
+    mix: Mix = Mix()
+    fields: NameLists = Field(default_factory=lambda: {name: tuple(also) for name, also in custom.FIELDS.items()})
+    path: FilePath = Path(FILE)
+
+    @model_validator(mode="after")
+    def _known(self) -> DatasetSettings:
+        for name in self.datasets:
+            if name not in DATASETS:
+                raise ValueError(f"datasets has {name!r}; there are {', '.join(DATASETS)}")
+        for name in self.fields:
+            if name not in custom.NAMES:
+                raise ValueError(f"fields has {name!r}; there are {', '.join(custom.NAMES)}")
+        self.chosen(self.mix.datasets)
+        return self
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Source]:
+        """The sources of ``names``. Raises ``ConfigError`` for one there is not."""
+        for name in names:
+            if name not in self.datasets:
+                guess = nearest(name, self.datasets)
+                hint = f"did you mean {guess!r}? " if guess else ""
+                raise ConfigError(f"no dataset {name!r}: {hint}there are {', '.join(self.datasets)}")
+        return {name: self.datasets[name] for name in names}
+
+
+def find_settings(folder: Path | None = None) -> Path | None:
+    """``dataset.yaml`` in ``folder``, else in ./config, else in the source tree's config."""
+    places = [*([folder] if folder else []), Path("config"), Path(__file__).parents[2] / "config"]
+    return next((place / FILE for place in places if (place / FILE).is_file()), None)
+
+
+def field_spellings() -> Mapping[str, Sequence[str]]:
+    """``fields`` of the ``dataset.yaml`` in reach, else the built-in ones. Raises ``ConfigError`` where it is wrong."""
+    return load_settings().fields if find_settings() else custom.FIELDS
+
+
+def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
+    """The settings in ``path`` (None: where ``find_settings`` finds them); ``changes`` replace values of ``mix``, None
+    leaves one alone. Raises ``ConfigError`` with file and line.
+    """
+    path = path or find_settings()
+    if path is None:
+        raise ConfigError(f"there is no {FILE} in ./config; give its path with --config")
+    nodes = read_yaml(path)
+    env = environment(Path.cwd())
+    tree = {name: node.plain(name, env) for name, node in nodes.items()}
+    tree["path"] = str(path)
+    wanted = {name: value for name, value in (changes or {}).items() if value is not None}
+    if wanted:
+        tree["mix"] = {**tree.get("mix", {}), **wanted}
+    try:
+        return DatasetSettings.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explained(error, nodes, path, wanted))) from None
+
+
+def _explained(error: ValidationError, nodes: Mapping[str, Node], path: Path, changed: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for item in error.errors(include_url=False):
+        location = [str(part) for part in item["loc"]]
+        origin = str(path)
+        level: Any = nodes
+        for part in location:
+            if not isinstance(level, Mapping) or part not in level:
+                break
+            origin, level = level[part].origin, level[part].value
+        if len(location) > 1 and location[0] == "mix" and location[1] in changed:
+            origin = "command line"
+        given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
+        reason = item["msg"].removeprefix("Value error, ")
+        lines.append(f"{origin}: {'.'.join(location) or 'settings'}{given}: {reason}")
+    return lines
+
+
+def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
+    """Files of one split, downloaded or released, in sorted order. Raises ``DataError`` that names those to put
+    there.
+    """
+    for pattern in (f"{name}/{split}.jsonl", *source.release[split]):
+        if found := sorted(path for path in raw.glob(pattern) if path.is_file()):
+            return found
+    raise DataError(
+        f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there by "
+        f"hand one of: {', '.join(str(raw / pattern) for pattern in source.release[split])} (from {source.page})"
+    )
+
+
+def splits_there(raw: Path, name: str, source: Source) -> list[str]:
+    """Splits of the dataset that have files."""
+    found = []
+    for split in source.release:
+        try:
+            raw_files(raw, name, source, split)
+        except DataError:
+            continue
+        found.append(split)
+    return found

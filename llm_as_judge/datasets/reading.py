@@ -1,0 +1,264 @@
+"""Raw records of a file in a stream, one at a time, whatever its size; what cannot be read has its place and reason.
+
+``.jsonl``, ``.json`` (an array, SQuAD's nested object, an object with ``data``, a single record, or lines in
+disguise) and MMLU's ``.csv``, each of them gzipped too. Memory is bounded by one record of ``LONGEST`` bytes. In
+lines and rows a bad one is reported and the next one read; a JSON document ends at its first fault.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import typing
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from llm_as_judge.datasets import mmlu, squad2
+from llm_as_judge.datasets.record import Record
+from llm_as_judge.errors import DataError
+
+SUFFIXES = (".json", ".jsonl", ".csv")
+#: Bytes of one record. The longest of the eight benchmarks has some tens of thousands; an article of SQuAD has 500,000.
+LONGEST = 16 << 20
+_CHUNK = 1 << 20
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """One record, or ``None`` and the reason. ``place``: the line, or ``record N`` of one JSON document."""
+
+    place: str
+    record: Record | None
+    reason: str = ""
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix under a possible ``.gz``."""
+    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+
+
+def files_in(path: Path) -> list[Path]:
+    """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` without one."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    files = sorted(f for f in path.rglob("*") if suffix_of(f) in SUFFIXES) if path.is_dir() else [path]
+    if not files:
+        raise DataError(f"{path}: no problems in it")
+    return files
+
+
+def read(path: Path, start: int = 0, end: int | None = None) -> Iterator[Raw]:
+    """Every record of ``path``. ``start`` and ``end``: only the lines of a plain ``.jsonl`` that begin there, in
+    bytes, numbered from 1 at ``start``. Raises ``DataError`` for a suffix that is none of ``SUFFIXES``.
+    """
+    suffix = suffix_of(path)
+    if suffix not in SUFFIXES:
+        raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {', '.join(SUFFIXES)}")
+    try:
+        with path.open("rb", 1 << 20) as file:
+            stream = typing.cast("IO[bytes]", gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file)
+            if start:
+                stream.seek(start)
+            if suffix == ".jsonl":
+                yield from _lines(stream, None if end is None else end - start)
+            elif suffix == ".csv":
+                yield from _rows(stream)
+            else:
+                yield from _document(stream)
+    except (OSError, EOFError, zlib.error) as error:
+        yield Raw("1", None, f"cannot be read: {error}")
+
+
+def _lines(stream: IO[bytes], length: int | None) -> Iterator[Raw]:
+    number = position = 0
+    while length is None or position < length:
+        line = stream.readline(LONGEST + 1)
+        if not line:
+            return
+        number += 1
+        position += len(line)
+        if len(line) > LONGEST:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(_CHUNK)
+                position += len(line)
+            yield Raw(str(number), None, f"the line is longer than {LONGEST >> 20} MB")
+        elif not line.isspace():
+            yield _parsed(line, str(number))
+
+
+def _parsed(line: bytes, place: str) -> Raw:
+    try:
+        value = json.loads(line.decode("utf-8-sig" if place == "1" else "utf-8"))
+    except UnicodeDecodeError as error:
+        return Raw(place, None, f"not UTF-8: {error.reason} at byte {error.start}")
+    except ValueError as error:
+        return Raw(place, None, f"not JSON: {error}")
+    except RecursionError:
+        return Raw(place, None, "not a record: nested too deeply")
+    return _object(value, place)
+
+
+def _object(value: Any, place: str) -> Raw:
+    if isinstance(value, dict):
+        return Raw(place, value)
+    return Raw(place, None, f"must be an object, got {type(value).__name__}")
+
+
+def _rows(stream: IO[bytes]) -> Iterator[Raw]:
+    reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""))
+    while True:
+        try:
+            row = next(reader)
+            yield Raw(str(reader.line_num), mmlu.from_row(row))
+        except StopIteration:
+            return
+        except DataError as error:
+            yield Raw(str(reader.line_num), None, str(error))
+        except UnicodeDecodeError as error:
+            yield Raw(str(reader.line_num + 1), None, f"not UTF-8 from here: {error.reason}")
+            return
+        except csv.Error as error:
+            yield Raw(str(reader.line_num), None, f"not CSV: {error}")
+
+
+class _Window:
+    """The part of a text in work: values are taken off its front, chunks read on to its end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._at, self._ended = "", 0, False
+        self._lines = 1  # number of the line that ``_text`` begins in
+
+    def _grow(self) -> None:
+        chunk = self._stream.read(max(_CHUNK, len(self._text) - self._at))
+        self._lines += self._text.count("\n", 0, self._at)
+        rest = self._text[self._at :]
+        self._text, self._at, self._ended = rest, 0, not chunk
+        try:
+            self._text += self._decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            line = self._lines + rest.count("\n") + error.object[: error.start].count(b"\n")
+            raise _FaultError(str(line), f"not UTF-8: {error.reason}") from error
+
+    def peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            while self._at < len(self._text):
+                if not self._text[self._at].isspace():
+                    return self._text[self._at]
+                self._at += 1
+            if self._ended:
+                return ""
+            self._grow()
+
+    def take(self, *allowed: str) -> str:
+        """``peek``, which must be one of ``allowed``, removed."""
+        char = self.peek()
+        if char not in allowed or not char:
+            self.fail(f"expected {' or '.join(map(repr, allowed))}, got {repr(char) if char else 'the end'}")
+        self._at += 1
+        return char
+
+    def value(self) -> Any:
+        """The next JSON value, removed."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if self._ended:
+                    self.fail(error.msg, error.pos)
+                if len(self._text) - self._at > LONGEST:
+                    self.fail(f"{error.msg}, or a record longer than {LONGEST >> 20} MB", error.pos)
+            except RecursionError:
+                self.fail("nested too deeply")
+            else:
+                # a number may go on in the next chunk; anything else that parsed is whole
+                if end < len(self._text) or self._ended or isinstance(value, (dict, list, str)):
+                    self._at = end
+                    return value
+            self._grow()
+
+    def fail(self, reason: str, at: int | None = None) -> None:
+        line = self._lines + self._text.count("\n", 0, self._at if at is None else at)
+        raise _FaultError(str(line), f"not JSON: {reason}")
+
+
+class _FaultError(Exception):
+    """Where a document cannot be read any further, and why."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(place, reason)
+        self.raw = Raw(place, None, reason)
+
+
+def _document(stream: IO[bytes]) -> Iterator[Raw]:
+    window, number = _Window(stream), 0
+    try:
+        for value in _values(window):
+            for item in _flattened(value):
+                number += 1
+                yield item if isinstance(item, Raw) else _object(item, f"record {number}")
+    except _FaultError as fault:
+        yield fault.raw
+
+
+def _flattened(value: Any) -> Iterator[Any]:
+    """The questions of one of SQuAD's articles; any other value as it is."""
+    if not (isinstance(value, dict) and "paragraphs" in value):
+        yield value
+        return
+    try:
+        yield from squad2.flatten({"data": [value]})
+    except DataError as error:
+        yield Raw(f"article {value.get('title', '')!r}", None, str(error))
+
+
+def _values(window: _Window) -> Iterator[Any]:
+    if window.peek() == "[":
+        yield from _array(window)
+        if window.peek():
+            window.fail("something follows the array")
+        return
+    while window.peek():
+        if window.peek() != "{":
+            yield window.value()
+            continue
+        whole: dict[str, Any] = {}
+        window.take("{")
+        more = window.peek() != "}"
+        if not more:
+            window.take("}")
+        streamed = False
+        while more:
+            if window.peek() != '"':
+                window.fail("a key must be text in double quotes")
+            key = window.value()
+            window.take(":")
+            if key == "data" and window.peek() == "[":
+                yield from _array(window)
+                streamed = True
+            else:
+                whole[key] = window.value()
+            more = window.take(",", "}") == ","
+        if not streamed:
+            yield whole
+
+
+def _array(window: _Window) -> Iterator[Any]:
+    window.take("[")
+    if window.peek() == "]":
+        window.take("]")
+        return
+    while True:
+        yield window.value()
+        if window.take(",", "]") == "]":
+            return

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Download, process, train, evaluate:
+#   scripts/run_full_pipeline.sh --model qwen25-7b --device cuda:0 [--skip-download] [--skip-process]
+# --raw DIR      folder of the raw files (data/raw)
+# --data DIR     folder of what is made of them (data)
+# --steps N      optimiser steps; by default those of the configuration
+# --limit N      problems evaluated of every test set; by default all of them
+# --sample       see it run through: a mix of 600, 2 steps, 4 problems a test set, whatever splits --raw holds
+# --set N=V      a setting of training and evaluation; repeatable
+# --model nano trains the package's own small policy, with its small executor; on real benchmarks it scores about nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
+
+model= device=auto raw=data/raw data=data steps= limit= sample= skip_download= skip_process=
+settings=()
+while (($#)); do
+    case $1 in
+        --skip-download) skip_download=1; shift; continue ;;
+        --skip-process) skip_process=1; shift; continue ;;
+        --sample) sample=1; shift; continue ;;
+        -h | --help) usage; exit 0 ;;
+        --model | --device | --raw | --data | --steps | --limit | --set) ;;
+        *) printf 'error: unknown option %s\n' "$1" >&2; usage >&2; exit 2 ;;
+    esac
+    if (($# < 2)); then
+        printf 'error: %s needs a value\n' "$1" >&2
+        exit 2
+    fi
+    case $1 in
+        --model) model=$2 ;;
+        --device) device=$2 ;;
+        --raw) raw=$2 ;;
+        --data) data=$2 ;;
+        --steps) steps=$2 ;;
+        --limit) limit=$2 ;;
+        --set) settings+=(--set "$2") ;;
+    esac
+    shift 2
+done
+if [[ -z $model ]]; then
+    printf 'error: --model is missing: a key of config/models.yaml\n' >&2
+    usage >&2
+    exit 2
+fi
+
+python=${PYTHON:-.venv/bin/python}
+llm_as_judge() { "$python" -m llm_as_judge.cli.app "$@"; }
+
+process=()
+if [[ -n $sample ]]; then
+    process=(--any-split --train-size 600 --test-size 60)
+    steps=${steps:-2} limit=${limit:-4}
+fi
+config=config/training.yaml
+[[ $model == nano ]] && config=config/embedded.yaml
+
+if [[ -z $skip_download ]]; then
+    printf '== download\n'
+    llm_as_judge data download --raw "$raw"
+fi
+if [[ -z $skip_process ]]; then
+    printf '== process\n'
+    llm_as_judge data process --raw "$raw" --out "$data" ${process[@]+"${process[@]}"}
+fi
+
+settings=(
+    --set data.source=files
+    --set "data.train_dataset=$data/mixed/train_mixed.jsonl"
+    --set "data.test_dataset=$data/mixed/test_mixed.jsonl"
+    ${settings[@]+"${settings[@]}"}
+)
+if [[ -e $data/mixed/val_mixed.jsonl ]]; then
+    settings+=(--set "data.val_dataset=$data/mixed/val_mixed.jsonl")
+fi
+if [[ -n $limit ]]; then
+    settings+=(--set "data.eval_problems=$limit")
+fi
+
+printf '== train\n'
+llm_as_judge train --config "$config" --model "$model" --device "$device" ${steps:+--max-steps "$steps"} "${settings[@]}"
+
+plain=()
+for word in "${settings[@]}"; do [[ $word == --set ]] || plain+=("$word"); done
+{ read -r checkpoint; read -r results; } < <("$python" - "$config" "$model" "${plain[@]}" <<'PYTHON'
+import sys
+
+from llm_as_judge.config import load_config, resolve_model
+
+config = load_config(sys.argv[1], sys.argv[3:], extra={"model.model_name": sys.argv[2]})
+run = config.output.output_dir / resolve_model(config).key / config.output.run_name
+steps = sorted(run.glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_")))
+print(steps[-1] if steps else run)
+print(config.output.results_dir / "evaluation")
+PYTHON
+)
+printf '== evaluate %s\n' "$checkpoint"
+mkdir -p "$results"
+parts=()
+for file in "$data"/test/*_test.jsonl; do
+    part=$results/.$(basename "$file" .jsonl).part.json
+    llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" --checkpoint "$checkpoint" \
+        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$part"
+    parts+=("$part")
+done
+"$python" - "$results/${model}_results.json" "${parts[@]}" <<'PYTHON'
+import json, pathlib, sys
+
+target, *parts = map(pathlib.Path, sys.argv[1:])
+several = [json.loads(part.read_text()) for part in parts]
+whole = {**several[0], "datasets": [entry for one in several for entry in one["datasets"]]}
+target.write_text(json.dumps(whole, indent=2) + "\n")
+for entry in whole["datasets"]:
+    print(f"{entry['dataset']:<16}{entry['metrics']['accuracy']:.3f} of {entry['metrics']['problems']} problems")
+for part in parts:
+    part.unlink()
+print(f"written: {target}")
+PYTHON

@@ -1,0 +1,75 @@
+"""Every reference answer of the real samples is judged correct by the project's own judge."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from samples import sample
+
+from llm_as_judge.data.check import GoldReport, check_golds
+from llm_as_judge.datasets.catalog import DATASETS, Dataset
+from llm_as_judge.sandbox.host import Limits, Sandbox
+
+#: Golds that the judge refuses, by id, with the reason. There are none.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def check(path: Path, dataset: Dataset) -> GoldReport:
+    async def run() -> GoldReport:
+        async with Sandbox(Limits(cpu_seconds=10)) as sandbox:
+            return await check_golds([path], dataset, sandbox)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "records", "golds"),
+    [
+        ("gsm8k", "gsm8k/train.jsonl", 2000, 2000),
+        ("gsm8k", "gsm8k/test.jsonl", 700, 700),
+        ("math", "math", 234, 234),
+        ("squad2", "squad_v2/dev-v2.0.json", 706, 1572),
+        ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json", 150, 150),
+        ("hotpotqa", "hotpotqa/hotpot_dev_distractor_v1.json", 100, 100),
+        ("hotpotqa", "hotpotqa/hf_columns_dev_distractor.json", 50, 50),
+        ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164),
+        ("mbpp", "mbpp/mbpp.jsonl", 974, 974),
+        ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427),
+        ("mmlu", "mmlu", 577, 1731),
+        ("commonsenseqa", "commonsenseqa/train_rand_split.jsonl", 1000, 3000),
+        ("commonsenseqa", "commonsenseqa/dev_rand_split.jsonl", 400, 1200),
+    ],
+)
+def test_every_gold_is_judged_correct(name: str, file: str, records: int, golds: int) -> None:
+    report = check(sample(file), DATASETS[name])
+    assert (report.records, report.golds) == (records, golds)
+    assert {failure.id: failure.reason for failure in report.failures} == EXCEPTIONS
+
+
+def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: Path) -> None:
+    good = {
+        "task_id": 700, "text": "Add.", "code": "def add(a, b):\r\n    return a + b\r\n",
+        "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"],
+    }  # fmt: skip
+    rows = [good, {**good, "task_id": 701, "code": "def add(a, b):\n    return a - b"}, {**good, "test_list": []}]
+    path = tmp_path / "mbpp.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check(path, DATASETS["mbpp"])
+    assert report.records == 3
+    told = [(failure.id, failure.reason) for failure in report.failures]
+    assert told[0] == (f"{path}:3", "field 'test_list' is empty")
+    assert [id_ for id_, _ in told[1:]] == ["mbpp/701"] * 2
+    assert any(reason.startswith("tests failed") for _, reason in told)
+    assert any(reason.startswith("public test assert add(1, 2) == 3") for _, reason in told)
+
+
+def test_the_check_uses_the_datasets_own_gold(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"question": "1 + 1?", "answer": "It is two.\n#### 2"}) + "\n")
+    assert not check(path, DATASETS["gsm8k"]).failures
+    wrong = dataclasses.replace(DATASETS["gsm8k"], golds=lambda record: ("#### 3",))
+    assert [failure.id.partition("/")[0] for failure in check(path, wrong).failures] == ["gsm8k"]

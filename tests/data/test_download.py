@@ -1,0 +1,161 @@
+"""Downloads: whole files or none, nothing fetched twice, the manifest last, and help where there is no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.data.download import JOURNAL, MANIFEST, download, fetch_from_hub
+from llm_as_judge.data.files import sha256_of
+from llm_as_judge.data.process import Job, process
+from llm_as_judge.data.settings import DatasetSettings, load_settings
+from llm_as_judge.errors import DataError
+
+CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
+GSM8K = [{"question": f"{i} + {i}?", "answer": f"#### {2 * i}"} for i in range(30)]
+
+
+class Hub:
+    """Stands in for the library: rows by (id, configuration, split), and a note of what was asked for."""
+
+    def __init__(self, **failing: str) -> None:
+        self.asked: list[tuple[str, str, str]] = []
+        self.failing = failing
+
+    def __call__(self, hub_id: str, config: str, split: str) -> list[dict[str, Any]]:
+        self.asked.append((hub_id, config, split))
+        if hub_id.rpartition("/")[2] in self.failing:
+            raise DataError(self.failing[hub_id.rpartition("/")[2]])
+        if "math" in hub_id:
+            return [{"problem": f"{config} {i}", "solution": rf"\boxed{{{i}}}"} for i in range(3)]
+        return GSM8K
+
+
+@pytest.fixture
+def settings() -> DatasetSettings:
+    return load_settings(CONFIG)
+
+
+def test_files_and_manifest_are_written_and_every_configuration_is_joined(
+    tmp_path: Path, settings: DatasetSettings
+) -> None:
+    hub, seen = Hub(), list[tuple[str, str, int, int]]()
+    manifest = download(settings, tmp_path, ["gsm8k", "math"], fetch=hub, progress=lambda *step: seen.append(step))
+    assert json.loads((tmp_path / MANIFEST).read_text()) == manifest
+    assert set(manifest["files"]) == {"gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/train.jsonl", "math/test.jsonl"}
+    for name, facts in manifest["files"].items():
+        assert facts["sha256"] == sha256_of(tmp_path / name)
+        assert facts["lines"] == (tmp_path / name).read_bytes().count(b"\n")
+    assert manifest["files"]["math/train.jsonl"]["lines"] == 21  # seven subjects of three
+    assert ("gsm8k", "train", 30, 30) in seen
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["gsm8k", MANIFEST, "math"]
+
+
+def test_what_is_there_is_not_fetched_again_but_what_was_changed_is(tmp_path: Path, settings: DatasetSettings) -> None:
+    download(settings, tmp_path, ["gsm8k"], fetch=Hub())
+    hub = Hub()
+    download(settings, tmp_path, ["gsm8k"], fetch=hub)
+    assert hub.asked == []
+    with (tmp_path / "gsm8k/train.jsonl").open("a") as file:
+        file.write("{}\n")
+    download(settings, tmp_path, ["gsm8k"], fetch=hub)
+    assert hub.asked == [("openai/gsm8k", "main", "train")]
+
+
+def test_a_broken_run_goes_on_where_it_stopped(tmp_path: Path, settings: DatasetSettings) -> None:
+    with pytest.raises(DataError, match="math: not fetched: no route"):
+        download(settings, tmp_path, ["gsm8k", "math"], fetch=Hub(hendrycks_math="no route"))
+    assert not (tmp_path / MANIFEST).exists() and (tmp_path / JOURNAL).exists()
+    hub = Hub()
+    manifest = download(settings, tmp_path, ["gsm8k", "math"], fetch=hub)
+    assert {id_ for id_, _, _ in hub.asked} == {"EleutherAI/hendrycks_math"}
+    assert len(manifest["files"]) == 4 and not (tmp_path / JOURNAL).exists()
+
+
+def test_a_transfer_that_breaks_inside_a_split_leaves_no_file(tmp_path: Path, settings: DatasetSettings) -> None:
+    class Breaking(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            yield from GSM8K[:10]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: Breaking(GSM8K))
+    assert not (tmp_path / "gsm8k/train.jsonl").exists()
+    with pytest.raises(DataError, match="promised 30 records and gave 10"):
+
+        class Short(list[Any]):
+            def __iter__(self) -> Iterator[Any]:
+                yield from GSM8K[:10]
+
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: Short(GSM8K))
+    assert not (tmp_path / "gsm8k/train.jsonl").exists()
+
+
+def test_failing_names_every_file_to_put_there_by_hand(tmp_path: Path, settings: DatasetSettings) -> None:
+    with pytest.raises(DataError) as caught:
+        download(settings, tmp_path, ["gsm8k", "squad2", "humaneval"], fetch=Hub(squad_v2="ConnectionError: x"))
+    told = str(caught.value)
+    assert told.startswith("squad2: not fetched: ConnectionError: x\n")
+    place = f"put these files into {tmp_path} by hand"
+    for words in (place, f"{tmp_path}/squad2/train-v2.0.json", "HumanEval.jsonl.gz", "github.com/openai/human-eval"):
+        assert words in told
+    assert "gsm8k, train" not in told
+
+
+def test_a_hub_that_changed_its_fields_is_noticed(tmp_path: Path, settings: DatasetSettings) -> None:
+    with pytest.raises(DataError, match="field 'question' must be"):
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: [{"q": 1}])
+    with pytest.raises(DataError, match="no records"):
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: [])
+
+
+def test_files_put_there_by_hand_are_not_fetched(tmp_path: Path, settings: DatasetSettings) -> None:
+    (tmp_path / "humaneval").mkdir()
+    (tmp_path / "humaneval/HumanEval.jsonl.gz").write_bytes(b"")
+    hub = Hub()
+    assert download(settings, tmp_path, ["humaneval"], fetch=hub)["files"] == {}
+    assert not hub.asked
+
+
+def test_a_torn_manifest_counts_as_none(tmp_path: Path, settings: DatasetSettings) -> None:
+    (tmp_path / MANIFEST).write_text('{"files": {"gsm8k/train.jsonl": {"by')
+    assert len(download(settings, tmp_path, ["gsm8k"], fetch=Hub())["files"]) == 2
+
+
+def test_the_command_without_the_library_or_a_network_ends_with_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    assert main(["data", "download", "--config", str(CONFIG), "--raw", str(tmp_path), "--datasets", "humaneval"]) == 2
+    told = capsys.readouterr().err
+    assert "humaneval: not fetched" in told and "by hand" in told and "Traceback" not in told
+
+
+def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
+    hub = tmp_path / "hub"
+    hub.mkdir()
+    for split in ("train", "test"):
+        (hub / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+    (hub / "README.md").write_text(
+        "---\nconfigs:\n- config_name: main\n  data_files:\n  - {split: train, path: train.jsonl}\n"
+        "  - {split: test, path: test.jsonl}\n---\n"
+    )
+    text = yaml.safe_load(CONFIG.read_text())
+    text["datasets"]["gsm8k"]["hub"]["id"] = str(hub)
+    config = tmp_path / "dataset.yaml"
+    config.write_text(yaml.safe_dump(text))
+    settings = load_settings(config, {"datasets": ["gsm8k"], "train_size": 20, "test_size": 5})
+    manifest = download(settings, tmp_path / "raw", ["gsm8k"], fetch=fetch_from_hub)
+    assert [facts["lines"] for facts in manifest["files"].values()] == [30, 30]
+    info = process(Job(settings, tmp_path / "raw", tmp_path / "out"))
+    assert (info["datasets"]["gsm8k"]["train"], info["datasets"]["gsm8k"]["test"]) == (25, 5)
+    with pytest.raises(DataError, match="Error"):
+        fetch_from_hub(str(tmp_path / "nowhere"), "main", "train")

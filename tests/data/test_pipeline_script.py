@@ -1,0 +1,93 @@
+"""``scripts/run_full_pipeline.sh``: the steps in order with the right arguments, one file of results in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts/run_full_pipeline.sh"
+#: Stands in for the interpreter: notes each command of llm-as-judge and does the least of it; other scripts really run.
+PYTHON = """#!{python}
+import json, pathlib, subprocess, sys
+words = sys.argv[1:]
+if words[:2] != ["-m", "llm_as_judge.cli.app"]:
+    sys.exit(subprocess.run([{python!r}, *words], stdin=sys.stdin).returncode)
+words = words[2:]
+with open({log!r}, "a") as log:
+    log.write(json.dumps(words) + "\\n")
+if words[:2] == ["data", "process"]:
+    out = pathlib.Path(words[words.index("--out") + 1])
+    for name in ("gsm8k", "mbpp"):
+        (out / "test").mkdir(parents=True, exist_ok=True)
+        (out / f"test/{{name}}_test.jsonl").touch()
+if words[0] == "train":
+    for step in (2, 10):
+        pathlib.Path({folder!r}, f"check points/nano/grpo_mixed/step_{{step}}").mkdir(parents=True)
+if words[0] == "evaluate":
+    name = pathlib.Path(words[words.index("--data") + 1]).name.removesuffix("_test.jsonl")
+    metrics = {{"accuracy": 0.5, "problems": 4}}
+    print(json.dumps({{"model": "nano", "datasets": [{{"dataset": name, "metrics": metrics}}]}}))
+"""
+
+
+def run(folder: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
+    log = folder / "log"
+    python = folder / "python"
+    python.write_text(PYTHON.format(python=sys.executable, log=str(log), folder=str(folder)))
+    python.chmod(0o755)
+    own = ["--data", str(folder / "data"), "--raw", "RAW", "--set", f"output_dir={folder}/check points",
+           "--set", f"results_dir={folder}/results"]  # fmt: skip
+    environment = {**os.environ, "PYTHON": str(python), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [SCRIPT, *own, *options], capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
+    return done, [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_all_steps_run_in_order_and_results_are_joined(tmp_path: Path) -> None:
+    done, commands = run(tmp_path, "--model", "nano", "--device", "cpu", "--sample")
+    assert done.returncode == 0, done.stderr
+    assert [" ".join(words[:2]) for words in commands] == [
+        "data download", "data process", "train --config", "evaluate --config", "evaluate --config",
+    ]  # fmt: skip
+    process, train, evaluate = commands[1], commands[2], commands[3]
+    assert process[2:6] == ["--raw", "RAW", "--out", f"{tmp_path}/data"] and "--any-split" in process
+    for words in (train, evaluate):
+        assert f"data.train_dataset={tmp_path}/data/mixed/train_mixed.jsonl" in words
+        assert f"data.test_dataset={tmp_path}/data/mixed/test_mixed.jsonl" in words
+        assert words[words.index("--model") + 1] == "nano" and "config/embedded.yaml" in words
+    assert train[train.index("--device") + 1] == "cpu" and train[train.index("--max-steps") + 1] == "2"
+    assert evaluate[evaluate.index("--checkpoint") + 1].endswith("check points/nano/grpo_mixed/step_10")
+    assert evaluate[evaluate.index("--limit") + 1] == "4" and "model.device=cpu" in evaluate
+    results = tmp_path / "results/evaluation"
+    assert [path.name for path in results.iterdir()] == ["nano_results.json"]
+    whole = json.loads((results / "nano_results.json").read_text())
+    assert [entry["dataset"] for entry in whole["datasets"]] == ["gsm8k", "mbpp"]
+
+
+def test_steps_can_be_skipped_and_a_validation_part_is_used(tmp_path: Path) -> None:
+    (tmp_path / "data/test").mkdir(parents=True)
+    (tmp_path / "data/test/math_test.jsonl").touch()
+    (tmp_path / "data/mixed").mkdir()
+    (tmp_path / "data/mixed/val_mixed.jsonl").touch()
+    done, commands = run(tmp_path, "--model", "nano", "--skip-download", "--skip-process")
+    assert done.returncode == 0, done.stderr
+    assert [words[0] for words in commands] == ["train", "evaluate"]
+    assert "--max-steps" not in commands[0] and "--limit" not in commands[1]
+    assert f"data.val_dataset={tmp_path}/data/mixed/val_mixed.jsonl" in commands[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [((), "--model is missing"), (("--modle", "nano"), "unknown option --modle"), (("--model",), "needs a value")],
+)
+def test_wrong_use_is_told_before_anything_runs(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    done, commands = run(tmp_path, *options)
+    assert done.returncode == 2 and told in done.stderr
+    assert commands == []

@@ -1,0 +1,378 @@
+"""``data process`` as a whole: the files it writes, that they are right, and what bad input or a full disk does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samples import sample
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.data import ingest, process
+from llm_as_judge.data.files import MARKER, check_whole, move_into_place
+from llm_as_judge.data.process import Job
+from llm_as_judge.data.rows import normalised
+from llm_as_judge.data.settings import DatasetSettings, load_settings
+from llm_as_judge.datasets.load import load_file
+from llm_as_judge.errors import ConfigError, DataError
+
+ROOT = Path(__file__).parents[2]
+SIX = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
+
+
+def settings(**changes: Any) -> DatasetSettings:
+    return load_settings(ROOT / "config/dataset.yaml", {"train_size": 400, "test_size": 80, **changes})
+
+
+def run(raw: Path, out: Path, mode: Any = "plan-c", **changes: Any) -> dict[str, Any]:
+    job = {name: changes.pop(name) for name in ("custom", "any_split", "processes") if name in changes}
+    return process.process(Job(settings(**changes), raw, out, mode=mode, **job))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def small(folder: Path, n: int = 60) -> Path:
+    """Raw files of gsm8k and squad2: enough for math and qa."""
+    gsm8k, squad = folder / "gsm8k", folder / "squad2"
+    gsm8k.mkdir(parents=True)
+    squad.mkdir()
+    rows = [{"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n)]
+    (gsm8k / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [
+        {"id": str(i), "question": f"Who is number {i}?", "context": "c" * 50, "answers": {"text": [f"n{i}"]}}
+        for i in range(n)
+    ]
+    (squad / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+TWO = ("gsm8k", "squad2")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Plan C on the real samples."""
+    out = tmp_path_factory.mktemp("plan-c")
+    return out, run(sample(), out, any_split=True, val_fraction=0.1)
+
+
+def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]]) -> None:
+    out, info = made
+    sides = ("train", "val", "test")
+    assert set(digests(out)) == {
+        "mixed/info.json", "test/test_index.json", *(f"mixed/{side}_mixed.jsonl" for side in sides),
+        *(f"test/{name}_test.jsonl" for name in SIX),
+        *(f"processed/{name}_{side}.jsonl" for name in SIX for side in sides),
+    }  # fmt: skip
+    assert json.loads((out / "mixed/info.json").read_text()) == info
+    for name, facts in info["files"].items():
+        content = (out / name).read_bytes()
+        assert facts == {
+            "lines": content.count(b"\n"), "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(),
+        }  # fmt: skip
+    index = json.loads((out / "test/test_index.json").read_text())
+    assert set(index["datasets"]) == set(SIX)
+    for name, facts in index["datasets"].items():
+        assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
+        assert (out / f"test/{name}_test.jsonl").read_bytes() == (out / f"processed/{name}_test.jsonl").read_bytes()
+
+
+def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[str, Any]]) -> None:
+    out, info = made
+    for side, size in (("train", 400), ("test", 80), ("val", 40)):
+        rows = lines(out / f"mixed/{side}_mixed.jsonl")
+        assert len(rows) == size
+        assert Counter(row["type"] for row in rows) == {
+            "math": size * 4 // 10,
+            "qa": size * 3 // 10,
+            "code": size * 3 // 10,
+        }
+        counts = Counter(row["dataset"] for row in rows)
+        for name in SIX:
+            assert counts[name] == size * (4 if name in ("gsm8k", "math") else 3) // 20
+            assert counts[name] == info["datasets"][name][f"{side}_mix"]["lines"]
+
+
+def test_no_question_is_in_two_parts(made: tuple[Path, dict[str, Any]]) -> None:
+    out, info = made
+    found: dict[str, set[str]] = {}
+    for side in ("train", "val", "test"):
+        texts = [row["problem"] for name in SIX for row in lines(out / f"processed/{name}_{side}.jsonl")]
+        found[side] = {" ".join(normalised(text)[1]) for text in texts}
+        mixed = {" ".join(normalised(row["problem"])[1]) for row in lines(out / f"mixed/{side}_mixed.jsonl")}
+        assert mixed <= found[side]
+    assert not found["train"] & found["test"] and not found["val"] & (found["train"] | found["test"])
+    assert all(shared["question"] == 0 for shared in info["contamination"].values())
+
+
+def test_nothing_is_lost_and_problems_are_what_the_parsers_said(made: tuple[Path, dict[str, Any]]) -> None:
+    out, info = made
+    for name, path in (("gsm8k", "gsm8k/train.jsonl"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
+                       ("humaneval", "humaneval/HumanEval.jsonl.gz"), ("mbpp", "mbpp/sanitized-mbpp.json"),
+                       ("squad2", "squad_v2/dev-v2.0.json"), ("math", "math")):  # fmt: skip
+        raw = {problem.question.id: problem for problem in load_file(sample(path))}
+        facts = info["datasets"][name]
+        assert facts["records"] == len(raw)
+        kept = [p for side in ("train", "val", "test") for p in load_file(out / f"processed/{name}_{side}.jsonl")]
+        assert len(kept) == len(raw) - sum(facts["dropped"].values())
+        assert all(raw[problem.question.id] == problem for problem in kept)
+
+
+def test_info_says_what_was_repeated_and_taken_instead(tmp_path: Path) -> None:
+    info = run(sample(), tmp_path, any_split=True, train_size=20_000)
+    assert info["datasets"]["humaneval"]["train_mix"] == {"lines": 3000, "unique": 137, "repetition": 21.9}
+    told = "\n".join(info["notes"])
+    for words in ("humaneval: each of its 137 training problems comes about 22 times", "math: train had no files",
+                  "mbpp: the training part holds published test problems"):  # fmt: skip
+        assert words in told
+    assert {
+        row.get("repeat", 0) for row in lines(tmp_path / "mixed/train_mixed.jsonl") if "humaneval" in row["id"]
+    } == {*range(22)}
+
+
+def test_official_keeps_the_published_splits(tmp_path: Path) -> None:
+    names = ("gsm8k", "hotpotqa", "humaneval", "mbpp", "commonsenseqa")
+    info = run(sample(), tmp_path, "official", datasets=list(names))
+    sizes = {name: (facts["train"], facts["test"]) for name, facts in info["datasets"].items()}
+    assert sizes == {
+        "gsm8k": (2000, 700), "hotpotqa": (150, 100), "humaneval": (0, 164), "mbpp": (120, 257),
+        "commonsenseqa": (1000, 400),
+    }  # fmt: skip
+    ids = {row["id"] for row in lines(tmp_path / "test/mbpp_test.jsonl")}
+    assert all(11 <= int(id_.partition("/")[2]) <= 510 for id_ in ids)
+    assert not any("humaneval" in row["id"] for row in lines(tmp_path / "mixed/train_mixed.jsonl"))
+
+
+def test_order_of_the_input_and_number_of_processes_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = small(tmp_path / "raw", 300)
+    run(raw, tmp_path / "one", datasets=list(TWO))
+    monkeypatch.setattr(ingest, "_SLICE", 5000)
+    monkeypatch.setattr(ingest, "_WORTH_A_PROCESS", 0)
+    for name in TWO:
+        path = raw / name / "train.jsonl"
+        shuffled = path.read_text().splitlines(keepends=True)
+        random.Random(1).shuffle(shuffled)
+        path.write_text("".join([*shuffled, shuffled[0], "\n"]) + "\n" * 2_000_000)  # slices need a large file
+    run(raw, tmp_path / "two", datasets=list(TWO), processes=2)
+    one, two = digests(tmp_path / "one"), digests(tmp_path / "two")
+    assert one.keys() == two.keys()
+    assert {name for name in one if one[name] != two[name]} == {"mixed/info.json"}  # the raw files' checksums
+    info = json.loads((tmp_path / "two/mixed/info.json").read_text())
+    assert info["datasets"]["gsm8k"]["dropped"]["duplicates"] == 1
+
+
+def test_the_seed_changes_the_split(tmp_path: Path) -> None:
+    raw = small(tmp_path / "raw")
+    for seed in (0, 1):
+        run(raw, tmp_path / str(seed), datasets=list(TWO), seed=seed)
+    first, second = (digests(tmp_path / str(seed)) for seed in (0, 1))
+    assert first["test/gsm8k_test.jsonl"] != second["test/gsm8k_test.jsonl"]
+
+
+def test_own_problems_join_the_mix(tmp_path: Path) -> None:
+    own = tmp_path / "own.jsonl"
+    rows = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
+    rows += [{"problem": f"f{i}", "type": "code", "tests": f"assert f({i}) == 1"} for i in range(6)]
+    own.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    info = run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), custom=(own,))
+    assert info["mixed"]["train"]["domains"] == {"math": 160, "qa": 120, "code": 120}
+    assert {name: facts["train_mix"]["lines"] for name, facts in info["datasets"].items()} == {
+        "gsm8k": 80, "squad2": 120, "custom_math": 80, "custom_code": 120,
+    }  # fmt: skip
+    assert (tmp_path / "out/test/custom_code_test.jsonl").exists()
+
+
+def test_every_bad_record_of_every_file_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    raw = small(tmp_path / "raw")
+    run(raw, tmp_path / "out", datasets=list(TWO))
+    before = digests(tmp_path / "out")
+    own = tmp_path / "own.jsonl"
+    own.write_bytes(
+        b'{"problem": "?", "answer": "", "type": "math"}\n{"problem": "?", "answer": 1, "type": "maths"}\n'
+        b'{"problem": 5, "answer": 1, "type": "qa"}\n{"problem": "\xff"}\n{"prob'
+    )
+    with (raw / "gsm8k/train.jsonl").open("ab") as file:
+        file.write(
+            b'{"question": ["?"], "answer": "#### 1"}\n[]\n{"question": "?", "answer": "#### "}\n{"question": "?", "a'
+        )
+    with pytest.raises(DataError) as caught:
+        run(raw, tmp_path / "out", datasets=list(TWO), custom=(own,))
+    told = str(caught.value).split("\n")
+    assert len(told) == 10 and told[-1].startswith("9 bad records; nothing was written")
+    for number in (61, 62, 63, 64):
+        assert any(line.startswith(f"{raw}/gsm8k/train.jsonl:{number}: ") for line in told)
+    for number, reason in enumerate(("empty", "maths", "non-empty", "UTF-8", "JSON"), 1):
+        assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in told)
+    assert digests(tmp_path / "out") == before
+    assert not list((tmp_path / "out").glob(".process-*"))
+
+
+def test_line_numbers_in_a_slice_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "_SLICE", 100_000)
+    raw = tmp_path / "raw"
+    (raw / "gsm8k").mkdir(parents=True)
+    good = json.dumps({"question": "q" * 200, "answer": "#### 1"}) + "\n"
+    (raw / "gsm8k/train.jsonl").write_text(good * 5000 + "bad\n" + good * 5000 + "worse\n")
+    with pytest.raises(DataError, match=r":5001: not JSON.*\n.*:10002: not JSON"):
+        run(raw, tmp_path / "out", datasets=["gsm8k"])
+
+
+def test_a_line_of_50_mb_is_told_like_any_other_fault(tmp_path: Path) -> None:
+    raw = small(tmp_path / "raw")
+    with (raw / "squad2/train.jsonl").open("ab") as file:
+        file.write(b'{"context": "' + b"x" * 50_000_000 + b'"}\n')
+    with pytest.raises(DataError, match=r"squad2/train\.jsonl:61: the line is longer than 16 MB"):
+        run(raw, tmp_path / "out", datasets=list(TWO))
+
+
+def test_a_torn_release_file_is_an_error_not_a_smaller_set(tmp_path: Path) -> None:
+    raw = small(tmp_path / "raw")
+    shutil.rmtree(raw / "squad2")
+    (raw / "hotpotqa").mkdir()
+    record = {"_id": "1", "question": "q", "answer": "a", "supporting_facts": [], "context": [["t", ["s"]]]}
+    text = json.dumps([{**record, "_id": str(i)} for i in range(50)])
+    (raw / "hotpotqa/hotpot_train_v1.1.json").write_text(text[: len(text) // 2])
+    with pytest.raises(DataError, match=r"hotpot_train_v1\.1\.json:1: not JSON"):
+        run(raw, tmp_path / "out", datasets=["gsm8k", "hotpotqa"])
+    assert not (tmp_path / "out/mixed").exists()
+
+
+def test_missing_files_are_all_named_with_their_place_and_origin(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        run(tmp_path / "raw", tmp_path / "out")
+    told = str(caught.value)
+    for name in SIX:
+        assert f"{name}: split" in told
+    assert f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in told
+    assert "data download --datasets mbpp" in told and "https://github.com/openai/human-eval" in told
+
+
+def test_a_domain_that_has_a_share_needs_problems(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gives code"):
+        run(sample(), tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    try:
+        raw = small(tmp_path / "raw")
+        run(raw, disk, datasets=list(TWO), train_size=100, test_size=20)
+        before = digests(disk)
+        for size, n in ((20_000, 60), (8000, 60), (100, 6000)):  # full in the mix, at its end, in the spool
+            raw = small(tmp_path / f"raw {size}", n)
+            with pytest.raises(DataError, match="no space left on device; make room or choose another folder"):
+                run(raw, disk, datasets=list(TWO), train_size=size)
+            assert digests(disk) == before
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_unwritable_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(DataError, match=r"out.*cannot be written"):
+        run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO))
+
+
+def test_a_run_that_breaks_off_while_moving_is_not_taken_for_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, out = small(tmp_path / "raw"), tmp_path / "out"
+    run(raw, out, datasets=list(TWO))
+    check_whole(out / "mixed/train_mixed.jsonl")
+    moved = 0
+    real = Path.replace
+
+    def failing(self: Path, target: Path) -> Path:
+        nonlocal moved
+        moved += ".process" in str(self) and not self.name.endswith(".part")
+        if moved == 3:
+            raise KeyboardInterrupt
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run(raw, out, datasets=list(TWO), seed=5)
+    monkeypatch.undo()
+    assert not (out / "mixed/info.json").exists()
+    for name in ("mixed/train_mixed.jsonl", "test/gsm8k_test.jsonl"):
+        with pytest.raises(DataError, match="broke off"):
+            check_whole(out / name)
+    run(raw, out, datasets=list(TWO))
+    check_whole(out / "mixed/train_mixed.jsonl")
+    assert not list(out.rglob(MARKER))
+
+
+def test_files_of_an_earlier_run_with_other_datasets_do_not_stay(tmp_path: Path) -> None:
+    raw, out = small(tmp_path / "raw"), tmp_path / "out"
+    run(raw, out, datasets=list(TWO), val_fraction=0.2)
+    (out / "raw").mkdir()
+    (out / "raw/kept.jsonl").write_text("{}")
+    info = run(raw, out, datasets=["gsm8k"])
+    assert set(digests(out)) == {*info["files"], "mixed/info.json", "test/test_index.json", "raw/kept.jsonl"}
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for pid in (dead.pid, 1):
+        (tmp_path / f"out/.process-{pid}").mkdir(parents=True)
+    run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO))
+    assert [path.name for path in (tmp_path / "out").glob(".process-*")] == [".process-1"]
+
+
+def test_move_puts_the_index_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = tmp_path / "staged"
+    for name in ("z/last.json", "z/zz.jsonl", "a/b.jsonl"):
+        (staged / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).write_text(name)
+    order: list[str] = []
+    real = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append(self.name), real(self, target))[1])
+    move_into_place(staged, tmp_path / "out", "z/last.json", {})
+    assert order[-1] == "last.json" and len(order) == 3
+
+
+def test_the_command_processes_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, out = small(tmp_path / "raw"), tmp_path / "out"
+    options = ["--config", str(ROOT / "config/dataset.yaml"), "--raw", str(raw), "--out", str(out)]
+    assert main(["data", "process", *options, "--datasets", "gsm8k,squad2", "--train-size", "70", "--ratios", "4:3:0",
+                 "--test-size", "7", "--seed", "3", "--json"]) == 0  # fmt: skip
+    info = json.loads(capsys.readouterr().out)
+    assert info["mixed"]["train"]["domains"] == {"math": 40, "qa": 30} and info["seed"] == 3
+    assert main(["data", "process", *options, "--datasets", "gsm9k"]) == 2
+    assert "did you mean 'gsm8k'" in capsys.readouterr().err
+    for wrong in (["--ratios", "4:3"], ["--split", "x"], ["--val-fraction", "1.5"], ["--train-size", "0"],
+                  ["--datasets", "none"]):  # fmt: skip
+        assert main(["data", "process", *options, *wrong]) == 2
+    assert capsys.readouterr().err.count("error: ") == 5
+
+
+def test_no_worker_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "_WORTH_A_PROCESS", 0)
+    run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), processes=2)
+    command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
+    assert "spawn_main" not in subprocess.run(command, capture_output=True, text=True, check=False).stdout

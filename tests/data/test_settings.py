@@ -1,0 +1,86 @@
+"""``config/dataset.yaml`` is strict, and a mistake in it has its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.data.settings import find_settings, load_settings, raw_files, splits_there
+from llm_as_judge.datasets import custom
+from llm_as_judge.datasets.catalog import DATASETS
+from llm_as_judge.errors import ConfigError, DataError
+
+CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
+
+
+def message(folder: Path, old: str, new: str) -> str:
+    path = folder / "dataset.yaml"
+    text = CONFIG.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path)
+    return str(caught.value).replace(str(folder), "")
+
+
+def test_the_shipped_file_holds_all_benchmarks_and_the_built_in_spellings() -> None:
+    settings = load_settings(CONFIG)
+    assert set(settings.datasets) == set(DATASETS)
+    assert settings.fields == {name: tuple(others) for name, others in custom.FIELDS.items()}
+    assert (settings.mix.train_size, settings.mix.test_size, settings.mix.train_test) == (160_000, 32_000, (5, 1))
+    for source in settings.datasets.values():
+        assert set(source.hub.splits) == set(source.release)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("train_size: 160000", "train_size: 0", "mix.train_size = 0: Input should be greater than 0"),
+        ("train_size:", "train_sise:", "mix.train_sise"),
+        ("  seed: 0", "  seed: x", "mix.seed = 'x'"),
+        ("pool: [train]", "pool: [dev]", "pool names dev, but release has"),
+        ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
+        ("code: 0.3}", "code: -1}", "domain_ratios must be"),
+        ("datasets: [gsm8k, ", "datasets: [gsm9k, ", "no dataset 'gsm9k'"),
+        ("  gsm8k:\n", "  gsm9k:\n", "there are gsm8k, math"),
+        ("  problem: [question]", "  problm: [question]", "fields has 'problm'"),
+        ("official: {train: train, test: test}", "official: {dev: test}", "official must give test"),
+        ("val_fraction: 0 ", "val_fraction: 1 ", "mix.val_fraction"),
+    ],
+)
+def test_a_mistake_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert told in message(tmp_path, old, new)
+
+
+def test_a_mistake_has_its_line(tmp_path: Path) -> None:
+    line = next(n for n, text in enumerate(CONFIG.read_text().splitlines(), 1) if "train_size" in text)
+    assert message(tmp_path, "train_size: 160000", "train_size: 0").startswith(f"/dataset.yaml:{line}: ")
+
+
+def test_changes_of_the_command_line_are_named_as_such() -> None:
+    assert load_settings(CONFIG, {"seed": 4, "train_size": None}).mix.seed == 4
+    with pytest.raises(ConfigError, match=r"command line: mix\.seed = -1"):
+        load_settings(CONFIG, {"seed": -1})
+
+
+def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(tmp_path: Path) -> None:
+    source = load_settings(CONFIG).datasets["squad2"]
+    with pytest.raises(DataError, match=r"split 'train' is not in .*dev|train-v2\.0\.json"):
+        raw_files(tmp_path, "squad2", source, "train")
+    for name in ("squad_v2/train-v2.0.json", "squad2/train-v2.0.json", "squad2/train.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert raw_files(tmp_path, "squad2", source, "train") == [tmp_path / name]
+    assert splits_there(tmp_path, "squad2", source) == ["train"]
+
+
+def test_the_file_is_found_in_the_folder_in_config_and_in_the_source_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_settings() == CONFIG
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/dataset.yaml").write_text(CONFIG.read_text())
+    assert find_settings() == Path("config/dataset.yaml")
+    assert find_settings(CONFIG.parent) == CONFIG

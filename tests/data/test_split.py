@@ -1,0 +1,176 @@
+"""Split and mix: exact, deterministic, without a leak, whatever the order and the copies of the input."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_as_judge.data.mixture import Mixture, repeated
+from llm_as_judge.data.rows import Row, keys_of, line_of, normalised
+from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import Domain, Problem, Question, Reference
+
+
+def row(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Row:
+    problem = Problem(Question(id_, question, "qa", context=context), Reference((answer,)))
+    line = line_of(problem)
+    key, grams = keys_of(problem, seed)
+    return Row(key, 0, 0, len(line), grams)
+
+
+def rows_of(spec: list[tuple[int, int, int]], seed: int = 0) -> list[Row]:
+    return [row(f"question {q}", f"context {c}", f"answer {a}", seed) for q, c, a in spec]
+
+
+specs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 2)), max_size=120)
+pairs = st.tuples(st.integers(1, 9), st.integers(1, 9))
+
+
+@settings(deadline=None, max_examples=150)
+@given(specs, pairs, st.floats(0, 0.5), st.randoms(use_true_random=False))
+def test_no_question_on_two_sides_and_the_order_of_the_input_does_not_matter(
+    spec: list[tuple[int, int, int]], train_test: tuple[int, int], val: float, rng: random.Random
+) -> None:
+    rows = rows_of(spec)
+    sides = split(rows, train_test, val)
+    questions = [{row.question for row in side} for side in (sides.train, sides.val, sides.test)]
+    assert not questions[0] & questions[1] and not questions[0] & questions[2] and not questions[1] & questions[2]
+    kept = [*sides.train, *sides.val, *sides.test]
+    assert {row.problem for row in kept} == {row.problem for row in rows}
+    assert len({row.problem for row in kept}) == len(kept) == len(rows) - sum(sides.dropped.values())
+    rng.shuffle(rows)
+    assert split(rows, train_test, val) == sides
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 300), pairs, st.floats(0, 0.9), st.integers(0, 5))
+def test_sizes_are_exact_where_every_question_is_there_once(
+    n: int, train_test: tuple[int, int], val: float, seed: int
+) -> None:
+    sides = split(rows_of([(i, 0, 0) for i in range(n)], seed), train_test, val)
+    share = Fraction(n * train_test[1], sum(train_test))
+    assert abs(len(sides.test) - share) <= Fraction(1, 2)
+    assert len(sides.val) == round((n - len(sides.test)) * val)
+    assert len(sides.train) + len(sides.val) + len(sides.test) == n
+
+
+def test_plan_c_volumes_of_the_code_benchmarks() -> None:
+    for total, train, test in ((164, 137, 27), (427, 356, 71)):
+        sides = split(rows_of([(i, 0, 0) for i in range(total)]), (5, 1))
+        assert (len(sides.train), len(sides.test)) == (train, test)
+
+
+def test_another_seed_is_another_split_and_a_new_record_moves_little() -> None:
+    spec = [(i, 0, 0) for i in range(600)]
+    first, other = (split(rows_of(spec, seed), (5, 1)) for seed in (0, 1))
+    assert len({r.key[32:] for r in first.test} & {r.key[32:] for r in other.test}) < 60
+    more = split(rows_of([*spec, (600, 0, 0)]), (5, 1))
+    assert len({r.problem for r in more.test} ^ {r.problem for r in first.test}) <= 2
+
+
+def test_copies_in_other_clothes_are_one_question() -> None:
+    assert row("What  is it? ").problem == row("what is it").problem
+    assert row("What, is it?").question == row("what is it").question
+    assert row("ﬁve").problem == row("five").problem
+    assert row("2 + 3?").problem != row("2 - 3?").problem
+    assert row("2 + 3?", "c").problem != row("2 + 3?", "d").problem
+    assert row("?").question != row("!").question or normalised("?") == normalised("!")
+
+
+def test_copies_with_another_answer_are_counted_apart() -> None:
+    sides = split([row("q"), row("q", id_="j"), row("Q?", answer="b")], (5, 1))
+    assert sorted(sides.dropped.items()) == [("conflicting_duplicates", 1), ("duplicates", 1)] or sides.dropped == {
+        "duplicates": 0, "conflicting_duplicates": 2,
+    }  # fmt: skip
+    assert len(sides.train) == 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(specs, specs, st.floats(0, 0.5))
+def test_across_datasets_no_question_is_on_two_sides(
+    one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
+) -> None:
+    before = {"a": split(rows_of(one), (5, 1), val), "b": split(rows_of(two), (2, 1), val)}
+    sides = decontaminated(before)
+    train, held, test = (
+        {row.question for s in sides.values() for row in getattr(s, side)} for side in ("train", "val", "test")
+    )
+    assert not train & test and not held & test and not train & held
+    for name, s in sides.items():
+        assert s.test == before[name].test
+        lost = s.dropped["in_a_test_set"] + s.dropped["in_a_validation_set"]
+        assert len(before[name].train) + len(before[name].val) == len(s.train) + len(s.val) + lost
+    assert all(found["question"] == 0 for found in contamination(sides).values())
+
+
+def test_the_published_test_set_stays_whole_and_train_gives_way() -> None:
+    test = [row("a"), row("a", id_="copy"), row("b")]
+    train = [row("b"), row("c"), row("c", id_="copy"), row("d")]
+    sides = decontaminated({"x": split_official(train, test)})["x"]
+    assert len(sides.test) == 3
+    assert {r.question for r in sides.train} == {row("c").question, row("d").question}
+    assert sides.dropped["in_a_test_set"] == 1 and sides.dropped["duplicates"] == 1
+
+
+def test_contamination_counts_questions_passages_and_contexts() -> None:
+    words = " ".join(f"w{i}" for i in range(14))
+    sides = {
+        "x": Sides([row(f"{words} one", "shared"), row("short")], [], []),
+        "y": Sides([], [], [row(f"{words} two", "shared"), row("Short!"), row(" ".join(words.split()[:12]))]),
+    }
+    assert contamination(sides)["y"] == {"question": 1, "passage": 1, "context": 1}
+
+
+DOMAINS_OF: dict[str, Domain] = {"a": "math", "b": "math", "c": "qa", "d": "code", "e": "code", "f": "code"}
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.integers(1, 30), min_size=6, max_size=6), st.integers(0, 200),
+    st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)), st.integers(0, 3),
+)  # fmt: skip
+def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
+    lines: list[int], n: int, ratios: tuple[int, int, int], seed: int
+) -> None:
+    sizes = dict(zip("abcdef", lines, strict=True))
+    shares: dict[Domain, float] = dict(zip(("math", "qa", "code"), map(float, ratios), strict=True))
+    slots = list(Mixture(sizes, DOMAINS_OF, shares, str(seed)).take(n))
+    assert slots == list(Mixture(sizes, DOMAINS_OF, shares, str(seed)).take(n))
+    drawn: Counter[str] = Counter()
+    of_set: dict[str, list[int]] = {name: [] for name in sizes}
+    for i, slot in enumerate(slots, 1):
+        assert slot.repeat == len(of_set[slot.name]) // sizes[slot.name]
+        of_set[slot.name].append(slot.index)
+        drawn[DOMAINS_OF[slot.name]] += 1
+        for domain, ratio in shares.items():
+            assert abs(drawn[domain] - Fraction(i * int(ratio), sum(ratios))) < 1
+    for name, indexes in of_set.items():
+        siblings = [len(of_set[other]) for other in sizes if DOMAINS_OF[other] == DOMAINS_OF[name]]
+        assert max(siblings) - min(siblings) <= 1
+        for start in range(0, len(indexes) - sizes[name] + 1, sizes[name]):
+            assert len(set(indexes[start : start + sizes[name]])) == sizes[name]
+
+
+def test_the_largest_mix_without_repeats_is_that() -> None:
+    sizes = {"a": 50, "c": 9, "d": 40}
+    mixture = Mixture(sizes, DOMAINS_OF, {"math": 0.4, "qa": 0.3, "code": 0.3}, "s")
+    largest = mixture.largest_without_repeats()
+    assert largest == 30
+    slots = [Mixture(sizes, DOMAINS_OF, {"math": 0.4, "qa": 0.3, "code": 0.3}, "s").take(n) for n in (30, 35)]
+    assert [any(slot.repeat for slot in several) for several in slots] == [False, True]
+
+
+def test_a_domain_without_lines_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"gives code 0\.3"):
+        Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")
+
+
+def test_a_repeat_is_marked_in_the_line() -> None:
+    assert repeated(b'{"id": "x"}\n', 0) == b'{"id": "x"}\n'
+    assert repeated(b'{"id": "x"}\n', 3) == b'{"id": "x", "repeat": 3}\n'

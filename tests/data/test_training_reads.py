@@ -1,0 +1,51 @@
+"""Training reads what ``data process`` wrote: as mixed, only when whole, with the user's own spellings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from samples import sample
+
+from llm_as_judge.config import load_config
+from llm_as_judge.data.files import MARKER
+from llm_as_judge.data.process import Job, process
+from llm_as_judge.data.settings import load_settings
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.workbench import heldout_problems, problems_from, training_sampler
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(tmp_path: Path) -> None:
+    settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 400, "test_size": 40})
+    process(Job(settings, sample(), tmp_path, any_split=True))
+    files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
+    config = load_config(ROOT / "config/embedded.yaml", ["data.source=files", "eval_problems=20", *files])
+    drawn = training_sampler(config).sample(400)
+    assert Counter(problem.question.domain for problem in drawn) == {"math": 160, "qa": 120, "code": 120}
+    ids = Counter(problem.question.id for problem in drawn)
+    assert max(ids.values()) == 1  # no set is small enough to be repeated in 400
+    held = heldout_problems(config)
+    assert Counter(problem.question.domain for problem in held) == {"math": 8, "qa": 6, "code": 6}
+    assert not {problem.question.id for problem in held} & ids.keys()
+    (tmp_path / "mixed" / MARKER).touch()
+    with pytest.raises(DataError, match="broke off"):
+        training_sampler(config)
+
+
+def test_spellings_of_dataset_yaml_hold_in_training_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own.jsonl"
+    own.write_text(json.dumps({"instruction": "1 + 1?", "answer": 2, "type": "math"}) + "\n")
+    with pytest.raises(DataError, match="no known benchmark"):
+        problems_from(own)
+    (tmp_path / "config").mkdir()
+    text = (ROOT / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
+    (tmp_path / "config/dataset.yaml").write_text(text)
+    assert problems_from(own)[0].question.text == "1 + 1?"
+    (tmp_path / "config/dataset.yaml").write_text(text.replace("instruction", "a").replace("fields:", "fiels:"))
+    with pytest.raises(ConfigError, match="fiels"):
+        problems_from(own)
