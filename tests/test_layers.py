@@ -16,7 +16,9 @@ LAYERS = {
     name: layer
     for layer, names in {
         0: "types errors",
-        1: "config schema settings_file registry cache judging.answers judging.qa_metrics rl.advantage rl.loss "
+        1: "config schema settings_file registry cache judging.answers judging.extraction judging.latex "
+        "judging.units judging.values judging.expressions judging.numeric judging.algebra judging.algebra_worker "
+        "judging.qa_metrics rl.advantage rl.loss "
         "rl.prefix_tree rl.settings monitor.events evaluation.metrics",
         2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
         3: "data workflow judging experience rl rl.policy rl.checkpoint rl.update rl.report",
