@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from llm_as_judge.config import Config, load_config, resolve_model, to_yaml
+from llm_as_judge.endpoints import judge_options
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
@@ -277,7 +278,7 @@ async def judge_agreement(bench: Workbench, rollouts: Sequence[Rollout], limit: 
         return {}
     from llm_as_judge.judging.judge import Judge
 
-    alone = Judge("llm", bench.judge_model, None, system=None if bench.config.judge.provider == "embedded" else "")
+    alone = Judge("llm", bench.judge_model, None, options=judge_options(bench.config.judge))
     known = [r for r in rollouts if r.execution.answer and not r.problem.reference.tests]
     chosen = known[:: max(1, len(known) // limit)][:limit]
     verdicts = await asyncio.gather(*(alone.verdict(r.problem, r.execution.answer) for r in chosen))

@@ -13,25 +13,23 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
-from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config import Config, resolve_model
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.embedded.tasks.generate import problems as generated
+from llm_as_judge.endpoints import judge_options, open_client, second_judge
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Sampled
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JUDGE_SYSTEM
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.llm import LLMClient
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, load_trained
 from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
-from llm_as_judge.schema import Endpoint
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint import lint
@@ -43,29 +41,12 @@ _EMBEDDED_POOL = 400
 _ROLLOUT_CONCURRENCY = 48
 
 
-def _client(endpoint: Endpoint) -> LLMClient:
-    settings = LLMSettings(
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        model=endpoint.model,
-        temperature=endpoint.temperature,
-        top_p=endpoint.top_p,
-        max_tokens=endpoint.max_tokens,
-        timeout_s=endpoint.timeout_s,
-        max_retries=endpoint.max_retries,
-        concurrency=endpoint.concurrency,
-        price_per_million_input=endpoint.price_per_million_input,
-        price_per_million_output=endpoint.price_per_million_output,
-        no_proxy=endpoint.no_proxy,
-    )
-    return LLMClient(settings, ResponseCache(None))
-
-
 class Workbench:
     """Open with ``async with``; raises ``ConfigError`` or ``ProviderError`` before any work is done."""
 
     executor: LLMClient
     judge_model: LLMClient
+    second_judge: LLMClient | None
     sandbox: Sandbox
     runner: WorkflowRunner
     judge: Judge  # as configured
@@ -108,16 +89,20 @@ class Workbench:
             max_calls=config.workflow.max_calls,
         )
         self.sandbox = await enter(Sandbox(limits, box.mode))
-        self.executor = await enter(_client(config.executor))
-        self.judge_model = await enter(_client(config.judge))
+        self.executor = await enter(open_client(config.executor))
+        judge = config.judge
+        self.judge_model = await enter(open_client(judge, judge.cache))
         await self.executor.check()
         if config.judge.mode != "rules":
             await self.judge_model.check()
         self.runner = WorkflowRunner(
             self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators
         )
-        system = None if config.judge.provider == "embedded" else JUDGE_SYSTEM
-        self.judge = Judge(config.judge.mode, self.judge_model, self.sandbox, system=system)
+        self.second_judge = await second_judge(judge, self._stack)
+        self.second_judge = await second_judge(judge, self._stack)
+        self.judge = Judge(
+            judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=self.second_judge
+        )
         self.official = Judge("rules", None, self.sandbox)
 
     async def __aexit__(

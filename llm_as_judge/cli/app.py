@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import typer
 
-from llm_as_judge.cli import doctor, embedded, evaluate, solve, train, workflow
+from llm_as_judge.cli import doctor, embedded, evaluate, judge, solve, train, workflow
 from llm_as_judge.errors import LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.
@@ -29,6 +29,7 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(solve.solve)
 app.add_typer(workflow.app, name="workflow")
+app.add_typer(judge.app, name="judge")
 app.add_typer(embedded.app, name="embedded")
 app.command()(doctor.doctor)
 
