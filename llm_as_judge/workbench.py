@@ -99,7 +99,6 @@ class Workbench:
             self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators
         )
         self.second_judge = await second_judge(judge, self._stack)
-        self.second_judge = await second_judge(judge, self._stack)
         self.judge = Judge(
             judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=self.second_judge
         )
