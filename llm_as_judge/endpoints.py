@@ -62,6 +62,7 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
                 await enter(EmbeddedServer(settings.base_url, config.output.log_dir / "embedded_server.log"))
             model, second = await enter(open_client(settings, settings.cache)), await second_judge(settings, stack)
             await model.check()
+        second = second if settings.second_role == "verdicts" else None
         yield Judge(settings.mode, model, None, options=judge_options(settings), second=second)
 
 

@@ -170,7 +170,10 @@ class JudgeEndpoint(Endpoint):
     structured: bool = Field(True, description="Ask for the verdict as JSON of a schema where the server takes that.")
     two_stage: bool = Field(False, description="First copy the final answer out of the candidate, then judge that.")
     votes: int = Field(1, gt=0, le=32, description="Verdicts drawn per answer; the majority counts, a tie abstains.")
-    second_model: str = Field("", description="A second judge that every True needs as well; empty: none.")
+    second_model: str = Field("", description="A second judge model; empty: none.")
+    second_role: Literal["verdicts", "audit"] = Field(
+        "verdicts", description="verdicts: every True needs the second judge too; audit: it only checks a share."
+    )
     second_base_url: str = Field("", description="Where the second judge is served; empty: as the first.")
     prompts: FilePath | None = Field(None, description="YAML of a line for each dataset; null = built in.")
     cache: FilePath | None = Field(None, description="SQLite file of the judge's replies; null = memory.")
@@ -178,7 +181,7 @@ class JudgeEndpoint(Endpoint):
         0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that are checked another way."
     )
     audit_gap: Float = Field(
-        0.2, gt=0, le=1, description="Share of checked True verdicts that may fail the check before the alarm."
+        0.2, gt=0, le=1, description="Rise of the share of checks that fail, over its lowest, that raises the alarm."
     )
     audit_action: Literal["warn", "stop"] = Field("warn", description="What the alarm does to a training run.")
 
@@ -197,6 +200,7 @@ class Workflow(_Strict):
     enhanced_operators: Names | None = Field(
         None, description="Operators that Layer 2 may touch; null = all that its file names."
     )
+    layer1: bool = Field(True, description="Tell the policy operators, rules and guidance; off: the problem alone.")
     guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
 
 

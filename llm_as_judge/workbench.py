@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -23,8 +24,11 @@ from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Sampled
+from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm import LLMClient
+from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, load_trained
 from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
@@ -33,7 +37,7 @@ from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint import lint
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, build_prompt, load_guidance
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
 from llm_as_judge.workflow.run import WorkflowRunner
 
 #: Different problems of each domain that an embedded run draws from.
@@ -56,12 +60,13 @@ class Workbench:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.guidance = load_guidance(config.workflow.guidance) if config.workflow.guidance else DEFAULT_GUIDANCE
-        self.enhance = load_enhancer(config.workflow.enhancer)
+        self.enhance = load_enhancer(config.workflow.enhancer, config.workflow.enhanced_operators)
         self.reward = RewardFunction(
             {str(term): weight for term, weight in config.reward.reward_weights.items()},
             token_budget=config.reward.token_budget,
             operator_budget=config.reward.operator_budget,
         )
+        self.custom = _custom_rewards(config, self.reward)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Workbench:
@@ -99,9 +104,8 @@ class Workbench:
             self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators
         )
         self.second_judge = await second_judge(judge, self._stack)
-        self.judge = Judge(
-            judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=self.second_judge
-        )
+        second = self.second_judge if judge.second_role == "verdicts" else None
+        self.judge = Judge(judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=second)
         self.official = Judge("rules", None, self.sandbox)
 
     async def __aexit__(
@@ -115,11 +119,35 @@ class Workbench:
 
         return RolloutParts(self.runner, judge, self.reward, codes, concurrency=_ROLLOUT_CONCURRENCY)
 
+    def training_parts(self, judge: JudgeLike) -> RolloutParts:
+        """``rollout_parts`` with what only training has: the user's own rewards, and truncated workflows not run."""
+        masked = self.config.training.mask_truncated_completions
+        return replace(self.rollout_parts(judge), truncated="mask" if masked else "floor", extra=self.custom)
+
+    def audited_judge(self) -> AuditedJudge | None:
+        """The judge with the reward-hacking alarm; None where no model judges or nothing is to be checked."""
+        settings = self.config.judge
+        if settings.mode == "rules" or not settings.audit_share:
+            return None
+        second = None
+        if self.second_judge is not None and settings.second_role == "audit":
+            second = LLMJudge(self.second_judge, judge_options(settings))
+        return AuditedJudge(self.judge, settings.audit_share, settings.audit_gap, second)
+
     def prompt(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
-        """Layer 1 for one question."""
+        """Layer 1 for one question; switched off, the problem alone."""
+        if not self.config.workflow.layer1:
+            return bare_prompt(question)
         return build_prompt(
             question, operators=self.config.workflow.operators, examples=examples, guidance=self.guidance
         )
+
+
+def _custom_rewards(config: Config, reward: RewardFunction) -> CustomRewards | None:
+    functions = config.reward.functions
+    if not functions:
+        return None
+    return CustomRewards({name: (load_function(name), weight) for name, weight in functions.items()}, reward.slack / 2)
 
 
 def load_policy(config: Config, checkpoint: Path | None = None) -> Policy:

@@ -77,7 +77,18 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "solve", "doctor", "workflow lint", "workflow run", "embedded serve"]
+    "command",
+    [
+        "train",
+        "evaluate",
+        "solve",
+        "doctor",
+        "workflow lint",
+        "workflow run",
+        "embedded serve",
+        "judge calibrate",
+        "compare",
+    ],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0

@@ -24,7 +24,7 @@ LAYERS = {
         2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
         3: "data workflow judging experience rl rl.policy rl.checkpoint rl.update rl.report",
         4: "rl.rollout rl.trainer evaluation",
-        5: "monitor embedded workbench inference grpo_trainer judge_calibration endpoints cli",
+        5: "monitor embedded workbench inference grpo_trainer judge_calibration comparison endpoints cli",
     }.items()
     for name in names.split()
 }

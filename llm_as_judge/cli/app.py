@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import typer
 
-from llm_as_judge.cli import doctor, embedded, evaluate, judge, solve, train, workflow
+from llm_as_judge.cli import compare, doctor, embedded, evaluate, judge, solve, train, workflow
 from llm_as_judge.errors import LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.
@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 app.command()(train.train)
 app.command()(evaluate.evaluate)
+app.command()(compare.compare)
 app.command()(solve.solve)
 app.add_typer(workflow.app, name="workflow")
 app.add_typer(judge.app, name="judge")
