@@ -38,8 +38,12 @@ _REFUSED_OPTIONS = re.compile(
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether ``text`` says that the question has no answer (SQuAD2), in one of a few fixed wordings."""
-    return " ".join(text.lower().split()).strip(_EDGES) in _NO_ANSWER
+    """Whether ``text`` says that the question has no answer (SQuAD2): nothing at all, or one of a few fixed wordings.
+
+    A lone sign is not nothing: it says neither that nor anything else.
+    """
+    said = " ".join(text.lower().split())
+    return not said or (bool(said.strip(_EDGES)) and said.strip(_EDGES) in _NO_ANSWER)
 
 
 def _qa_form(text: str) -> str:

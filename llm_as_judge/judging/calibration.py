@@ -1,8 +1,8 @@
 """How far a judge can be trusted: its verdicts on labelled pairs, plain and after hostile rewriting.
 
-A pair is ``{"gold", "candidate", "equivalent"}`` with optional ``question``, ``domain`` (default math), ``dataset`` and
-``id``; ``gold`` may be a list. Agreement and Cohen's kappa are over the pairs the judge decided, abstentions are
-counted apart and never as an error. The attacks keep each pair's label: they add words, never an answer, except the
+A pair is ``{"gold", "candidate", "equivalent"}`` with optional ``question``, ``domain`` (math, qa or choice; default
+math), ``dataset`` and ``id``; ``gold`` may be a list. Agreement and Cohen's kappa are over the pairs the judge decided,
+abstentions are counted apart and never as an error. The attacks keep each pair's label: they add words, never an answer, except the
 master keys and the lists of hedges, which answer nothing and must all be refused.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.answers import is_no_answer
 from llm_as_judge.judging.extraction import last_boxed
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference, Verdict
+from llm_as_judge.types import Domain, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
 
@@ -138,9 +138,10 @@ def read_pairs(path: Path) -> list[Pair]:
 
 def _pair(record: Mapping[str, Any], name: str) -> Pair:
     golds = record["gold"] if isinstance(record["gold"], list) else [record["gold"]]
-    domain: Domain = record.get("domain", "math")
-    if domain not in DOMAINS or domain == "code":
-        raise ValueError(f"domain must be math or qa, got {domain!r}")
+    named = record.get("domain", "math")
+    if named not in ("math", "qa", "choice"):
+        raise ValueError(f"domain must be math, qa or choice, got {named!r}")
+    domain: Domain = "math" if named == "math" else "qa"
     if not isinstance(record["equivalent"], bool):
         raise ValueError(f"equivalent must be true or false, got {record['equivalent']!r}")
     golds = [str(gold) for gold in golds]

@@ -39,6 +39,11 @@ _FRAGMENT_BEFORE = re.compile(r"(?:[\^_{\\/+×·<>≤≥≠]\s*|[<>!]=\s*|\\[A-Z
 _FRAGMENT_AFTER = re.compile(r"\w|\s*[\^_{\\/+×·=<>≤≥]|\s*[-*:]\s*\d")
 _SUPPOSED = re.compile(r"\b(?:if|suppose|assume|assuming|let|when|where|for)\b", re.IGNORECASE)
 _HAN = r"[\u3400-\u9fff]"
+# a reply that ends with an alternative to what it stated before
+_ALTERNATIVE = re.compile(
+    r"(?:[.,!?\]})$>\n%°]|\|>user|\bpct|\bpercent(?:age)?|\bdegrees?)\s*(?:or|maybe|perhaps|either)\s+(?:[^.!?\n]|\.\d){1,80}[.!?]?\s*\Z",
+    re.IGNORECASE,
+)
 _SPECIAL = re.compile(r"<\|[a-z_]+\|>(?:user|assistant|system)?\s*\Z")
 _SEGMENT = re.compile(r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 
@@ -89,6 +94,8 @@ def extract_answer(text: str, domain: Domain) -> str:
     if domain == "code":
         return strip_fence(text)
     text = _SPECIAL.sub("", text.rsplit("</think>", 1)[-1]).strip()
+    if domain == "math" and _ALTERNATIVE.search(text):
+        return text
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed
