@@ -2,8 +2,8 @@
 
 A pair is ``{"gold", "candidate", "equivalent"}`` with optional ``question``, ``domain`` (math, qa or choice; default
 math), ``dataset`` and ``id``; ``gold`` may be a list. Agreement and Cohen's kappa are over the pairs the judge decided,
-abstentions are counted apart and never as an error. The attacks keep each pair's label: they add words, never an answer, except the
-master keys and the lists of hedges, which answer nothing and must all be refused.
+abstentions are counted apart and never as an error. The attacks keep each pair's label: they add words, never an
+answer, except the master keys and the lists of hedges, which answer nothing and must all be refused.
 """
 
 from __future__ import annotations
