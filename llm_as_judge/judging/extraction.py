@@ -38,6 +38,11 @@ _IN_PROSE = re.compile(
 _FRAGMENT_BEFORE = re.compile(r"(?:[\^_{\\/+×·<>≤≥≠]\s*|[<>!]=\s*|\\[A-Za-z]+\s*|\d\s*[-:*]\s*)$")
 _FRAGMENT_AFTER = re.compile(r"\w|\s*[\^_{\\/+×·=<>≤≥]|\s*[-*:]\s*\d")
 _SUPPOSED = re.compile(r"\b(?:if|suppose|assume|assuming|let|when|where|for)\b", re.IGNORECASE)
+_SAID_TO_BE = re.compile(
+    r"(?:(?:=|:|\b(?:is|are|was|equals|equal to|makes|get|gets|totals?)|是|为|等于)\s*[*$€£¥\\(\[]*"
+    r"|^(?:(?!\*\*).)*\*\*)\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
 _HAN = r"[\u3400-\u9fff]"
 # a reply that ends with an alternative to what it stated before
 _ALTERNATIVE = re.compile(
@@ -137,7 +142,10 @@ def _only_formula(text: str) -> str | None:
         return None
     formula = next(group for group in segments[0].groups() if group is not None)
     around = text[: segments[0].start()] + " " + text[segments[0].end() :]
-    if re.search(r"\d", around) or any(p.search(around) for p in (_HEDGED, _REVISED, _SUPPOSED)):
+    if re.search(r"\d", around) or _HEDGED.search(around) or _REVISED.search(around):
+        return None
+    announced = text[: segments[0].start()].rstrip().endswith(":")
+    if _SUPPOSED.search(around) and not announced:
         return None
     words = re.search(r"(?<![\\A-Za-z])[A-Za-z]{4,}", re.sub(r"\\(?:text|begin|end)\s*\{[^{}]*\}", "", formula))
     return None if words else formula.strip()  # between the signs of two amounts of money there are words
@@ -166,6 +174,10 @@ def _only_number(text: str) -> str:
     if any(pattern.search(part) for pattern in (_HEDGED, _FORMULA_WORD) for part in (sentence, tail)):
         return text
     if re.search(r"\d[^.!?]{0,20}(?:\b(?:and|to)|,)\s*$", sentence):
+        return text
+    # of several numbers the last one is the answer only where it is said to be: "220 $ are due in 12 months"
+    computed = re.search(rf"=\s*{re.escape(found.group().strip())}(?![\w.,]\d|\d)", sentence)
+    if re.search(r"\d", sentence + " " + tail) and not computed and not _SAID_TO_BE.search(sentence):
         return text
     opening = max(before.rfind("("), before.rfind("["), before.rfind("{"))
     if opening > max(before.rfind(")"), before.rfind("]"), before.rfind("}")):

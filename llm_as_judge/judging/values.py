@@ -306,8 +306,8 @@ def _same_number(a: Value, b: Value) -> bool:
         return a.number == b.number or _rounds_to(a.number, b) or _rounds_to(b.number, a)
     named, bare = (a, b) if a.unit else (b, a)
     assert named.number is not None and bare.number is not None
-    if unit.quantity == "%":
-        return named.number == bare.number
+    if unit.quantity == "%":  # an integer beside a percentage may be meant in percent
+        return named.number == bare.number and bare.number.denominator != 1
     return unit.silent and named.number / unit.size == bare.number
 
 
