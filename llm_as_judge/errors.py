@@ -31,5 +31,9 @@ class ProviderError(InfrastructureError):
     """An LLM endpoint did not answer usefully after all retries."""
 
 
+class RequestRefused(ProviderError):
+    """The endpoint refuses this very request (HTTP 400 or 422): sending it again cannot help, another form may."""
+
+
 class SandboxFault(InfrastructureError):
     """The sandbox itself failed (protocol, zygote gone), not the code it ran."""

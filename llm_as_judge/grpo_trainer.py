@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from llm_as_judge.config import Config, load_config, resolve_model, to_yaml
+from llm_as_judge.endpoints import judge_options
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
@@ -51,7 +52,7 @@ from llm_as_judge.workbench import (
     validation_problems,
 )
 from llm_as_judge.workflow.plans import PLANS
-from llm_as_judge.workflow.prompt import Example
+from llm_as_judge.workflow.prompt import Example, Prompt, system_prompt
 from llm_as_judge.workflow.templates import shape
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Experiences:
             settings.persistence_dir,
             settings.buffer_size,
             settings.reward_threshold,
-            lambda texts: policy.embed(texts).tolist(),
+            _embedder(settings.embedder, policy),
             shape=shape,
         )
         self.buffer.load()
@@ -91,6 +92,8 @@ class Experiences:
                     self.buffer.add(
                         Experience(question.id, question.statement, source, r.reward.total, question.domain, step)
                     )
+        if self.settings.max_age:
+            self.buffer.expire(step - self.settings.max_age)
         self.buffer.save()
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -98,6 +101,16 @@ class Experiences:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.buffer.load_state_dict(state)
+
+
+def _embedder(name: str, policy: Policy) -> Callable[[list[str]], list[list[float]]]:
+    """How problems are compared: the policy's own hidden states, or a sentence-transformers model by name."""
+    if name == "policy":
+        return lambda texts: policy.embed(texts).tolist()
+    from llm_as_judge.experience.embedding import SentenceEmbedder
+
+    model = SentenceEmbedder(name)
+    return lambda texts: model.embed(texts).tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,12 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
     shared = {k: v for k, v in training.model_dump().items() if k in names}
     generation = config.generation
     settings = TrainerSettings(
-        **shared, temperature=generation.temperature, top_p=generation.top_p, top_k=generation.top_k
+        **shared,
+        temperature=generation.temperature,
+        final_temperature=generation.final_temperature,
+        top_p=generation.top_p,
+        top_k=generation.top_k,
+        stop_on_alarm=config.judge.audit_action == "stop",
     )
     log = EventLog(log_file)
     checks = validation_problems(config) if training.eval_every else []
@@ -148,12 +166,20 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
         shares = {"overall": found.overall.value, "valid_rate": found.valid_rate.value}
         return shares | {str(d): e.value for d, e in found.domains.items()}
 
+    def build_prompt(question: Question) -> Prompt:
+        examples = buffer.examples(question) if buffer else []
+        prompt = bench.prompt(question, examples)
+        log.log("prompt", problem=question.id, user=prompt.user, examples=len(examples))
+        return prompt
+
+    audited = bench.audited_judge()
     parts = TrainerParts(
         policy=policy,
         engine=engine,
         sampler=training_sampler(config),
-        build_prompt=lambda q: bench.prompt(q, buffer.examples(q) if buffer else ()),
-        rollout=bench.rollout_parts(bench.judge),
+        build_prompt=build_prompt,
+        rollout=bench.training_parts(audited or bench.judge),
+        audit=audited,
         log=log.log,
         checkpoint_dir=checkpoints,
         buffer=buffer,
@@ -165,6 +191,11 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
     if resume and newest is not None:
         trainer.resume(newest)
     log.log("run", config=to_yaml(config), sandbox=str(bench.sandbox.describe()), resumed_at=trainer.step)
+    log.log(
+        "layers",
+        layer1=system_prompt(config.workflow.operators) if config.workflow.layer1 else "",
+        layer2=bench.enhance.as_json(),
+    )
     return Run(config, policy, engine, trainer, log, checkpoints, results)
 
 
@@ -277,7 +308,7 @@ async def judge_agreement(bench: Workbench, rollouts: Sequence[Rollout], limit: 
         return {}
     from llm_as_judge.judging.judge import Judge
 
-    alone = Judge("llm", bench.judge_model, None, system=None if bench.config.judge.provider == "embedded" else "")
+    alone = Judge("llm", bench.judge_model, None, options=judge_options(bench.config.judge))
     known = [r for r in rollouts if r.execution.answer and not r.problem.reference.tests]
     chosen = known[:: max(1, len(known) // limit)][:limit]
     verdicts = await asyncio.gather(*(alone.verdict(r.problem, r.execution.answer) for r in chosen))

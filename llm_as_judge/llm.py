@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from llm_as_judge.cache import ResponseCache
-from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.errors import ConfigError, ProviderError, RequestRefused
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +64,14 @@ class LLMSettings:
     concurrency: int = 32
     price_per_million_input: float = 0.0
     price_per_million_output: float = 0.0
+    reasoning_effort: str = ""  # of reasoning models; empty: not sent
     no_proxy: str = "localhost,127.0.0.1"  # hosts, separated by commas, reached without the system's proxy
 
 
 class ChatModel(Protocol):
-    """What the parts that need a model ask for; raises ``ProviderError`` when no reply can be had."""
+    """What the parts that need a model ask for; raises ``ProviderError`` when no reply can be had, ``RequestRefused``
+    where the endpoint cannot give the ``response_format``.
+    """
 
     async def chat(
         self,
@@ -78,6 +81,7 @@ class ChatModel(Protocol):
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
+        response_format: Mapping[str, Any] | None = None,
     ) -> LLMReply: ...
 
 
@@ -126,8 +130,11 @@ class LLMClient:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
+        response_format: Mapping[str, Any] | None = None,
     ) -> LLMReply:
-        """One user message in, one reply out. Raises ``ProviderError`` when all retries are spent."""
+        """One user message in, one reply out. Raises ``ProviderError`` when all retries are spent, ``RequestRefused``
+        where the endpoint does not take ``response_format`` (a JSON schema) or another field.
+        """
         settings = self.settings
         messages = [{"role": "system", "content": system}] if system else []
         request: dict[str, Any] = {
@@ -139,6 +146,10 @@ class LLMClient:
         }
         if seed is not None:
             request["seed"] = seed
+        if settings.reasoning_effort:
+            request["reasoning_effort"] = settings.reasoning_effort
+        if response_format is not None:
+            request["response_format"] = dict(response_format)
         cache = self._cache if request["temperature"] == 0 or seed is not None else None
         entry = {"url": self._base_url, **request}
         if cache is not None and (stored := cache.get(entry)) is not None:
@@ -204,7 +215,8 @@ class LLMClient:
         if status >= 500 or status in _RETRIED:
             raise _Retryable(f"HTTP {status}: {_quote(text)}", _seconds(wait))
         if status >= 400:
-            raise ProviderError(self._describe(f"HTTP {status}: {_quote(text)}; {_cure(status)}"))
+            refused = RequestRefused if status in (400, 422) else ProviderError
+            raise refused(self._describe(f"HTTP {status}: {_quote(text)}; {_cure(status)}"))
         try:
             return json.loads(text)
         except ValueError as error:

@@ -98,11 +98,17 @@ class Training(_Strict):
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Longest prompt in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Longest workflow in tokens.")
+    mask_truncated_completions: bool = Field(
+        False, description="Leave workflows cut off at response_max_length out of the update; else they get the floor."
+    )
     shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards.")
 
 
 class Generation(_Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
+    final_temperature: Float | None = Field(
+        None, gt=0, description="Temperature reached linearly at the last step; null = constant."
+    )
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and solve.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample among the k likeliest tokens; 0 = off.")
@@ -152,12 +158,32 @@ class Endpoint(_Strict):
     no_proxy: str = Field(
         "localhost,127.0.0.1", description="Hosts, separated by commas, reached without the system's proxy."
     )
+    reasoning_effort: str = Field(
+        "", pattern=r"^[a-z]*$", description="Effort of a reasoning model (low, medium, high); empty: not sent."
+    )
 
 
 class JudgeEndpoint(Endpoint):
     mode: Literal["hybrid", "llm", "rules"] = Field(
         "hybrid", description="hybrid: rules may accept, the LLM decides the rest; llm or rules: that alone."
     )
+    structured: bool = Field(True, description="Ask for the verdict as JSON of a schema where the server takes that.")
+    two_stage: bool = Field(False, description="First copy the final answer out of the candidate, then judge that.")
+    votes: int = Field(1, gt=0, le=32, description="Verdicts drawn per answer; the majority counts, a tie abstains.")
+    second_model: str = Field("", description="A second judge model; empty: none.")
+    second_role: Literal["verdicts", "audit"] = Field(
+        "verdicts", description="verdicts: every True needs the second judge too; audit: it only checks a share."
+    )
+    second_base_url: str = Field("", description="Where the second judge is served; empty: as the first.")
+    prompts: FilePath | None = Field(None, description="YAML of a line for each dataset; null = built in.")
+    cache: FilePath | None = Field(None, description="SQLite file of the judge's replies; null = memory.")
+    audit_share: Float = Field(
+        0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that are checked another way."
+    )
+    audit_gap: Float = Field(
+        0.2, gt=0, le=1, description="Rise of the share of checks that fail, over its lowest, that raises the alarm."
+    )
+    audit_action: Literal["warn", "stop"] = Field("warn", description="What the alarm does to a training run.")
 
 
 class Workflow(_Strict):
@@ -174,6 +200,10 @@ class Workflow(_Strict):
     max_tokens: int | None = Field(None, gt=0, description="Executor tokens of one workflow; null = no bound.")
     max_cost: Float | None = Field(None, gt=0, description="Executor cost of one workflow; null = no bound.")
     enhancer: FilePath | None = Field(None, description="YAML of Layer 2 instructions; null = off.")
+    enhanced_operators: Names | None = Field(
+        None, description="Operators that Layer 2 may touch; null = all that its file names."
+    )
+    layer1: bool = Field(True, description="Tell the policy operators, rules and guidance; off: the problem alone.")
     guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
 
 
@@ -197,6 +227,9 @@ class RewardSettings(_Strict):
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency reaches 0.")
     operator_budget: int = Field(8, gt=0, description="Operator calls at which simplicity reaches 0.")
+    functions: Mapping[str, Float] = Field(
+        {}, description="Your own reward functions and their weights: package.module:function or file.py:function."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> RewardSettings:
@@ -211,6 +244,10 @@ class ExperienceBuffer(_Strict):
     top_k: int = Field(3, ge=0, description="Examples put into a prompt; 0 = collect only.")
     persistence_dir: FilePath | None = Field(None, description="Folder kept between runs; null = none.")
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Least cosine similarity of an example.")
+    embedder: str = Field(
+        "policy", min_length=1, description="policy: its own hidden states; else a sentence-transformers model."
+    )
+    max_age: int = Field(0, ge=0, description="Steps after which a workflow leaves the buffer; 0 = never.")
 
 
 class Output(_Strict):
@@ -296,7 +333,8 @@ def _type_name(annotation: Any) -> str:
         elif origin is tuple:
             names.append("list")
         elif origin is not None:
-            names.append(f"mapping of {', '.join(str(value) for value in typing.get_args(arguments[0]))}")
+            keys = typing.get_args(arguments[0])
+            names.append(f"mapping of {', '.join(map(str, keys))}" if keys else "mapping")
         else:
             names.append("null" if member is type(None) else "path" if member is Path else member.__name__)
     return " | ".join(names)

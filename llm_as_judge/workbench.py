@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config import Config, resolve_model
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.sampler import DomainSampler
@@ -21,24 +21,26 @@ from llm_as_judge.data.settings import field_spellings
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.embedded.tasks.generate import problems as generated
+from llm_as_judge.endpoints import judge_options, open_client, second_judge
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Sampled
+from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JUDGE_SYSTEM
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.llm import LLMClient
+from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, load_trained
 from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
-from llm_as_judge.schema import Endpoint
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint import lint
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, build_prompt, load_guidance
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
 from llm_as_judge.workflow.run import WorkflowRunner
 
 #: Different problems of each domain that an embedded run draws from.
@@ -46,29 +48,12 @@ _EMBEDDED_POOL = 400
 _ROLLOUT_CONCURRENCY = 48
 
 
-def _client(endpoint: Endpoint) -> LLMClient:
-    settings = LLMSettings(
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        model=endpoint.model,
-        temperature=endpoint.temperature,
-        top_p=endpoint.top_p,
-        max_tokens=endpoint.max_tokens,
-        timeout_s=endpoint.timeout_s,
-        max_retries=endpoint.max_retries,
-        concurrency=endpoint.concurrency,
-        price_per_million_input=endpoint.price_per_million_input,
-        price_per_million_output=endpoint.price_per_million_output,
-        no_proxy=endpoint.no_proxy,
-    )
-    return LLMClient(settings, ResponseCache(None))
-
-
 class Workbench:
     """Open with ``async with``; raises ``ConfigError`` or ``ProviderError`` before any work is done."""
 
     executor: LLMClient
     judge_model: LLMClient
+    second_judge: LLMClient | None
     sandbox: Sandbox
     runner: WorkflowRunner
     judge: Judge  # as configured
@@ -78,12 +63,13 @@ class Workbench:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.guidance = load_guidance(config.workflow.guidance) if config.workflow.guidance else DEFAULT_GUIDANCE
-        self.enhance = load_enhancer(config.workflow.enhancer)
+        self.enhance = load_enhancer(config.workflow.enhancer, config.workflow.enhanced_operators)
         self.reward = RewardFunction(
             {str(term): weight for term, weight in config.reward.reward_weights.items()},
             token_budget=config.reward.token_budget,
             operator_budget=config.reward.operator_budget,
         )
+        self.custom = _custom_rewards(config, self.reward)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Workbench:
@@ -113,8 +99,9 @@ class Workbench:
             max_concurrent_calls=config.workflow.max_concurrent_calls,
         )
         self.sandbox = await enter(Sandbox(limits, box.mode, max_workflows=box.max_workflows))
-        self.executor = await enter(_client(config.executor))
-        self.judge_model = await enter(_client(config.judge))
+        self.executor = await enter(open_client(config.executor))
+        judge = config.judge
+        self.judge_model = await enter(open_client(judge, judge.cache))
         await self.executor.check()
         if config.judge.mode != "rules":
             await self.judge_model.check()
@@ -128,8 +115,9 @@ class Workbench:
         self.runner = WorkflowRunner(
             self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators, budget=budget
         )
-        system = None if config.judge.provider == "embedded" else JUDGE_SYSTEM
-        self.judge = Judge(config.judge.mode, self.judge_model, self.sandbox, system=system)
+        self.second_judge = await second_judge(judge, self._stack)
+        second = self.second_judge if judge.second_role == "verdicts" else None
+        self.judge = Judge(judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=second)
         self.official = Judge("rules", None, self.sandbox)
 
     async def __aexit__(
@@ -143,11 +131,35 @@ class Workbench:
 
         return RolloutParts(self.runner, judge, self.reward, codes, concurrency=_ROLLOUT_CONCURRENCY)
 
+    def training_parts(self, judge: JudgeLike) -> RolloutParts:
+        """``rollout_parts`` with what only training has: the user's own rewards, and truncated workflows not run."""
+        masked = self.config.training.mask_truncated_completions
+        return replace(self.rollout_parts(judge), truncated="mask" if masked else "floor", extra=self.custom)
+
+    def audited_judge(self) -> AuditedJudge | None:
+        """The judge with the reward-hacking alarm; None where no model judges or nothing is to be checked."""
+        settings = self.config.judge
+        if settings.mode == "rules" or not settings.audit_share:
+            return None
+        second = None
+        if self.second_judge is not None and settings.second_role == "audit":
+            second = LLMJudge(self.second_judge, judge_options(settings))
+        return AuditedJudge(self.judge, settings.audit_share, settings.audit_gap, second)
+
     def prompt(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
-        """Layer 1 for one question."""
+        """Layer 1 for one question; switched off, the problem alone."""
+        if not self.config.workflow.layer1:
+            return bare_prompt(question)
         return build_prompt(
             question, operators=self.config.workflow.operators, examples=examples, guidance=self.guidance
         )
+
+
+def _custom_rewards(config: Config, reward: RewardFunction) -> CustomRewards | None:
+    functions = config.reward.functions
+    if not functions:
+        return None
+    return CustomRewards({name: (load_function(name), weight) for name, weight in functions.items()}, reward.slack / 2)
 
 
 def load_policy(config: Config, checkpoint: Path | None = None) -> Policy:

@@ -91,6 +91,8 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "data download",
         "data inspect",
         "data check",
+        "judge calibrate",
+        "compare",
     ],
 )
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import typer
 
-from llm_as_judge.cli import data, doctor, embedded, evaluate, sandbox, solve, train, workflow
+from llm_as_judge.cli import compare, data, doctor, embedded, evaluate, judge, sandbox, solve, train, workflow
 from llm_as_judge.errors import LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.
@@ -27,9 +27,11 @@ app = typer.Typer(
 )
 app.command()(train.train)
 app.command()(evaluate.evaluate)
+app.command()(compare.compare)
 app.command()(solve.solve)
 app.add_typer(workflow.app, name="workflow")
 app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(judge.app, name="judge")
 app.add_typer(embedded.app, name="embedded")
 app.add_typer(data.app, name="data")
 app.command()(doctor.doctor)

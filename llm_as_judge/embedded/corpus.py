@@ -13,7 +13,7 @@ from random import Random
 from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import coding, reading
 from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
-from llm_as_judge.judging.llm_judge import build_prompt
+from llm_as_judge.judging.prompts import build_prompt
 from llm_as_judge.operators import answer_generate, custom_code_generate, editing, ensemble, programmer, test
 from llm_as_judge.operators.base import listing
 

@@ -21,7 +21,7 @@ from llm_as_judge.embedded.tasks import coding, reading
 from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
 from llm_as_judge.embedded.tokenizer import chat_ids
 from llm_as_judge.evaluation.metrics import wilson_interval
-from llm_as_judge.judging.llm_judge import JUDGE_PROMPT
+from llm_as_judge.judging.prompts import JUDGE_PROMPT
 from llm_as_judge.operators import answer_generate, custom_code_generate, programmer
 from llm_as_judge.operators.base import field
 

@@ -106,6 +106,13 @@ class ExperienceBuffer:
         entries.append(experience)
         return True
 
+    def expire(self, oldest: int) -> int:
+        """Drop what was added before step ``oldest``; how many these were. What is good is found again."""
+        before = len(self)
+        for domain, entries in self._entries.items():
+            self._entries[domain] = [entry for entry in entries if entry.step >= oldest]
+        return before - len(self)
+
     def top_k(
         self, text: str, domain: Domain, k: int, *, problem_id: str = "", min_similarity: float = 0.0
     ) -> list[Experience]:
@@ -113,14 +120,15 @@ class ExperienceBuffer:
 
         One a problem, and never one of the problem asked for, by id or by text.
         """
-        own = " ".join(text.split())
+        own = _problem_key(text)
         best: dict[str, Experience] = {}
         for entry in self._entries[domain]:
-            if entry.problem_id == problem_id or " ".join(entry.problem_text.split()) == own:
+            key = _problem_key(entry.problem_text)
+            if entry.problem_id == problem_id or key == own:
                 continue
-            known = best.get(entry.problem_id)
+            known = best.get(key)
             if known is None or (entry.reward, entry.step) > (known.reward, known.step):
-                best[entry.problem_id] = entry
+                best[key] = entry
         if not best or k < 1:
             return []
         question, *vectors = self._embedded([text, *(entry.problem_text for entry in best.values())])
@@ -180,7 +188,12 @@ class ExperienceBuffer:
 
 
 def _key(experience: Experience) -> tuple[str, str]:
-    return experience.problem_id, normalise_code(experience.workflow)
+    return _problem_key(experience.problem_text), normalise_code(experience.workflow)
+
+
+def _problem_key(text: str) -> str:
+    """A problem by its words: the same one may come under several ids."""
+    return " ".join(text.split()).casefold()
 
 
 def _cosine(a: Sequence[float], b: Sequence[float]) -> float:

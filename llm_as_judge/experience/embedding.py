@@ -1,7 +1,8 @@
-"""Text vectors from a causal LM's own hidden states: mean over tokens of the last layer, unit length.
+"""Text vectors: from a causal LM's own hidden states (mean over tokens of the last layer, unit length), or by any
+sentence-transformers model.
 
-No second model to download. Similarity only ranks examples, so no claim of quality is made; pass the model
-without its adapter, or vectors stored early in training cannot be compared with later ones.
+The first needs no second model to download. Similarity only ranks examples, so no claim of quality is made; pass the
+model without its adapter, or vectors stored early in training cannot be compared with later ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from llm_as_judge.errors import ConfigError
 
 
 class HiddenStateEmbedder:
@@ -53,3 +56,27 @@ class HiddenStateEmbedder:
         mean = (hidden * weight).sum(1) / weight.sum(1)
         vectors: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
         return vectors
+
+
+class SentenceEmbedder:
+    """``embed`` by the sentence-transformers model ``name`` (hub id or folder): float32 unit vectors [N, dimensions].
+
+    Raises ``ConfigError`` where the library or the model is not there.
+    """
+
+    def __init__(self, name: str, device: str | None = None) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise ConfigError(
+                f"experience_buffer.embedder={name!r} needs sentence-transformers: pip install sentence-transformers, "
+                "or set experience_buffer.embedder=policy"
+            ) from error
+        try:
+            self._model = SentenceTransformer(name, device=device)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"experience_buffer.embedder={name!r} cannot be loaded: {error}") from error
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = self._model.encode(list(texts), normalize_embeddings=True, convert_to_numpy=True)
+        return np.asarray(vectors, dtype=np.float32)

@@ -7,6 +7,7 @@ verdict, never as it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal, Protocol
 
 from llm_as_judge.errors import ConfigError, SandboxFault
@@ -16,7 +17,7 @@ from llm_as_judge.judging.answers import (
     matches,
     strip_fence,
 )
-from llm_as_judge.judging.llm_judge import JUDGE_SYSTEM, LLMJudge
+from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge
 from llm_as_judge.judging.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.llm import ChatModel
 from llm_as_judge.types import Problem, Verdict
@@ -59,14 +60,15 @@ class Judge:
         llm: ChatModel | None,
         sandbox: CodeJudge | None,
         *,
-        system: str | None = JUDGE_SYSTEM,
+        options: JudgeOptions | None = None,
+        second: ChatModel | None = None,
     ) -> None:
         if mode not in ("hybrid", "llm", "rules"):
             raise ConfigError(f"judge.mode must be hybrid, llm or rules, got {mode!r}")
         if mode != "rules" and llm is None:
             raise ConfigError(f"judge.mode = {mode} needs a judge model; configure one or set judge.mode=rules")
         self._mode = mode
-        self._llm = None if llm is None or mode == "rules" else LLMJudge(llm, system)
+        self._llm = None if llm is None or mode == "rules" else LLMJudge(llm, options or JudgeOptions(), second)
         self._sandbox = sandbox
 
     async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
@@ -80,14 +82,19 @@ class Judge:
         if reference.tests:
             return await self._run_tests(problem, answer)
         score = self._score(problem, answer) if question.domain == "qa" else None
-        accepted = not reference.unanswerable and matches(answer, reference.answers, question.domain)
-        if self._mode != "llm" and accepted:
+        if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer):
             return Verdict(True, "rules", "equivalent to a reference", score)
         if self._llm is None:
             return Verdict(False, "rules", "not equivalent to a reference", score)
         references = ("unanswerable",) if reference.unanswerable else reference.answers
-        decision = await self._llm.decide(question.text, references, answer)
+        decision = await self._llm.decide(question.text, references, answer, question.dataset)
         return Verdict(decision.correct, "none" if decision.correct is None else "llm", decision.reason, score)
+
+    @staticmethod
+    async def _accepted(problem: Problem, answer: str) -> bool:
+        """The rules, in a thread: formulas may take some seconds of another process's time."""
+        question, answers = problem.question, problem.reference.answers
+        return await asyncio.to_thread(matches, answer, answers, question.domain, question.text)
 
     async def _run_tests(self, problem: Problem, answer: str) -> Verdict:
         if self._sandbox is None:

@@ -58,6 +58,14 @@ class RewardFunction:
         self._token_budget = token_budget
         self._operator_budget = operator_budget
 
+    @property
+    def slack(self) -> float:
+        """What may be added to any total and taken from any other before a wrong answer reaches a right one: half of
+        the distance between the worst right and the best wrong total.
+        """
+        others = 10.0 * sum(weight for term, weight in self._weights.items() if term != "correctness")
+        return ((RIGHT - WRONG) * self._weights["correctness"] - others) / 2
+
     def __call__(
         self,
         problem: Problem,

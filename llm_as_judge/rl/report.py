@@ -40,6 +40,8 @@ class StepReport:
     skipped_groups: int
     unscored: int
     seconds: Mapping[str, float]  # by phase
+    truncated: float = 0.0  # share of completions cut off at the length limit
+    temperature: float = math.nan  # of sampling
 
 
 def step_report(
@@ -49,6 +51,7 @@ def step_report(
     update: UpdateReport,
     learning_rate: float,
     seconds: Mapping[str, float],
+    temperature: float = math.nan,
 ) -> StepReport:
     """Sums up a step whose update is done; ``step`` counts it."""
     rollouts = [r for g in groups for r in g.rollouts]
@@ -74,6 +77,8 @@ def step_report(
         skipped_groups=advantages.skipped_groups,
         unscored=advantages.unscored,
         seconds=dict(seconds),
+        truncated=_mean([r.completion.finish_reason == "length" for r in rollouts]),
+        temperature=temperature,
     )
 
 

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
@@ -56,15 +56,27 @@ class RewardLike(Protocol):
     ) -> Reward: ...
 
 
+class GroupRewards(Protocol):
+    """Rewards that look at a whole step, added once every workflow has its own."""
+
+    async def add(self, groups: Sequence[Group]) -> list[Group]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
-    """What turns a workflow's text into a reward. ``lint`` maps (source, entry point) to finding codes."""
+    """What turns a workflow's text into a reward. ``lint`` maps (source, entry point) to finding codes.
+
+    ``truncated``: a workflow cut off at the length limit is run as it is, gets the floor without running, or is masked
+    (unscored, out of the update).
+    """
 
     runner: Runner
     judge: JudgeLike
     reward: RewardLike
     lint: Callable[[str, str | None], Sequence[str]]
     concurrency: int = 32
+    truncated: Literal["run", "floor", "mask"] = "run"
+    extra: GroupRewards | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -117,9 +129,10 @@ async def collect(
             task.cancel()
         await asyncio.gather(*flat, return_exceptions=True)
         raise
-    return [
+    groups = [
         Group(problem, tuple(task.result() for task in group)) for problem, group in zip(problems, tasks, strict=True)
     ]
+    return groups if parts.extra is None else await parts.extra.add(groups)
 
 
 async def roll_out(
@@ -128,6 +141,13 @@ async def roll_out(
     """One workflow from text to reward."""
     source = extract_code(completion.text, special_tokens)
     lint = tuple(parts.lint(source, problem.question.entry_point))
+    if completion.finish_reason == "length" and parts.truncated != "run":
+        error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
+        cut = Execution("invalid", None, error=error)
+        verdict = Verdict(False, "none", reason="truncated")
+        masked = parts.truncated == "mask"
+        reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict, lint)
+        return Rollout(problem, completion, cut, verdict, reward, lint)
     try:
         execution = await parts.runner.run(source, problem.question)
     except InfrastructureError as error:

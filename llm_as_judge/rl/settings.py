@@ -34,13 +34,26 @@ class TrainerSettings:
     response_max_length: int = 1024
     shuffle_rewards: bool = False
     temperature: float = 1.0
+    final_temperature: float | None = None  # reached linearly at the last step
     top_p: float = 1.0
     top_k: int = 0
     shared_prefix: bool | None = None  # None: on the CPU and without gradient checkpointing
+    stop_on_alarm: bool = False  # of the audit of the judge
     collapse_ratio: float = 0.5  # stop where the average valid rate falls below this share of its best
     collapse_patience: int = 5  # steps before the canary may stop a run
 
+    def temperature_at(self, step: int) -> float:
+        """Sampling temperature of the step after ``step`` finished ones."""
+        if self.final_temperature is None:
+            return self.temperature
+        done = min(1.0, step / max(1, self.max_steps - 1))
+        return self.temperature + done * (self.final_temperature - self.temperature)
+
     def __post_init__(self) -> None:
+        if self.final_temperature is not None and self.final_temperature <= 0:
+            raise ConfigError(
+                f"generation.final_temperature={self.final_temperature} must be > 0: no contrast otherwise"
+            )
         if self.temperature <= 0:
             raise ConfigError(f"generation.temperature={self.temperature} must be > 0: no contrast otherwise")
         for name in ("rollout_batch_size", "ppo_epochs", "micro_batch_size", "response_max_length"):

@@ -45,6 +45,12 @@ class Sampler(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+class Audit(Protocol):
+    """``judging.audit.AuditedJudge``: figures of the step by domain, and what is alarming about them."""
+
+    def step(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[object]]: ...
+
+
 class Buffer(Protocol):
     """The experience buffer; ``update`` sees every group once, after its step."""
 
@@ -65,6 +71,7 @@ class TrainerParts:
     log: Log
     checkpoint_dir: Path
     buffer: Buffer | None = None
+    audit: Audit | None = None
     on_step: Callable[[StepReport], None] | None = None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None
     config_text: str = ""  # stored with every checkpoint
@@ -163,7 +170,7 @@ class Trainer:
             completions = parts.engine.generate(
                 prompts,
                 settings.num_return_sequences_in_group,
-                temperature=settings.temperature,
+                temperature=settings.temperature_at(self.step),
                 top_p=settings.top_p,
                 top_k=settings.top_k,
                 max_new_tokens=settings.response_max_length,
@@ -171,6 +178,7 @@ class Trainer:
             )
         with timer.phase("execute"):
             groups = await collect(problems, completions, parts.rollout, self._special_tokens())
+        temperature = settings.temperature_at(self.step)
         rollouts = [r for g in groups for r in g.rollouts]
         rewards = self._rewards(rollouts)
         index = torch.tensor([i for i, g in enumerate(groups) for _ in g.rollouts])
@@ -180,9 +188,10 @@ class Trainer:
         self.step += 1
         if parts.buffer is not None:
             parts.buffer.update(groups, self.step)
-        report = step_report(self.step, groups, advantages, update, self.updater.learning_rate, timer.seconds)
-        collapse = self._canary(report.valid_rate)
+        rate = self.updater.learning_rate
+        report = step_report(self.step, groups, advantages, update, rate, timer.seconds, temperature)
         log_step(parts.log, prompts, groups, advantages, report)
+        collapse = self._canary(report.valid_rate) or self._audited()
         if collapse:
             raise TrainingStopped(collapse)
         self._finished = self._state()
@@ -247,6 +256,16 @@ class Trainer:
             f"{self.parts.checkpoint_dir} with a lower training.learning_rate "
             f"(now {self.settings.learning_rate}) or a higher training.beta (now {self.settings.beta})"
         )
+
+    def _audited(self) -> str:
+        """Logs judged beside checked accuracy; a message where an alarm is to stop the run, else an empty string."""
+        if self.parts.audit is None:
+            return ""
+        figures, alarms = self.parts.audit.step()
+        self.parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
+        for alarm in alarms:
+            logger.warning("step %d: %s", self.step, alarm)
+        return f"step {self.step}: {alarms[0]}" if alarms and self.settings.stop_on_alarm else ""
 
     def _state(self) -> checkpoint.TrainingState:
         buffer = self.parts.buffer

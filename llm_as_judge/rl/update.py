@@ -93,10 +93,12 @@ class Updater:
     ) -> UpdateReport:
         """``ppo_epochs`` optimiser steps, each over the whole batch in micro-batches.
 
-        ``rewards`` [N] with NaN = unscored; ``version`` is that of the present weights. Raises
+        ``rewards`` [N] with NaN = unscored; ``version`` is that of the present weights and, being the number of
+        finished steps, tells the temperature that the completions were sampled at. Raises
         ``TrainingStopped`` where the gradient is not finite.
         """
         settings = self.settings
+        self._sampling = Sampling(settings.temperature_at(version), settings.top_p, settings.top_k)
         scored = ~torch.isnan(rewards)
         lengths = torch.tensor([len(r.completion.token_ids) for r in rollouts])
         normaliser = Normaliser(int(scored.sum()), int(lengths[scored].sum()))

@@ -9,35 +9,52 @@ A YAML file of operators, each with instructions by domain; what is not named ge
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.operators.base import no_enhancement
 from llm_as_judge.types import DOMAINS
 
 
-def load_enhancer(path: Path | str | None) -> Callable[[str, str], str]:
-    """``(operator, domain) -> instruction`` or ``""``; None switches Layer 2 off.
+@dataclass(frozen=True, slots=True)
+class Enhancer:
+    """``enhancer(operator, domain)`` is the instruction for it, or ``""``."""
+
+    instructions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def __call__(self, operator: str, domain: str) -> str:
+        return self.instructions.get((operator, domain), "")
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        """The instructions by operator and domain, for the event log."""
+        tree: dict[str, dict[str, str]] = {}
+        for (operator, domain), instruction in self.instructions.items():
+            tree.setdefault(operator, {})[domain] = instruction
+        return tree
+
+
+def load_enhancer(path: Path | str | None, operators: Collection[str] | None = None) -> Enhancer:
+    """Layer 2 from a file, for ``operators`` only where these are given; ``path`` None switches it off.
 
     Raises:
-        ConfigError: the file cannot be read, or names an operator or a domain that does not exist.
+        ConfigError: the file cannot be read, or it or ``operators`` names an operator or a domain that does not exist.
     """
+    if unknown := [name for name in operators or () if name not in catalog.OPERATORS]:
+        raise ConfigError(
+            f"workflow.enhanced_operators: unknown {unknown[0]!r}; there are {', '.join(catalog.OPERATORS)}"
+        )
     if path is None:
-        return no_enhancement
+        return Enhancer()
     try:
         document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
     instructions = _checked(document, str(path))
-
-    def enhance(operator: str, domain: str) -> str:
-        return instructions.get((operator, domain), "")
-
-    return enhance
+    return Enhancer({key: text for key, text in instructions.items() if operators is None or key[0] in operators})
 
 
 def _checked(document: object, place: str) -> dict[tuple[str, str], str]:

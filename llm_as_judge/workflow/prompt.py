@@ -64,6 +64,12 @@ def system_prompt(operators: Sequence[str]) -> str:
     return SYSTEM.format(docs=catalog.docs(operators))
 
 
+def bare_prompt(question: Question) -> Prompt:
+    """The problem without Layer 1: what an ablation measures it against."""
+    entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
+    return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
+
+
 def build_prompt(
     question: Question,
     *,

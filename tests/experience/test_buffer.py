@@ -44,7 +44,7 @@ def test_copies_are_kept_once_with_the_best_reward() -> None:
     assert not b.add(experience(reward=8.4, workflow=layout))
     assert b.add(experience(reward=9.5, workflow=layout))
     assert [e.reward for e in b.entries("math")] == [9.5]
-    assert b.add(experience(id_="other", reward=8.4))
+    assert b.add(experience(id_="other", text="aa", reward=8.4))
     assert b.add(experience(reward=8.4, workflow="not python ("))
     assert not b.add(experience(reward=8.4, workflow="not   python  ("))
     assert len(b) == 3
@@ -63,7 +63,7 @@ def test_a_full_domain_drops_its_worst_and_only_for_a_better_one() -> None:
 def test_no_shape_takes_more_than_its_share() -> None:
     b = buffer(size=4, max_share=0.5)
     for i in range(6):
-        b.add(experience(str(i), 9.0 + i / 10))
+        b.add(experience(str(i), 9.0 + i / 10, f"a {i}"))
     assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
     assert b.add(experience("p", 8.0, workflow=CODE.format("Programmer")))
     assert len(b) == 3
@@ -87,7 +87,7 @@ def test_a_problem_never_gets_its_own_example() -> None:
     b.add(experience("me-under-another-id", 9.9, "a  question"))
     b.add(experience("you", 8.0, "b"))
     assert [e.problem_id for e in b.top_k("a question", "math", 3, problem_id="me")] == ["you"]
-    assert [e.problem_id for e in b.top_k("a", "math", 3, problem_id="me")] == ["me-under-another-id", "you"]
+    assert [e.problem_id for e in b.top_k("a", "math", 3, problem_id="me")] == ["you"]
 
 
 def test_one_example_a_problem_the_best() -> None:
@@ -158,3 +158,51 @@ def test_state_restores_contents_in_order() -> None:
     again.add(experience("gone"))
     again.load_state_dict(json.loads(json.dumps(b.state_dict())))
     assert again.entries("math") == b.entries("math")
+
+
+def test_the_same_problem_under_another_id_is_a_copy_and_no_example_for_itself() -> None:
+    b = buffer()
+    b.add(experience("one", text="How many  apples?"))
+    assert not b.add(experience("two", reward=8.9, text="how many apples?"))
+    assert b.top_k("HOW many apples?", "math", 3, problem_id="three") == []
+
+
+def test_old_workflows_leave() -> None:
+    b = buffer()
+    b.add(experience("old", text="a"))
+    b.add(replace(experience("new", text="b"), step=7))
+    assert b.expire(7) == 1
+    assert [e.problem_id for e in b.entries("math")] == ["new"]
+
+
+def test_an_embedder_that_is_not_there_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.experience.embedding import SentenceEmbedder
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ConfigError, match="pip install sentence-transformers"):
+        SentenceEmbedder("all-MiniLM-L6-v2")
+
+
+def test_any_sentence_transformers_model_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    from types import ModuleType
+
+    import numpy as np
+
+    from llm_as_judge.experience.embedding import SentenceEmbedder
+
+    class Model:
+        def __init__(self, name: str, device: str | None = None) -> None:
+            self.name = name
+
+        def encode(self, texts: list[str], *, normalize_embeddings: bool, convert_to_numpy: bool) -> object:
+            assert normalize_embeddings and convert_to_numpy
+            return np.asarray(letters(texts))
+
+    module = ModuleType("sentence_transformers")
+    module.SentenceTransformer = Model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    assert SentenceEmbedder("any").embed(["aab", "c"]).tolist() == [[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

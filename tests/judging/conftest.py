@@ -15,3 +15,20 @@ def judge_pairs() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no benchmark samples at {folder}")
     return folder
+
+
+REPORT: list[str] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Measured figures of the judge, also when every test passes."""
+    if REPORT:
+        terminalreporter.section("judge")
+        for line in REPORT:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def report() -> list[str]:
+    """Lines added here are shown after the run."""
+    return REPORT

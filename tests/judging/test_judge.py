@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
+from llm_as_judge.judging.fence import fence
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import (
-    JUDGE_PROMPT,
-    JUDGE_SYSTEM,
-    LLMJudge,
-    build_prompt,
-    fence,
-    parse_verdict,
-)
+from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge, parse_verdict
+from llm_as_judge.judging.prompts import JUDGE_PROMPT, JUDGE_SYSTEM, build_prompt, load_lines
 from llm_as_judge.llm import LLMReply
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
@@ -164,7 +160,7 @@ async def test_an_unreachable_judge_leaves_the_answer_unscored_with_the_reason()
 @pytest.mark.parametrize("first", ["I think they are equal", (TRUE, "length"), ""])
 async def test_the_retry_differs_from_the_first_attempt(first: Any) -> None:
     model = FakeModel([first, TRUE])
-    assert await LLMJudge(model, None, max_tokens=100).judge("q", ["12"], "a dozen") is True
+    assert await LLMJudge(model, JudgeOptions(system=None, max_tokens=100)).judge("q", ["12"], "a dozen") is True
     one, two = model.asked
     assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
     assert (two["temperature"], two["max_tokens"]) == (0.3, 200)
@@ -223,3 +219,64 @@ def test_a_long_candidate_keeps_head_and_tail() -> None:
     short = fence("head " + "x" * 10_000 + " tail")
     assert len(short) == 2000
     assert short.startswith("head") and short.endswith("tail")
+
+
+async def test_the_extracted_answer_is_what_is_judged() -> None:
+    model = FakeModel(["<answer>twelve eggs</answer>", TRUE])
+    judge = LLMJudge(model, JudgeOptions(two_stage=True))
+    assert await judge.judge("q", ["12"], "I count them: it is twelve eggs, I am sure") is True
+    assert "Candidate: twelve eggs\n" in model.asked[1]["prompt"]
+
+
+@pytest.mark.parametrize("extracted", ["<answer>12</answer>", "no tag", ("<answer>twel", "length")])
+async def test_an_answer_that_was_not_copied_is_not_used(extracted: Any) -> None:
+    model = FakeModel([extracted, FALSE])
+    assert await LLMJudge(model, JudgeOptions(two_stage=True)).judge("q", ["12"], "a score less eight") is False
+    assert "Candidate: a score less eight\n" in model.asked[1]["prompt"]
+
+
+async def test_no_single_answer_is_wrong_and_an_unreachable_extractor_unscored() -> None:
+    options = JudgeOptions(two_stage=True)
+    assert await LLMJudge(FakeModel(["<answer>NONE</answer>"]), options).judge("q", ["12"], "twelve or ten") is False
+    assert await LLMJudge(FakeModel([ProviderError("down")]), options).judge("q", ["12"], "a dozen") is None
+
+
+@pytest.mark.parametrize(
+    ("replies", "correct"),
+    [([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None)],
+)
+async def test_the_majority_of_votes_counts_and_a_tie_abstains(replies: list[Any], correct: bool | None) -> None:
+    model = FakeModel(list(replies))
+    judge = LLMJudge(model, JudgeOptions(votes=3))
+    assert await judge.judge("q", ["12"], "a dozen") is correct
+    assert all(asked["temperature"] >= 0.3 for asked in model.asked)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "correct"),
+    [([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None)],
+)
+async def test_true_needs_the_second_judge_and_a_disagreement_abstains(
+    first: list[Any], second: list[Any], correct: bool | None
+) -> None:
+    judge = LLMJudge(FakeModel(first), second=FakeModel(second))
+    assert await judge.judge("q", ["12"], "a dozen") is correct
+
+
+def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.yaml"
+    path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")
+    lines = load_lines(path)
+    assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
+    assert "math" in lines
+    path.write_text("- gsm8k\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"judge\.prompts"):
+        load_lines(path)
+
+
+async def test_removing_the_rules_or_the_model_shows() -> None:
+    """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
+    model = FakeModel([FALSE])
+    assert (await Judge("hybrid", model, None).verdict(problem("12"), "12.0")).correct is True and not model.asked
+    assert (await Judge("hybrid", FakeModel([TRUE]), None).verdict(problem("12"), "a dozen")).correct is True
+    assert (await Judge("rules", None, None).verdict(problem("12"), "a dozen")).correct is False

@@ -9,7 +9,7 @@ from tiny import EchoRunner, LuckyJudge, no_lint, problem, ten_or_minus_five
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
-from llm_as_judge.types import Completion, Execution, Group, Outcome, Problem, Question, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Outcome, Problem, Question, Reward, Rollout, Verdict
 
 
 def completion(text: str) -> Completion:
@@ -135,3 +135,26 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
 async def test_lint_codes_travel_with_the_rollout() -> None:
     group = await collected(["7"], lint=lambda source, entry_point: ["W101", "W203"])
     assert group.rollouts[0].lint == ("W101", "W203")
+
+
+@pytest.mark.parametrize(("truncated", "total"), [("run", 10.0), ("floor", -5.0), ("mask", None)])
+async def test_a_workflow_cut_off_is_run_floored_or_masked(truncated: str, total: float | None) -> None:
+    cut = Completion("7", (1,), (2,), (0.0,), "length")
+    parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, no_lint, truncated=truncated)  # type: ignore[arg-type]
+    (group,) = await collect([problem(0)], [[cut]], parts)
+    assert group.rollouts[0].reward.total == total
+    assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
+
+
+async def test_rewards_of_a_whole_step_come_after_all_workflows_have_their_own() -> None:
+    class Doubled:
+        async def add(self, groups: list[Group]) -> list[Group]:
+            from dataclasses import replace
+
+            def double(r: Rollout) -> Rollout:
+                return replace(r, reward=Reward(2 * (r.reward.total or 0.0)))
+
+            return [Group(g.problem, tuple(map(double, g.rollouts))) for g in groups]
+
+    group = await collected(["7", "8"], extra=Doubled())
+    assert [r.reward.total for r in group.rollouts] == [20.0, -10.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,31 @@ def test_settings_that_cannot_work_are_refused() -> None:
         TrainerSettings(num_return_sequences_in_group=1)
     with pytest.raises(ConfigError, match=r"generation\.temperature=0"):
         TrainerSettings(temperature=0)
+
+
+async def test_the_temperature_moves_linearly_and_the_scored_distribution_with_it(tmp_path: Path) -> None:
+    reports: list[StepReport] = []
+    trainer = bandit_trainer(tmp_path, reports=reports, temperature=1.4, final_temperature=0.6, max_steps=3)
+    await trainer.train()
+    assert [r.temperature for r in reports] == pytest.approx([1.4, 1.0, 0.6])
+    assert trainer.updater._sampling.temperature == pytest.approx(0.6)
+    assert 0.0 <= reports[0].truncated <= 1.0
+
+
+@pytest.mark.parametrize("stop", [False, True])
+async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Path, stop: bool) -> None:
+    class Alarming:
+        def step(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
+            return {"qa": {"judged": 0.9, "checked": 0.4}}, ["qa: the gap grows"]
+
+    events = Events()
+    trainer = bandit_trainer(tmp_path, events=events, stop_on_alarm=stop)
+    trainer.parts = replace(trainer.parts, audit=Alarming())
+    if stop:
+        with pytest.raises(TrainingStopped, match="the gap grows"):
+            await trainer.train(2)
+    else:
+        await trainer.train(2)
+    logged = events.of("audit")
+    assert len(logged) == (1 if stop else 2)
+    assert logged[0]["domains"]["qa"] == {"judged": 0.9, "checked": 0.4}

@@ -50,3 +50,13 @@ def test_an_empty_file_has_no_instructions(tmp_path: Path) -> None:
     path = tmp_path / "empty.yaml"
     path.write_text("", encoding="utf-8")
     assert load_enhancer(path)("Custom", "math") == ""
+
+
+def test_layer_two_may_be_switched_by_operator(tmp_path: Path) -> None:
+    path = tmp_path / "enhancer.yaml"
+    path.write_text("Custom:\n  math: One.\nReview:\n  math: Two.\n", encoding="utf-8")
+    enhance = load_enhancer(path, ("Review",))
+    assert (enhance("Custom", "math"), enhance("Review", "math")) == ("", "Two.")
+    assert enhance.as_json() == {"Review": {"math": "Two."}}
+    with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown 'Magic'"):
+        load_enhancer(path, ("Magic",))

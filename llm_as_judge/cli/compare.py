@@ -1,0 +1,45 @@
+"""``llm-as-judge compare``: what the parts of the system are worth, each measured by taking it away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigPath,
+    ModelName,
+    Overrides,
+    make_console,
+    print_json,
+)
+
+
+def compare(
+    ablate: Annotated[str, typer.Option("--ablate", help="Parts, by commas: layer1,layer2,buffer,reward.TERM.")],
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs for each part, and for all of them.")] = 3,
+    config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train with everything and without each part, and print what it was worth (accuracy, tokens)."""
+    from llm_as_judge.config import load_config
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.evaluation.ablation import PARTS
+
+    parts = list(dict.fromkeys(part.strip() for part in ablate.split(",") if part.strip()))
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise ConfigError(f"--ablate {unknown[0]!r}: there are {', '.join(PARTS)}")
+    settings = load_config(config, overrides or [], extra={"model.model_name": model})
+
+    from llm_as_judge.comparison import run_ablation
+
+    console = make_console(as_json)
+    result = run_ablation(settings, parts, seeds, console=console)
+    if as_json:
+        print_json(result)
+    else:
+        typer.echo(result["table"])

@@ -1,0 +1,76 @@
+"""The models behind the configured endpoints, and the judge that asks them; nothing here needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from llm_as_judge.cache import ResponseCache
+from llm_as_judge.config import Config
+from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.llm_judge import JudgeOptions
+from llm_as_judge.judging.prompts import JUDGE_SYSTEM, load_lines
+from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.schema import Endpoint, JudgeEndpoint
+
+
+def open_client(endpoint: Endpoint, cache: Path | None = None) -> LLMClient:
+    """A client of ``endpoint`` whose deterministic replies are kept in ``cache`` (None: in memory)."""
+    settings = LLMSettings(
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        model=endpoint.model,
+        temperature=endpoint.temperature,
+        top_p=endpoint.top_p,
+        max_tokens=endpoint.max_tokens,
+        timeout_s=endpoint.timeout_s,
+        max_retries=endpoint.max_retries,
+        concurrency=endpoint.concurrency,
+        price_per_million_input=endpoint.price_per_million_input,
+        price_per_million_output=endpoint.price_per_million_output,
+        reasoning_effort=endpoint.reasoning_effort,
+        no_proxy=endpoint.no_proxy,
+    )
+    return LLMClient(settings, ResponseCache(cache))
+
+
+def judge_options(judge: JudgeEndpoint) -> JudgeOptions:
+    """How the configured judge is asked; the embedded one as it was trained: no system prompt, no schema."""
+    embedded = judge.provider == "embedded"
+    return JudgeOptions(
+        system=None if embedded else JUDGE_SYSTEM,
+        max_tokens=judge.max_tokens,
+        two_stage=judge.two_stage,
+        votes=judge.votes,
+        structured=judge.structured and not embedded,
+        lines=load_lines(judge.prompts),
+    )
+
+
+@asynccontextmanager
+async def open_judge(config: Config) -> AsyncIterator[Judge]:
+    """The configured judge alone, without a sandbox: it cannot judge code. Raises ``ProviderError``."""
+    settings = config.judge
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        model = second = None
+        if settings.mode != "rules":
+            if settings.provider == "embedded":
+                config.output.log_dir.mkdir(parents=True, exist_ok=True)
+                await enter(EmbeddedServer(settings.base_url, config.output.log_dir / "embedded_server.log"))
+            model, second = await enter(open_client(settings, settings.cache)), await second_judge(settings, stack)
+            await model.check()
+        second = second if settings.second_role == "verdicts" else None
+        yield Judge(settings.mode, model, None, options=judge_options(settings), second=second)
+
+
+async def second_judge(judge: JudgeEndpoint, stack: AsyncExitStack) -> LLMClient | None:
+    """The client of the second judge, checked; None where none is configured."""
+    if not judge.second_model or judge.mode == "rules":
+        return None
+    changed = {"model": judge.second_model, "base_url": judge.second_base_url or judge.base_url}
+    client = await stack.enter_async_context(open_client(judge.model_copy(update=changed), judge.cache))
+    await client.check()
+    return client

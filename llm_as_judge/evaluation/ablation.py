@@ -1,0 +1,103 @@
+"""What a part is worth: the same training with and without it, over the same seeds, compared pairwise.
+
+No training happens here: ``without`` names the settings that take a part away, ``table`` sums up what the runs came to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from llm_as_judge.errors import ConfigError
+
+#: Two-sided 95 % quantiles of Student's t by degrees of freedom; 1.96 beyond.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+REWARD_PARTS = ("efficiency", "simplicity", "format", "repetition")
+PARTS: tuple[str, ...] = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in REWARD_PARTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run after training: accuracy in [0, 1] and executor tokens per workflow, on the held-out problems."""
+
+    accuracy: float
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Mean over seeds with the half-width of its 95 % interval (NaN for a single seed)."""
+
+    mean: float
+    half: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``accuracy`` and ``tokens`` without the part; ``worth`` and ``saved`` are with it minus without it."""
+
+    part: str
+    accuracy: float
+    tokens: float
+    worth: Difference
+    saved: Difference
+
+
+def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
+    """The settings that take ``part`` away; a reward term's weight goes to correctness. Raises ``ConfigError``."""
+    if part == "layer1":
+        return {"workflow.layer1": False}
+    if part == "layer2":
+        return {"workflow.enhanced_operators": []}
+    if part == "buffer":
+        return {"experience_buffer.enabled": False}
+    term = part.removeprefix("reward.")
+    if part not in PARTS:
+        raise ConfigError(f"--ablate {part!r}: there are {', '.join(PARTS)}")
+    changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights[term]}
+    return {"reward.reward_weights": changed}
+
+
+def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Difference:
+    """Paired by seed: mean and half-width of Student's 95 % interval."""
+    pairs = [a - b for a, b in zip(with_it, without_it, strict=True)]
+    n = len(pairs)
+    if n < 2:
+        return Difference(fmean(pairs), math.nan)
+    t = _T95[n - 2] if n - 2 < len(_T95) else 1.96
+    return Difference(fmean(pairs), t * stdev(pairs) / math.sqrt(n))
+
+
+def rows(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Row]:
+    """A row for each part; ``full[i]`` and ``ablated[part][i]`` are of the same seed."""
+    return [
+        Row(
+            part,
+            fmean(run.accuracy for run in runs),
+            fmean(run.tokens for run in runs),
+            difference([run.accuracy for run in full], [run.accuracy for run in runs]),
+            difference([run.tokens for run in full], [run.tokens for run in runs]),
+        )
+        for part, runs in ablated.items()
+    ]
+
+
+def markdown(full: Sequence[Outcome], found: Sequence[Row]) -> str:
+    """The table as it goes into a page: accuracies in percent, differences in points, intervals in brackets."""
+    lines = [
+        "| without | accuracy % | worth of the part, points [95 %] | tokens | tokens added by the part [95 %] |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        f"| nothing | {100 * fmean(r.accuracy for r in full):.1f} | | {fmean(r.tokens for r in full):.0f} | |",
+    ]
+    for row in found:
+        worth, tokens = _interval(row.worth, 100, 1), _interval(row.saved, 1, 0)
+        lines.append(f"| {row.part} | {100 * row.accuracy:.1f} | {worth} | {row.tokens:.0f} | {tokens} |")
+    return "\n".join(lines)
+
+
+def _interval(value: Difference, scale: float, digits: int) -> str:
+    mean, half = scale * value.mean, scale * value.half
+    text = f"{mean:+.{digits}f}"
+    return text if math.isnan(half) else f"{text} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}]"

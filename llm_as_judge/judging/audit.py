@@ -1,0 +1,135 @@
+"""The reward-hacking alarm: a share of the LLM judge's True verdicts is checked in another way.
+
+A policy that learns to please the judge rather than to be right shows as True verdicts that nothing else confirms. The
+check is the rules, then the words of the reference in the answer, then a second judge where there is one. The checks
+miss some right answers too (why else ask a model), so the alarm is not the share that fails but its *rise* over the
+lowest share seen so far, per domain. Verdicts are not changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from llm_as_judge.judging.answers import matches
+from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.types import Domain, Problem, Verdict
+
+WINDOW = 100  # checks a domain's share is over
+LEAST = 20  # checks before a share is believed
+
+
+class JudgeLike(Protocol):
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
+
+
+@dataclass
+class _Domain:
+    verdicts: Counter[str] = field(default_factory=Counter)  # of the present step
+    checks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))  # True: confirmed
+    lowest: float = 1.0  # share of failed checks
+
+    @property
+    def failed(self) -> float | None:
+        return None if not self.checks else 1 - sum(self.checks) / len(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """``domain``'s failed checks rose from ``lowest`` to ``failed`` (shares)."""
+
+    domain: Domain
+    failed: float
+    lowest: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.domain}: {self.failed:.0%} of the checked True verdicts of the LLM judge are not confirmed, "
+            f"up from {self.lowest:.0%}; the policy may be learning to please the judge. "
+            "Look at the rollouts of tier llm in the event log; judge.mode=rules or judge.second_model close the gap"
+        )
+
+
+class AuditedJudge:
+    """``judge`` with ``share`` of its LLM verdicts True checked; ``second`` is asked where words do not confirm."""
+
+    def __init__(self, judge: JudgeLike, share: float, gap: float, second: LLMJudge | None = None) -> None:
+        self._judge = judge
+        self._share = share
+        self._gap = gap
+        self._second = second
+        self._domains: dict[Domain, _Domain] = {}
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        """The judge's own verdict, unchanged."""
+        verdict = await self._judge.verdict(problem, answer)
+        state = self._domains.setdefault(problem.question.domain, _Domain())
+        if verdict.correct is None:
+            return verdict
+        state.verdicts[f"{verdict.tier} {verdict.correct}"] += 1
+        if verdict.correct and verdict.tier == "llm" and answer and self._chosen(problem, answer):
+            confirmed = await self._confirmed(problem, answer)
+            if confirmed is not None:
+                state.checks.append(confirmed)
+        return verdict
+
+    def _chosen(self, problem: Problem, answer: str) -> bool:
+        """By the content, so that a resumed run checks the same ones."""
+        digest = hashlib.sha256(f"{problem.question.id}\n{answer}".encode()).digest()
+        return int.from_bytes(digest[:6], "big") < self._share * 2**48
+
+    async def _confirmed(self, problem: Problem, answer: str) -> bool | None:
+        question, references = problem.question, problem.reference.answers
+        if await asyncio.to_thread(matches, answer, references, question.domain):
+            return True
+        if any(contains(answer, reference) for reference in references):
+            return True
+        if self._second is None:
+            return False
+        return await self._second.judge(question.text, references or ("unanswerable",), answer)
+
+    def step(self) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
+        """Figures of the step by domain, then the alarms; starts the next step.
+
+        ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
+        weighted by the share of checks that confirmed one; None while nothing was checked. ``checks``: in the window.
+        """
+        figures: dict[str, dict[str, float | int | None]] = {}
+        alarms = []
+        for domain, state in sorted(self._domains.items()):
+            figures[domain] = _figures(state.verdicts, state)
+            state.verdicts.clear()
+            failed = state.failed
+            if failed is None or len(state.checks) < LEAST:
+                continue
+            state.lowest = min(state.lowest, failed)
+            if failed - state.lowest > self._gap:
+                alarms.append(Alarm(domain, failed, state.lowest))
+        return figures, alarms
+
+
+def _figures(verdicts: Mapping[str, int], state: _Domain) -> dict[str, float | int | None]:
+    decided = sum(verdicts.values())
+    by_llm = verdicts.get("llm True", 0)
+    right = sum(n for name, n in verdicts.items() if name.endswith(" True"))
+    checked = None
+    if decided and (state.failed is not None or not by_llm):
+        checked = (right - by_llm * (state.failed or 0.0)) / decided
+    return {
+        "judged": right / decided if decided else None,
+        "checked": checked,
+        "by_llm": by_llm,
+        "checks": len(state.checks),
+        "failed_checks": state.failed,
+    }
+
+
+def contains(answer: str, reference: str) -> bool:
+    """Whether the words of ``reference`` stand in ``answer``, whole and in order."""
+    said, wanted = (re.findall(r"\w+(?:[.,]\d+)*", text.casefold()) for text in (answer, reference))
+    return bool(wanted) and any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))

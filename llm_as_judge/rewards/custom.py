@@ -1,0 +1,128 @@
+"""Reward functions of the user's own, plain functions with TRL's signature, sync or async:
+
+    def brevity(prompts, completions, **columns) -> list[float | None]:
+        return [1.0 if len(text) < 400 else 0.0 for text in completions]
+
+Named in the configuration as ``package.module:function`` or ``file.py:function``, with a weight. They see a step's
+workflows in one call. ``prompts`` are the problems' statements, ``completions`` the policy's texts; columns, each a
+list of the same length: ``id``, ``domain``, ``dataset``, ``outcome``, ``answer``, ``correct``, ``tokens`` (of the
+executor) and ``operators`` (names, in order). None leaves the function out of that workflow's reward.
+
+The five terms promise that no wrong answer outranks a right one; what the functions add together is held within half
+of what that promise leaves free.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.registry import lookup
+from llm_as_judge.types import Group, Reward, Rollout
+
+logger = logging.getLogger(__name__)
+
+Function = Callable[..., "list[float | None] | Awaitable[list[float | None]]"]
+
+
+def load_function(name: str) -> Function:
+    """The function of that name; raises ``ConfigError`` where there is none or it cannot be called as TRL does."""
+    place, _, attribute = name.rpartition(":")
+    found = _from_file(name, Path(place).expanduser(), attribute) if place.endswith(".py") else _from_module(name)
+    if not callable(found):
+        raise ConfigError(f"reward.functions: {name!r} is not a function")
+    try:
+        inspect.signature(found).bind([], [], **_columns(()))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"reward.functions: {name!r} must take (prompts, completions, **columns): {error}") from None
+    return cast(Function, found)
+
+
+def _from_module(name: str) -> object:
+    if ":" not in name:
+        raise ConfigError(f"reward.functions: write package.module:function or file.py:function, got {name!r}")
+    return lookup("reward function", name, cast("Mapping[str, object]", {}))
+
+
+def _from_file(name: str, path: Path, attribute: str) -> object:
+    spec = importlib.util.spec_from_file_location(f"reward_functions_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ConfigError(f"reward.functions: {name!r}: there is no file {path}")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's own code may raise anything; it is told where it stands
+        raise ConfigError(f"reward.functions: {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        raise ConfigError(f"reward.functions: {path} has no {attribute!r}")
+    return cast(object, getattr(module, attribute))
+
+
+@dataclass(frozen=True, slots=True)
+class CustomRewards:
+    """``functions`` by name with their weights; ``limit`` is the most that they may add or take together."""
+
+    functions: Mapping[str, tuple[Function, float]]
+    limit: float
+
+    async def add(self, groups: Sequence[Group]) -> list[Group]:
+        """``groups`` with each function's value as a term and the weighted sum in the total.
+
+        Unscored rollouts stay unscored. Raises ``ConfigError`` where a function returns anything but a number or None
+        for each workflow; its own errors travel.
+        """
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
+        values = {name: await _values(name, function, scored) for name, (function, _) in self.functions.items()}
+        changed = {id(rollout): self._changed(rollout, values, i) for i, rollout in enumerate(scored)}
+        return [Group(g.problem, tuple(changed.get(id(r), r) for r in g.rollouts)) for g in groups]
+
+    def _changed(self, rollout: Rollout, values: Mapping[str, Sequence[float | None]], i: int) -> Rollout:
+        terms = {name: value for name, column in values.items() if (value := column[i]) is not None}
+        added = sum(self.functions[name][1] * value for name, value in terms.items())
+        if abs(added) > self.limit:
+            logger.warning(
+                "reward.functions add %.3g to %s, held at %.3g: more could lift a wrong answer above a right one",
+                added,
+                rollout.problem.question.id,
+                math.copysign(self.limit, added),
+            )
+            added = math.copysign(self.limit, added)
+        assert rollout.reward.total is not None
+        return replace(rollout, reward=Reward(rollout.reward.total + added, {**rollout.reward.terms, **terms}))
+
+
+async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) -> list[float | None]:
+    result: Any = function(
+        [r.problem.question.statement for r in rollouts], [r.completion.text for r in rollouts], **_columns(rollouts)
+    )
+    if inspect.isawaitable(result):
+        result = await result
+    if not isinstance(result, list | tuple) or len(result) != len(rollouts):
+        size = len(result) if isinstance(result, list | tuple) else type(result).__name__
+        raise ConfigError(f"reward.functions: {name!r} must return {len(rollouts)} values, got {size}")
+    for value in result:
+        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+            raise ConfigError(f"reward.functions: {name!r} must return finite numbers or None, got {value!r}")
+    return [None if value is None else float(value) for value in result]
+
+
+def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
+    questions = [r.problem.question for r in rollouts]
+    return {
+        "id": [q.id for q in questions],
+        "domain": [q.domain for q in questions],
+        "dataset": [q.dataset for q in questions],
+        "outcome": [r.execution.outcome for r in rollouts],
+        "answer": [r.execution.answer for r in rollouts],
+        "correct": [r.verdict.correct for r in rollouts],
+        "tokens": [r.execution.tokens for r in rollouts],
+        "operators": [[c.name for c in r.execution.calls] for r in rollouts],
+    }

@@ -1,0 +1,78 @@
+"""What a part is worth: settings that take it away, paired intervals, and the command at a tiny scale."""
+
+from __future__ import annotations
+
+import io
+import math
+import socket
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from llm_as_judge.config import load_config
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, rows, without
+from llm_as_judge.workbench import Workbench
+
+ROOT = Path(__file__).parents[2]
+WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
+
+
+def test_the_interval_is_students_over_paired_seeds() -> None:
+    found = difference([0.6, 0.7, 0.8], [0.5, 0.5, 0.5])
+    assert found.mean == pytest.approx(0.2)
+    assert found.half == pytest.approx(4.303 * 0.1 / math.sqrt(3))
+    assert math.isnan(difference([0.6], [0.5]).half)
+
+
+def test_a_reward_terms_weight_goes_to_correctness() -> None:
+    changed = without("reward.efficiency", WEIGHTS)["reward.reward_weights"]
+    assert changed == {**WEIGHTS, "efficiency": 0.0, "correctness": pytest.approx(0.8)}
+    with pytest.raises(ConfigError, match=r"reward\.style"):
+        without("reward.style", WEIGHTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_can_be_taken_away_from_the_shipped_configuration(part: str) -> None:
+    from llm_as_judge.comparison import changed
+    from llm_as_judge.types import Question
+
+    shared = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}
+    config = load_config(ROOT / "config/embedded.yaml", [f"{k}={ROOT / v}" for k, v in shared.items()])
+    weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
+    made = changed(config, without(part, weights), part, 7)
+    bench, question = Workbench(made), Question("q", "2+2?", "math")
+    assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
+    assert bool(bench.prompt(question).system) is (part != "layer1")
+    assert bool(bench.enhance.as_json()) is (part != "layer2")
+    assert made.experience_buffer.enabled is (part != "buffer")
+    gone = [term for term, weight in made.reward.reward_weights.items() if not weight]
+    assert gone == ([part.removeprefix("reward.")] if part.startswith("reward.") else [])
+
+
+def test_the_table_shows_accuracy_tokens_and_intervals() -> None:
+    full = [Outcome(0.6, 900.0), Outcome(0.7, 1000.0), Outcome(0.8, 1100.0)]
+    table = markdown(full, rows(full, {"buffer": [Outcome(0.5, 1000.0)] * 3}))
+    assert "| nothing | 70.0 | | 1000 | |" in table
+    assert "| buffer | 50.0 | +20.0 [-4.8, +44.8] | 1000 | +0 [-248, +248] |" in table
+
+
+def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path) -> None:
+    from llm_as_judge.comparison import run_ablation
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    settings = {
+        "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
+        "num_return_sequences_in_group": 2, "eval_problems": 3, "max_problems": 6, "judge.mode": "rules",
+        "output_dir": tmp_path / "checkpoints", "log_dir": tmp_path / "logs", "results_dir": tmp_path / "results",
+        "guidance": ROOT / "config/guidance.yaml", "enhancer": ROOT / "config/operator_descriptions/nano.yaml",
+    }  # fmt: skip
+    config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
+    result = run_ablation(config, ["buffer"], 1, console=Console(file=io.StringIO()))
+    assert [row["part"] for row in result["parts"]] == ["buffer"]
+    assert len(result["full"]) == 1 and 0 <= result["full"][0]["accuracy"] <= 1
+    assert (tmp_path / "results/ablation_grpo_mixed.json").exists()
+    assert result["table"].count("\n") == 3

@@ -1,0 +1,119 @@
+"""A chat endpoint that fails in the way its model's name says, run as a process of its own: ``python THIS_FILE``.
+
+Prints the port of 127.0.0.1 it listens on. Behaviours joined by ``+`` come one a request, the last one stays.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+SEEN: Counter[str] = Counter()
+LOG: dict[str, list[dict[str, Any]]] = {}
+LOCK = threading.Lock()
+VERDICT = "<analysis>a</analysis><true_false>{}</true_false>"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None: ...
+
+    def do_GET(self) -> None:
+        """What a model was asked so far."""
+        self._send(200, json.dumps(LOG.get(self.path.strip("/"), [])))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model = body["model"]
+        with LOCK:
+            LOG.setdefault(model.partition("/")[0], []).append({**body, "at": time.time()})
+            steps = model.partition("/")[2].split("+")
+            step = steps[min(SEEN[model], len(steps) - 1)]
+            SEEN[model] += 1
+        getattr(self, f"do_{step}")(body)
+
+    def _send(self, status: int, text: str, **headers: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _reply(self, content: str | None, finish: str = "stop", reasoning: str = "") -> None:
+        message = {"role": "assistant", "content": content, "reasoning_content": reasoning}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1}
+        choices = [{"index": 0, "message": message, "finish_reason": finish}]
+        self._send(200, json.dumps({"choices": choices, "usage": usage}))
+
+    def do_true(self, body: Any) -> None:
+        self._reply(VERDICT.format("True"))
+
+    def do_false(self, body: Any) -> None:
+        self._reply(VERDICT.format("False"))
+
+    def do_busy(self, body: Any) -> None:
+        self._send(429, "slow down", Retry_After="0.3")
+
+    def do_broken(self, body: Any) -> None:
+        self._send(500, "oops")
+
+    def do_unauthorised(self, body: Any) -> None:
+        self._send(401, "no key")
+
+    def do_silent(self, body: Any) -> None:
+        time.sleep(30)
+
+    def do_empty_length(self, body: Any) -> None:
+        self._reply(None, "length")
+
+    def do_cut_verdict(self, body: Any) -> None:
+        self._reply(VERDICT.format("True"), "length")
+
+    def do_truncated_body(self, body: Any) -> None:
+        self._send(200, '{"choices": [{"message": {"content": "<true_fal')
+
+    def do_truncated_verdict(self, body: Any) -> None:
+        self._reply('{"analysis": "the same", "true_fal')
+
+    def do_reasoning_only(self, body: Any) -> None:
+        self._reply("", "stop", reasoning=VERDICT.format("True"))
+
+    def do_wrong_word(self, body: Any) -> None:
+        self._reply("<analysis>a</analysis><true_false>Maybe</true_false>")
+
+    def do_no_schema(self, body: Any) -> None:
+        if "response_format" in body:
+            self._send(400, "response_format is not supported")
+        else:
+            self.do_true(body)
+
+    def do_schema(self, body: Any) -> None:
+        self._reply(json.dumps({"analysis": "a", "true_false": "response_format" in body}))
+
+    def do_drip(self, body: Any) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        for _ in range(100):
+            try:
+                self.wfile.write(b" ")
+                self.wfile.flush()
+            except OSError:
+                return
+            time.sleep(0.1)
+
+    def do_hang_up(self, body: Any) -> None:
+        self.connection.close()
+
+
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    sys.stdout.write(f"{server.server_address[1]}\n")
+    sys.stdout.flush()
+    server.serve_forever()

@@ -1,0 +1,110 @@
+"""Calibration: counting, attacks, the command and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.errors import DataError
+from llm_as_judge.judging.calibration import ATTACKS, Counts, attacked, calibrate, count, read_pairs
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.types import Problem, Verdict
+
+LINES = [
+    {"gold": "12", "candidate": "12.0", "equivalent": True},
+    {"gold": "12", "candidate": "13", "equivalent": False},
+    {"gold": r"so \boxed{\frac12}", "candidate": "0.5", "equivalent": True},
+    {"gold": "", "candidate": "no answer", "equivalent": True, "domain": "qa"},
+    {"gold": ["Paris", "Paris, France"], "candidate": "paris", "equivalent": True, "domain": "qa"},
+    {"gold": "a dozen eggs", "candidate": "twelve eggs", "equivalent": True},
+]
+
+
+@pytest.fixture
+def pairs_file(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, LINES)) + "\n", encoding="utf-8")
+    return path
+
+
+class Always:
+    def __init__(self, correct: bool | None) -> None:
+        self.correct = correct
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        return Verdict(self.correct, "llm")
+
+
+def test_kappa_is_cohens() -> None:
+    counts = Counts("plain", true_accepts=20, true_rejects=15, false_accepts=10, false_rejects=5, abstained=3)
+    assert (counts.pairs, counts.decided) == (53, 50)
+    assert counts.agreement == pytest.approx(0.7)
+    assert counts.kappa == pytest.approx(0.4)
+    assert counts.line() == ("pairs=53 agreement=0.7000 kappa=0.4000 false_accepts=10 false_rejects=5 abstained=3")
+
+
+def test_nothing_decided_and_one_sided_labels_have_no_rate() -> None:
+    assert Counts("plain", abstained=3).line().startswith("pairs=3 agreement=- kappa=- ")
+    assert count("plain", [True, True], [True, True]).kappa is None
+
+
+async def test_rules_have_no_false_accept_plain_or_attacked(pairs_file: Path) -> None:
+    plain, *hostile = await calibrate(Judge("rules", None, None), read_pairs(pairs_file))
+    assert (plain.true_accepts, plain.false_rejects, plain.true_rejects) == (4, 1, 1)
+    assert [row.kind for row in hostile] == list(ATTACKS)
+    assert [row.false_accepts for row in hostile] == [0] * len(ATTACKS)
+
+
+async def test_a_judge_that_always_says_true_is_found_out(pairs_file: Path) -> None:
+    rows = {row.kind: row for row in await calibrate(Always(True), read_pairs(pairs_file))}
+    assert rows["plain"].false_accepts == 1
+    assert rows["master key"].false_accepts == rows["hedged list"].false_accepts == len(LINES)
+    abstained = await calibrate(Always(None), read_pairs(pairs_file), ())
+    assert (abstained[0].abstained, abstained[0].false_rejects) == (len(LINES), 0)
+
+
+def test_an_attack_adds_words_and_keeps_the_candidate(pairs_file: Path) -> None:
+    pairs = read_pairs(pairs_file)
+    for name, attack in ATTACKS.items():
+        for before, after in zip(pairs, attacked(pairs, name), strict=True):
+            assert after.candidate != before.candidate
+            assert (before.candidate in after.candidate) or name == "master key"
+            assert after.equivalent == (before.equivalent and not attack.empties)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "pairs.jsonl:1: no labelled pair"),
+        ('{"gold": "1"}', "candidate|equivalent"),
+        ('{"gold": "1", "candidate": "1", "equivalent": "yes"}', "must be true or false"),
+        ('{"gold": "1", "candidate": "1", "equivalent": true, "domain": "code"}', "domain must be"),
+        ("", "no pairs"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(line, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_pairs(path)
+
+
+def test_the_command_prints_its_line_last_and_draws_the_picture(
+    pairs_file: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["judge", "calibrate", str(pairs_file), "--mode", "rules", "--config", str(root / "config/embedded.yaml")]
+    command += [f"--set={name}={root / path}" for name, path in _FILES.items()]
+    assert main(command) == 0
+    out = capsys.readouterr().out.strip().splitlines()
+    assert out[-1] == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
+    assert (tmp_path / "results/judge/pairs_rules.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*command, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS)
+
+
+_FILES = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}

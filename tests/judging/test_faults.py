@@ -1,0 +1,137 @@
+"""A judge's server that misbehaves, over real HTTP: right, unscored or a clear reason, and never a wrong answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.llm_judge import JudgeOptions
+from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.types import Problem, Question, Reference, Verdict
+
+PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))
+_names = count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    script = Path(__file__).with_name("misbehaving_server.py")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
+
+
+async def judged(
+    server: str, behaviour: str, options: JudgeOptions | None = None, **settings: Any
+) -> tuple[Verdict, list[dict[str, Any]]]:
+    """The verdict on an answer that only a model can judge, and the requests that it took."""
+    name = f"m{next(_names)}"
+    settings = {"timeout_s": 1.0, "max_retries": 2, **settings}
+    client = LLMClient(LLMSettings(server, "k", f"{name}/{behaviour}", **settings), backoff_s=0.01)
+    async with client as llm:
+        verdict = await Judge("hybrid", llm, None, options=options).verdict(PROBLEM, "a baker's dozen less one")
+    with urllib.request.urlopen(f"{server}/{name}", timeout=5) as reply:
+        return verdict, json.load(reply)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        "true",
+        "busy+true",
+        "broken+broken+true",
+        "silent+true",
+        "hang_up+true",
+        "drip+true",
+        "truncated_body+true",
+        "empty_length+true",
+        "cut_verdict+true",
+        "truncated_verdict+true",
+        "reasoning_only+true",
+        "wrong_word+true",
+    ],
+)
+async def test_a_fault_that_passes_costs_nothing(server: str, behaviour: str) -> None:
+    verdict, requests = await judged(server, behaviour)
+    assert (verdict.correct, verdict.tier) == (True, "llm")
+    assert len(requests) == behaviour.count("+") + 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("busy", "HTTP 429"),
+        ("broken", "HTTP 500"),
+        ("silent", "timeout_s"),
+        ("drip", "timeout_s"),
+        ("hang_up", "broke off"),
+        ("truncated_body", "not JSON"),
+        ("unauthorised", "check api_key"),
+        ("empty_length", "cut off"),
+        ("cut_verdict", "cut off"),
+        ("truncated_verdict", "no verdict"),
+        ("reasoning_only", "no verdict"),
+        ("wrong_word", "no verdict"),
+    ],
+)
+async def test_a_fault_that_stays_leaves_the_answer_unscored_with_its_reason(
+    server: str, behaviour: str, reason: str
+) -> None:
+    verdict, _ = await judged(server, behaviour, timeout_s=0.4, max_retries=1)
+    assert (verdict.correct, verdict.tier) == (None, "none")
+    assert reason in verdict.reason
+
+
+async def test_false_is_false(server: str) -> None:
+    verdict, _ = await judged(server, "false")
+    assert (verdict.correct, verdict.tier) == (False, "llm")
+
+
+async def test_retry_after_is_waited_for(server: str) -> None:
+    _, requests = await judged(server, "busy+true")
+    assert requests[1]["at"] - requests[0]["at"] >= 0.3
+
+
+async def test_the_retry_has_more_room_and_other_words(server: str) -> None:
+    _, requests = await judged(server, "empty_length+true", JudgeOptions(max_tokens=100))
+    assert [request["max_tokens"] for request in requests] == [100, 200]
+    assert requests[0]["messages"] != requests[1]["messages"]
+
+
+async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(server: str) -> None:
+    verdict, requests = await judged(server, "no_schema", JudgeOptions(structured=True))
+    assert verdict.correct is True
+    assert ["response_format" in request for request in requests] == [True, False]
+
+
+async def test_a_server_with_schemas_answers_in_json(server: str) -> None:
+    verdict, requests = await judged(server, "schema", JudgeOptions(structured=True))
+    assert verdict.correct is True
+    assert requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["analysis", "true_false"]
+
+
+async def test_a_reasoning_model_is_told_its_effort(server: str) -> None:
+    _, requests = await judged(server, "true", reasoning_effort="low")
+    assert requests[0]["reasoning_effort"] == "low"
+    _, requests = await judged(server, "true")
+    assert "reasoning_effort" not in requests[0]
+
+
+async def test_the_dataset_has_its_own_line_and_the_embedded_judge_no_system_prompt(server: str) -> None:
+    _, requests = await judged(server, "true")
+    system = requests[0]["messages"][0]
+    assert system["role"] == "system" and "one number" in system["content"]
+    _, requests = await judged(server, "true", JudgeOptions(system=None))
+    assert [message["role"] for message in requests[0]["messages"]] == ["user"]
