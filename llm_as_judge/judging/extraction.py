@@ -99,7 +99,7 @@ def extract_answer(text: str, domain: Domain) -> str:
     if domain == "code":
         return strip_fence(text)
     text = _SPECIAL.sub("", text.rsplit("</think>", 1)[-1]).strip()
-    if domain == "math" and _ALTERNATIVE.search(text):
+    if domain == "math" and _offers_another(text):
         return text
     boxed = last_boxed(text)
     if boxed is not None:
@@ -116,6 +116,23 @@ def extract_answer(text: str, domain: Domain) -> str:
         answer = text
     answer = answer.strip().strip("*").strip()
     return _only_number(answer) if domain == "math" else answer
+
+
+def _offers_another(text: str) -> bool:
+    r"""The reply ends with an alternative to its answer.
+
+    A single box commits: "``\boxed{49}`` alone leaves 1 when divided by 2, 3 or 6" and "none, or ``\boxed{540}``"
+    offer nothing else, "``\boxed{49}`` or 6" does.
+    """
+    found = _ALTERNATIVE.search(text)
+    box = text.rfind("\\boxed")
+    if found is None or box < 0:
+        return found is not None
+    if box > found.start():
+        return text.count("\\boxed") > 1
+    content = last_boxed(text[box : found.start() + 1]) or ""
+    after = text.find(content, box) + len(content)
+    return not re.search(r"\w", text[after : found.start() + 1])
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -432,3 +432,19 @@ def test_hotpot_yes_no_rule() -> None:
     assert squad_f1("yes it is", ["yes"]) > 0
     assert hotpot_f1("yes it is", ["yes"]) == 0.0
     assert hotpot_f1("black cat", ["cat"]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        (r"They leave one lane empty, or $729-189=\boxed{540}$ ways.", "540"),
+        (r"Only $\boxed{49}$ has a remainder of 1 when divided by 2, 3, or 6.", "49"),
+    ],
+)
+def test_a_single_box_commits_whatever_or_stands_near_it(reply: str, answer: str) -> None:
+    assert matches(reply, [answer], "math")
+
+
+@pytest.mark.parametrize("reply", [r"$\boxed{5}$ or 6", r"\boxed{5}, maybe 6", r"\boxed{5}. or \boxed{6}"])
+def test_an_alternative_to_the_box_takes_it_back(reply: str) -> None:
+    assert not matches(reply, ["5"], "math")
