@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the nano executor and policy anew: sh scripts/pretrain.sh PYTHON [options of embedded.pretrain]
-# An interrupted run goes on from its checkpoint. On two cores 13 million tokens take about 80 minutes.
+# An interrupted run goes on from its checkpoint. On two cores 13 million tokens take about an hour.
 set -eu
 python=$1
 shift
