@@ -20,7 +20,7 @@ EXCEPTIONS: dict[str, str] = {}
 
 def check(path: Path, dataset: Dataset) -> GoldReport:
     async def run() -> GoldReport:
-        async with Sandbox(Limits(cpu_seconds=10)) as sandbox:
+        async with Sandbox(Limits(cpu_seconds=20, wall_seconds=120)) as sandbox:
             return await check_golds([path], dataset, sandbox)
 
     return asyncio.run(run())
