@@ -213,7 +213,6 @@ def bandit_trainer(
         "learning_rate": 1e-2,
         "response_max_length": 4,
         "save_every": 0,
-        "micro_batch_size": 12,
     }
     return Trainer(
         TrainerParts(
