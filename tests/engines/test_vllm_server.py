@@ -51,8 +51,9 @@ class Server:
 
     def start(self) -> None:
         options = (
-            f"--host 127.0.0.1 --port {self.port} --served-model-name nano --enable-lora --max-lora-rank 64 --max-loras 2 "
-            "--dtype float32 --max-model-len 2048 --max-num-seqs 32 --enforce-eager --logprobs-mode processed_logprobs"
+            f"--host 127.0.0.1 --port {self.port} --served-model-name nano --enable-lora --max-lora-rank 64 "
+            "--max-loras 2 --dtype float32 --max-model-len 2048 --max-num-seqs 32 --enforce-eager "
+            "--logprobs-mode processed_logprobs"
         )
         quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
         # The module, for the console script looks for a distribution called "vllm". No PYTHONPATH: it is ours.
