@@ -17,9 +17,10 @@ LAYERS = {
     for layer, names in {
         0: "types errors",
         1: "config schema settings_file registry cache judging.answers judging.qa_metrics rl.advantage rl.loss "
-        "rl.prefix_tree rl.settings monitor.events evaluation.metrics",
+        "rl.prefix_tree rl.shareable rl.settings monitor.events evaluation.metrics",
         2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
-        3: "data workflow judging experience rl rl.policy rl.checkpoint rl.update rl.report",
+        3: "data workflow judging experience rl rl.tree_attention rl.scoring rl.policy rl.exactness rl.checkpoint "
+        "rl.update rl.report",
         4: "rl.rollout rl.trainer evaluation",
         5: "monitor embedded workbench inference grpo_trainer cli",
     }.items()

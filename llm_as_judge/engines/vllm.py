@@ -65,6 +65,7 @@ class VLLMEngine:
         self._max_retries = max_retries
         self._concurrency = concurrency
         self._restart_s = restart_s
+        self._answered = False  # a server that never did is a wrong address, not one that restarts
         self._reloading = Lock()
         self._reloads = 0
         self._loaded: str | None = None
@@ -211,11 +212,12 @@ class VLLMEngine:
             except OSError as error:
                 problem = f"{type(error).__name__}: {error}"
                 refused = isinstance(getattr(error, "reason", error), ConnectionError)
-                if refused and time.monotonic() < given_up:
+                if refused and self._answered and time.monotonic() < given_up:
                     continue  # no server there now: a restart takes minutes, and costs no try
             except http.client.HTTPException as error:  # it went away in the middle of its answer
                 problem = f"{type(error).__name__}: {error}"
             else:
+                self._answered = True
                 return _decoded(text)
             tries += 1
         raise ProviderError(f"{self._url}{path} did not answer usefully: {problem}")

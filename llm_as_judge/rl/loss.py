@@ -150,7 +150,7 @@ def importance_weights(old: Tensor, inputs: LossInputs, settings: LossSettings) 
     """Weights [B, T] or [B, 1] for the engine's distribution not being the trainer's, and the tokens cut off.
 
     The weight is exp(``old`` - sampling log-prob), a token's or the sequence's; beyond the cap it is truncated, or
-    the token (the sequence) is left out (https://fengyao.notion.site/off-policy-rl; TRL). No gradient.
+    the token (the sequence) is left out, as in TRL. No gradient.
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
     if inputs.sampling_logprobs is None or settings.importance_sampling == "off":

@@ -195,7 +195,10 @@ class Policy:
 
     def why_no_tree(self, longest: int = 0) -> str:
         """Why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty where they can."""
-        return why_not(self.base.config, self.settings.lora_dropout, longest)
+        config = self.base.config
+        if config._attn_implementation != ATTENTION:
+            return f"{config.model_type} was loaded with attention {config._attn_implementation!r}, which knows no tree"
+        return why_not(config, self.settings.lora_dropout, longest)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, hidden] of the frozen model, comparable over the whole training."""

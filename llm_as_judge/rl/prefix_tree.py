@@ -5,8 +5,8 @@ beside it, for batches too large to hold at once. Both say who sees whom twice o
 a span of keys), which ``tree_attention`` walks on the CPU, and as the interval of queries that see a key, which
 FlexAttention and the dense reference read. No model here, and no attention.
 
-The idea is known (Tree Training, arXiv 2511.00413; AReaL; TRL's asynchronous trainer). Here a fork has no duplicate
-token, for a loss reads edges (row, target) instead of shifted labels.
+The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork has no
+duplicate token, for a loss reads edges (row, target) instead of shifted labels.
 """
 
 from __future__ import annotations

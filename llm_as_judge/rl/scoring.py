@@ -27,7 +27,7 @@ Layout = Literal["padded", "tree"]
 #: Logits are materialised for at most this many elements at a time; more are recomputed in the backward pass.
 LOGIT_ELEMENTS = 2**26
 
-#: A row saved must be worth its share of the bookkeeping; measured by ``benchmarks/update.py``.
+#: The tree is taken where it forwards at most this share of the padded tokens: its bookkeeping wants to be earned.
 WORTH_SHARING = 0.95
 
 

@@ -31,6 +31,4 @@ def why_not(config: Any, lora_dropout: float = 0.0, longest: int = 0) -> str:
         return f"{name} attends to a window of {window} tokens, sequences here have up to {longest}"
     if getattr(config, "output_router_logits", False):
         return f"{name} adds a balance loss over tokens (output_router_logits), which would count shared ones once"
-    if getattr(config, "_attn_implementation", "sdpa") in ("eager", "flash_attention_2", "flash_attention_3"):
-        return f"{name} was loaded with attention {config._attn_implementation!r}; the tree needs the default, sdpa"
     return ""

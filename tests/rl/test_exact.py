@@ -308,3 +308,10 @@ def test_a_window_that_cuts_nothing_is_exact_and_one_that_cuts_is_refused() -> N
 def test_dropout_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"lora_dropout=0\.5"):
         tiny_policy(lora_dropout=0.5).logprobs(random_completions(), shared_prefix=True)
+
+
+def test_another_attention_than_the_default_is_refused_by_name() -> None:
+    policy = tiny_policy()
+    policy.base.set_attn_implementation("eager")
+    with pytest.raises(ConfigError, match="attention 'eager'"):
+        policy.logprobs(random_completions(), shared_prefix=True)
