@@ -2,8 +2,8 @@
 
 Same weights and sequences for all, one thread, LoRA of rank 64 on every linear layer, float32. Padded rows take the
 fused causal attention without a mask: the strongest padded way there is on a CPU. TRL runs its own ``training_step``;
-only its generation is replaced by the prepared batch. "ours" is what the trainer would choose by itself. Gradients
-are compared before anything is timed.
+only its generation is replaced by the prepared batch. "ours" is what the trainer would choose by itself. Every step
+runs in a process of its own, in turn, after a small one; its gradient is compared with the padded one.
 
     python benchmarks/update.py [--rounds 2] [--row NAME ...] [--json]
 """
@@ -11,20 +11,23 @@ are compared before anything is timed.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any
 
 import torch
-from measure import Claim, cpu_seconds, report
+from measure import Claim, report
 from transformers import Qwen2Config
 
 from llm_as_judge.config import load_config
@@ -184,7 +187,10 @@ def trl_step(policy: Policy, completions: Sequence[Completion]) -> Callable[[], 
     return run
 
 
-def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool = True) -> dict[str, Callable[[], None]]:
+SIDES = ("TRL", "padded", "groups", "ours")
+
+
+def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool) -> dict[str, Callable[[], None]]:
     found: dict[str, Callable[[], None]] = {"TRL": trl_step(policy, completions)} if with_trl else {}
     return found | {
         "padded": lambda: step(policy, completions, "padded"),
@@ -193,66 +199,74 @@ def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool = Tr
     }
 
 
-def gradient(policy: Policy, work: Callable[[], None]) -> torch.Tensor:
+def measure(row: str, side: str, out: Path) -> None:
+    """One step in this process: CPU seconds and the megabytes that its peak adds, and its gradient in ``out``."""
+    policy, completions = subject(row)
+    small = SMALL.completions(4096 if row in ROWS else 1000)
+    sides(policy, small, side == "TRL")[side]()
     policy.model.zero_grad(set_to_none=True)
+    work = sides(policy, completions, side == "TRL")[side]
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     work()
-    return torch.cat([p.grad.flatten() for p in policy.trainable_parameters() if p.grad is not None])
+    spent = time.process_time() - begun
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    torch.save(torch.cat([p.grad.flatten() for p in policy.trainable_parameters() if p.grad is not None]), out)
+    print(json.dumps({"seconds": spent, "peak": peak}))
 
 
-def peak_megabytes(side: str) -> float:
-    """Peak of resident memory that one step on the reference adds, in a process of its own."""
-    command = [sys.executable, __file__, "--peak", side]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
-
-
-def print_peak(side: str) -> None:
-    policy = random_policy()
-    small = sides(policy, SMALL.completions(4096))
-    work = sides(policy, ROWS["reference"].completions(4096))[side]
-    small[side]()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    work()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+def subject(row: str) -> tuple[Policy, list[Completion]]:
+    if row == "embedded":
+        policy = load_policy(load_config(ROOT / "config/embedded.yaml"))
+        return policy, embedded_batch(policy)
+    return random_policy(), ROWS[row].completions(4096)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--row", nargs="*", help="only these")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    parser.add_argument("--row", nargs="*", default=[*ROWS, "embedded"])
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")
-    if options.peak:
-        print_peak(options.peak)
+    if options.side:
+        measure(options.row[0], options.side, options.out)
         return
     lines: dict[str, str] = {}
     claims: dict[str, Claim] = {}
     slowest = []
-    policy = random_policy()
-    for name in options.row or [*ROWS, "embedded"]:
-        subject = load_policy(load_config(ROOT / "config/embedded.yaml")) if name == "embedded" else policy
-        completions = embedded_batch(subject) if name == "embedded" else ROWS[name].completions(4096)
-        # The embedded policy's head is small and its adapter on one layer: TRL is no peer for it.
-        works = sides(subject, completions, with_trl=name in ("reference", "no system prompt"))
-        found = {side: gradient(subject, work) for side, work in works.items()}  # the unmeasured run, too
-        worst = max(float((g - found["padded"]).norm() / found["padded"].norm()) for g in found.values())
-        spent = cpu_seconds(works, options.rounds, warm=False)
+    for row in options.row:
+        # TRL is no peer for the embedded policy, whose adapter is on one layer and whose head is small.
+        names = [s for s in SIDES if s != "TRL" or row in ("reference", "no system prompt")]
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        gradients: dict[str, torch.Tensor] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(options.rounds):
+                for name in names:
+                    out = Path(folder) / name
+                    command = [sys.executable, __file__, "--row", row, "--side", name, "--out", str(out)]
+                    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                    found[name].append(json.loads(printed.splitlines()[-1]))
+                    print(f"{row}, {name}: {printed.splitlines()[-1]}", file=sys.stderr, flush=True)
+                    gradients[name] = torch.load(out)
+        worst = max(float((g - gradients["padded"]).norm() / gradients["padded"].norm()) for g in gradients.values())
+        spent, peak = ({n: median(r[key] for r in found[n]) for n in names} for key in ("seconds", "peak"))
+        completions = subject(row)[1]
         prompts, tokens = [c.prompt_ids for c in completions], [c.token_ids for c in completions]
         unique, padded = plan(prompts, tokens).unique_tokens, padded_tokens(prompts, tokens)
-        lines[f"{name}: tokens"] = f"{padded} padded, {unique} unique ({padded / unique:.1f})"
-        lines[f"{name}: CPU seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
-        lines[f"{name}: times ours"] = ", ".join(f"{s} {t / spent['ours']:.2f}" for s, t in spent.items())
-        lines[f"{name}: worst difference of a gradient"] = f"{worst:.1e}"
+        lines[f"{row}: tokens"] = f"{padded} padded, {unique} unique ({padded / unique:.1f})"
+        lines[f"{row}: CPU seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
+        lines[f"{row}: times ours"] = ", ".join(f"{s} {t / spent['ours']:.2f}" for s, t in spent.items())
+        lines[f"{row}: peak MB"] = ", ".join(f"{s} {p:.0f}" for s, p in peak.items())
+        lines[f"{row}: worst difference of a gradient"] = f"{worst:.1e}"
         slowest.append(spent["padded"] / spent["ours"])
-        if name == "reference":
+        if row == "reference":
             claims["reference_times_trl"] = Claim(spent["TRL"] / spent["ours"], 8.0)
             claims["reference_times_padded"] = Claim(spent["padded"] / spent["ours"], 4.5)
-            peaks = {side: peak_megabytes(side) for side in works}
-            lines[f"{name}: peak MB"] = ", ".join(f"{s} {p:.0f}" for s, p in peaks.items())
-            claims["reference_memory_trl"] = Claim(peaks["TRL"] / peaks["ours"], 4.0)
+            claims["reference_memory_trl"] = Claim(peak["TRL"] / peak["ours"], 4.0)
     claims["never_slower_than_padded"] = Claim(min(slowest), 1.0)
     report("forward and backward pass of one step", lines, claims, options.json)
 
