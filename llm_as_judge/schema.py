@@ -93,7 +93,16 @@ class Training(_Strict):
     scale_rewards: Literal["group", "batch", "none"] = Field(
         "group", description="Divide advantages by the standard deviation of the group, of the batch, or not."
     )
-    micro_batch_size: int = Field(8, gt=0, description="Sequences per forward pass; no effect on results.")
+    kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimate of the KL term.")
+    importance_sampling: Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
+        "sequence_mask", description="Correction for the engine computing other probabilities than the trainer."
+    )
+    importance_sampling_cap: Float = Field(3.0, gt=0, description="Weight beyond which it truncates or masks.")
+    refill_rounds: int = Field(0, ge=0, description="Further draws for groups whose rewards are all alike (DAPO).")
+    shared_prefix: bool | None = Field(
+        None, description="Forward every shared prefix once; null: on the CPU, where it saves tokens."
+    )
+    micro_batch_tokens: int = Field(16384, gt=0, description="Tokens per forward pass; no effect on results.")
     save_every: int = Field(50, gt=0, description="Steps between checkpoints.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Longest prompt in tokens.")

@@ -222,7 +222,7 @@ def make_engine(config: Config, policy: Policy, checkpoints: Path) -> Engine:
         address = os.environ.get("VLLM_BASE_URL")
         if not address:
             raise ConfigError("generation.engine = 'vllm' needs VLLM_BASE_URL, the address of the vLLM server")
-        return VLLMEngine(address, resolve_model(config).path, policy.tokenizer, checkpoints / "adapters")
+        return VLLMEngine(address, resolve_model(config).path, checkpoints / "adapters", policy.tokenizer)
     return LocalEngine(policy, policy.tokenizer)
 
 

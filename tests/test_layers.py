@@ -20,9 +20,10 @@ LAYERS = {
         "judging.units judging.values judging.expressions judging.numeric judging.algebra judging.algebra_worker "
         "judging.fence judging.prompts "
         "judging.qa_metrics rl.advantage rl.loss "
-        "rl.prefix_tree rl.settings monitor.events evaluation.metrics",
+        "rl.prefix_tree rl.shareable rl.settings monitor.events evaluation.metrics",
         2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
-        3: "data workflow judging experience rl rl.policy rl.checkpoint rl.update rl.report",
+        3: "data workflow judging experience rl rl.tree_attention rl.scoring rl.policy rl.exactness rl.checkpoint "
+        "rl.update rl.report",
         4: "rl.rollout rl.trainer evaluation",
         5: "monitor embedded workbench inference grpo_trainer judge_calibration comparison endpoints cli",
     }.items()

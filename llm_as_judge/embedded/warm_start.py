@@ -26,7 +26,9 @@ from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl import prefix_tree
-from llm_as_judge.rl.policy import load_tokenizer  # registers the tree attention too
+from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.scoring import row_hidden
+from llm_as_judge.rl.tree_attention import ATTENTION, Tree, kernel_for
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.plans import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
@@ -120,21 +122,21 @@ def train(settings: Settings) -> Qwen2ForCausalLM:
         model = Qwen2ForCausalLM.from_pretrained(settings.init)
     else:
         model = Qwen2ForCausalLM(model_config(len(examples.tokenizer)))
-    model.set_attn_implementation(prefix_tree.ATTENTION)
+    model.set_attn_implementation(ATTENTION)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
     for step in range(settings.steps):
         prompts, workflows, domains = examples.draw(settings.problems, settings.plans)
         tree = prefix_tree.plan(prompts, workflows)
         with inputs_of(model.get_submodule(ADAPTED)) as read:
-            hidden = model.model(
-                input_ids=tree.ids[None], position_ids=tree.positions[None], use_cache=False, tree=tree
-            ).last_hidden_state[0, tree.rows]
-        language = F.cross_entropy(model.lm_head(hidden), tree.targets)
+            states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
+        rows = tree.rows[tree.edge]
+        hidden = states[rows]
+        language = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge])
         starts = torch.tensor([0, *tree.lengths[:-1]]).cumsum(0)
         decisions = (starts + examples.decision)[:: settings.plans]
         numbers = torch.tensor(domains[:: settings.plans])
         apart = decorrelation(hidden[decisions], numbers)
-        apart_inside = decorrelation(read[0][0, tree.rows][decisions], numbers)
+        apart_inside = decorrelation(read[0][0, rows][decisions], numbers)
         (language + settings.decorrelation * (apart + apart_inside)).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         progress = step / settings.steps

@@ -7,13 +7,15 @@ keyed by that name. Start the server with
     VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank 64 --max-loras 2 \
         --logprobs-mode processed_logprobs
 
-``adapter_dir`` must be readable by the server under the same path. Talks HTTP with the standard library, a
-thread a prompt.
+``adapter_dir`` must be readable by the server under the same path. A server that is gone is waited for, and one
+that came back without the adapter is given it again. Talks HTTP with the standard library, a thread a prompt.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
+import logging
 import math
 import shutil
 import time
@@ -22,10 +24,13 @@ import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.types import Completion
+
+logger = logging.getLogger(__name__)
 
 
 class AdapterSource(Protocol):
@@ -48,7 +53,9 @@ class VLLMEngine:
         timeout_s: float = 600.0,
         max_retries: int = 4,
         concurrency: int = 32,
+        restart_s: float = 300.0,
     ) -> None:
+        """``timeout_s`` is for one request, ``restart_s`` for a server that refuses connections to come back."""
         self._url = base_url.rstrip("/").removesuffix("/v1")
         self._base_model = model
         self._adapter_dir = adapter_dir
@@ -57,6 +64,10 @@ class VLLMEngine:
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._concurrency = concurrency
+        self._restart_s = restart_s
+        self._answered = False  # a server that never did is a wrong address, not one that restarts
+        self._reloading = Lock()
+        self._reloads = 0
         self._loaded: str | None = None
         self.version = 0
 
@@ -74,8 +85,7 @@ class VLLMEngine:
         source.save_adapter(aside)
         shutil.rmtree(target, ignore_errors=True)
         aside.rename(target)
-        path = str(target.resolve())
-        self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path}, already="already")
+        self._load(name)
         before, self._loaded, self.version = self._loaded, name, version
         if before is not None:
             self._post("/v1/unload_lora_adapter", {"lora_name": before}, already="not found")
@@ -114,7 +124,7 @@ class VLLMEngine:
                 "skip_special_tokens": False,
                 "seed": (seed + index) % 2**31,
             }
-            reply = self._post("/v1/completions", body)
+            reply = self._complete(body)
             if reply.get("model") not in (None, body["model"]):
                 raise ProviderError(f"{self._url} answered with model {reply['model']!r} instead of {body['model']!r}")
             choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
@@ -124,6 +134,25 @@ class VLLMEngine:
 
         with ThreadPoolExecutor(max(1, min(self._concurrency, len(prompts)))) as pool:
             return list(pool.map(one, range(len(prompts))))
+
+    def _load(self, name: str) -> None:
+        path = str((self._adapter_dir / name).resolve())
+        self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": path}, already="already")
+
+    def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The reply; where the server has lost the adapter, one of the waiting threads loads it again."""
+        reloads = self._reloads
+        try:
+            return self._post("/v1/completions", body)
+        except _NotFound:
+            if self._loaded is None:
+                raise
+        with self._reloading:
+            if self._reloads == reloads:
+                logger.warning("%s no longer has %s, loading it again", self._url, self._loaded)
+                self._load(self._loaded)
+                self._reloads += 1
+        return self._post("/v1/completions", body)
 
     def _completion(self, prompt: list[int], choice: dict[str, Any]) -> Completion:
         ids = choice.get("token_ids")
@@ -159,10 +188,10 @@ class VLLMEngine:
             data=json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._api_key}"},
         )
-        problem = ""
-        for attempt in range(self._max_retries + 1):
-            if attempt:
-                time.sleep(min(0.5 * 2**attempt, 10.0))
+        problem, tries, given_up = "", 0, time.monotonic() + self._restart_s
+        while tries <= self._max_retries:
+            if problem:
+                time.sleep(min(0.5 * 2**tries, 10.0))
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout_s) as response:
                     text = response.read().decode()
@@ -172,7 +201,8 @@ class VLLMEngine:
                     return {}
                 problem = f"HTTP {error.code}: {detail}"
                 if error.code in (401, 403, 404):
-                    raise ConfigError(
+                    kind = _NotFound if error.code == 404 else ConfigError
+                    raise kind(
                         f"{self._url}{path}: {problem}. Check the address, the key and the model "
                         f"{self._base_model!r}; adapters need --enable-lora "
                         "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
@@ -181,9 +211,20 @@ class VLLMEngine:
                     break
             except OSError as error:
                 problem = f"{type(error).__name__}: {error}"
+                refused = isinstance(getattr(error, "reason", error), ConnectionError)
+                if refused and self._answered and time.monotonic() < given_up:
+                    continue  # no server there now: a restart takes minutes, and costs no try
+            except http.client.HTTPException as error:  # it went away in the middle of its answer
+                problem = f"{type(error).__name__}: {error}"
             else:
+                self._answered = True
                 return _decoded(text)
+            tries += 1
         raise ProviderError(f"{self._url}{path} did not answer usefully: {problem}")
+
+
+class _NotFound(ConfigError):
+    """The server is there, but not what was asked of it."""
 
 
 def _decoded(text: str) -> dict[str, Any]:

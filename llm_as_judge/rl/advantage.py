@@ -27,6 +27,7 @@ class Advantages:
     zero_variance_groups: int  # two or more scored rollouts, no contrast
     small_groups: int  # fewer than two scored rollouts
     unscored: int  # rollouts
+    with_contrast: frozenset[int]  # labels of the groups that teach something
 
     @property
     def skipped_groups(self) -> int:
@@ -55,6 +56,7 @@ def group_advantages(
     batch_std = rewards[scored].std() if int(scored.sum()) > 1 else rewards.new_zeros(())
     labels = torch.unique(group_index).tolist()
     flat = small = 0
+    teaching: list[int] = []
     for label in labels:
         members = scored & (group_index == label)
         group = rewards[members]
@@ -70,4 +72,5 @@ def group_advantages(
         elif scale == "batch":
             centred = centred / (batch_std + eps)
         values[members] = centred
-    return Advantages(values, len(labels), flat, small, int((~scored).sum()))
+        teaching.append(label)
+    return Advantages(values, len(labels), flat, small, int((~scored).sum()), frozenset(teaching))

@@ -1,7 +1,7 @@
 """The policy: a frozen Hugging Face causal LM with a trainable LoRA adapter.
 
-It encodes prompts, scores completions (padded, or every shared prefix once) and embeds texts. It does not
-sample: that is an engine's work. Nothing here truncates: what does not fit is the caller's to refuse.
+It encodes prompts, scores completions (``rl.scoring``) and embeds texts. It does not sample: that is an engine's
+work. Nothing here truncates: what does not fit is the caller's to refuse.
 """
 
 from __future__ import annotations
@@ -20,21 +20,19 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.utils import load_peft_weights, set_peft_model_state_dict
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
-from transformers import AttentionInterface, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
-from llm_as_judge.rl import prefix_tree
-from llm_as_judge.rl.loss import entropy_of, sampling_logprobs
+from llm_as_judge.rl import scoring
+from llm_as_judge.rl.scoring import Layout, Part, Sampling, TokenScores
+from llm_as_judge.rl.shareable import why_not
+from llm_as_judge.rl.tree_attention import ATTENTION, Kernel
 from llm_as_judge.types import Completion
 
-#: Logits are materialised for at most this many elements at a time; more are recomputed in the backward pass.
-LOGIT_ELEMENTS = 2**26
-
-AttentionInterface.register(prefix_tree.ATTENTION, prefix_tree.tree_attention)
+__all__ = ["Policy", "PolicySettings", "PromptLike", "Sampling", "TokenScores", "load_trained"]
 
 
 class PromptLike(Protocol):
@@ -57,24 +55,6 @@ class PolicySettings:
     device: str = "auto"
     gradient_checkpointing: bool = False
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """The distribution that completions were drawn from, and are scored under."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TokenScores:
-    """Per completion token, right-padded to the longest completion of the batch; padding is 0."""
-
-    logprobs: Tensor  # [B, T] float32
-    entropy: Tensor  # [B, T], detached
-    mask: Tensor  # [B, T] bool
 
 
 class Policy:
@@ -101,8 +81,15 @@ class Policy:
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
                 self.model: Any = get_peft_model(base, config)
         if settings.gradient_checkpointing:
-            self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            if hasattr(self.base, "activation_checkpointing_enable"):  # the newer name
+                self.base.activation_checkpointing_enable({"use_reentrant": False})
+            else:
+                self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.base.enable_input_require_grads()
+        # Plain attention as before, until a row of shared prefixes comes.
+        if self.base.config._attn_implementation == "sdpa":
+            self.base.set_attn_implementation(ATTENTION)
+        self.kernel: Kernel | None = None  # the device's own, unless set
         self.model.train()
 
     @classmethod
@@ -178,23 +165,40 @@ class Policy:
 
         ``reference`` scores without the adapter and without gradient. ``shared_prefix`` forwards each unique
         prefix of the batch once (equal up to rounding, faster where prompts are long against completions).
+        Raises ``ConfigError`` where the model does not allow that.
         """
-        lengths = [len(c.token_ids) for c in completions]
-        if not lengths or min(lengths) == 0:
-            raise ValueError("every completion needs at least one token, and the batch at least one completion")
+        layout: Layout = "tree" if shared_prefix else "padded"
+        self._refuse(layout, completions)
         with self._reference() if reference else nullcontext():
-            hidden = self._tree_hidden(completions) if shared_prefix else self._padded_hidden(completions)
-            targets = torch.tensor([t for c in completions for t in c.token_ids], device=self.device)
-            flat_logprobs, flat_entropy = self._score(hidden, targets, sampling or Sampling())
-        longest = max(lengths)
-        mask = torch.arange(longest) < torch.tensor(lengths)[:, None]  # [B, T]
-        mask = mask.to(self.device)
-        empty = flat_logprobs.new_zeros(mask.shape)
-        return TokenScores(
-            logprobs=empty.masked_scatter(mask, flat_logprobs),
-            entropy=empty.masked_scatter(mask, flat_entropy),
-            mask=mask,
-        )
+            return scoring.score(self.base, completions, sampling or Sampling(), layout, self.kernel)
+
+    def parts(
+        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
+    ) -> Iterator[Part]:
+        """The same in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.parts``.
+
+        Take each part's gradient before asking for the next. Raises ``ConfigError`` like ``logprobs``.
+        """
+        self._refuse(layout, completions)
+        return scoring.parts(self.base, completions, sampling, layout, budget, self.kernel)
+
+    def reference_logprobs(
+        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
+    ) -> list[Tensor]:
+        """Log-probs [T] of every completion without the adapter and without gradient."""
+        found: dict[int, Tensor] = {}
+        with self._reference():
+            for part in self.parts(completions, sampling, layout, budget):
+                rows = zip(part.members, part.scores.logprobs, part.scores.mask, strict=True)
+                found.update((i, row[mask]) for i, row, mask in rows)
+        return [found[i] for i in range(len(completions))]
+
+    def why_no_tree(self, longest: int = 0) -> str:
+        """Why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty where they can."""
+        config = self.base.config
+        if config._attn_implementation != ATTENTION:
+            return f"{config.model_type} was loaded with attention {config._attn_implementation!r}, which knows no tree"
+        return why_not(config, self.settings.lora_dropout, longest)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, hidden] of the frozen model, comparable over the whole training."""
@@ -245,54 +249,12 @@ class Policy:
         if result.unexpected_keys:
             raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
 
-    def _padded_hidden(self, completions: Sequence[Completion]) -> Tensor:
-        """Hidden states [M, hidden] that predict the completion tokens, one sequence after the other."""
-        sequences = [[*c.prompt_ids, *c.token_ids[:-1]] for c in completions]
-        ids = torch.zeros(len(sequences), max(map(len, sequences)), dtype=torch.long)
-        where = torch.zeros_like(ids, dtype=torch.bool)
-        for row, (sequence, completion) in enumerate(zip(sequences, completions, strict=True)):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-            where[row, len(completion.prompt_ids) - 1 : len(sequence)] = True
-        # Right padding under a causal mask: no real token sees padding, so the mask stays implicit and fast.
-        out = self.base.get_decoder()(input_ids=ids.to(self.device), use_cache=False)
-        hidden: Tensor = out.last_hidden_state[where.to(self.device)]
-        return hidden
-
-    def _tree_hidden(self, completions: Sequence[Completion]) -> Tensor:
-        if self.settings.gradient_checkpointing:
-            # The recomputation in the backward pass would look the attention up after it was put back.
-            raise ConfigError("shared_prefix and model.gradient_checkpointing exclude each other; switch one off")
-        tree = prefix_tree.plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
-        before = self.base.config._attn_implementation
-        self.base.set_attn_implementation(prefix_tree.ATTENTION)
-        try:
-            out = self.base.get_decoder()(
-                input_ids=tree.ids[None].to(self.device),
-                position_ids=tree.positions[None].to(self.device),
-                use_cache=False,
-                tree=tree,
-            )
-        finally:
-            self.base.set_attn_implementation(before)
-        hidden: Tensor = out.last_hidden_state[0][tree.rows.to(self.device)]
-        return hidden
-
-    def _score(self, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies [M]; the head's logits exist only a chunk at a time."""
-        head = self.base.get_output_embeddings()
-
-        def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-            full = sampling_logprobs(head(states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids)
-            return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
-
-        rows = max(1, LOGIT_ELEMENTS // head.weight.shape[0])
-        if len(targets) <= rows:
-            return chunk_scores(hidden, targets)
-        parts = [
-            checkpoint(chunk_scores, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
-            for i in range(0, len(targets), rows)
-        ]
-        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+    def _refuse(self, layout: Layout, completions: Sequence[Completion]) -> None:
+        if layout == "padded":
+            return
+        longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)
+        if reason := self.why_no_tree(longest):
+            raise ConfigError(f"{reason}; set training.shared_prefix=false to forward padded rows instead")
 
     @contextmanager
     def _reference(self) -> Iterator[None]:

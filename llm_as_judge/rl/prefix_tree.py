@@ -1,46 +1,81 @@
-"""Every unique prefix of a batch once: a radix tree over all sequences, laid out as one row in depth-first
-order.
+"""Every unique prefix of a batch once: a radix tree over all sequences, laid out as one row in depth-first order.
 
-``plan`` turns prompts and completions into that row; ``tree_attention`` lets each node attend to its
-ancestors and itself, with public operations only. Exact: log-probabilities and gradients equal the padded
-forward's. The idea is known (Tree Training, AReaL, TRL's asynchronous trainer); here a row has no duplicate
-token at a fork, for the loss reads pairs (row, target) instead of shifted labels. Needs plain full attention
-and no dropout.
+``plan`` turns prompts and completions into that row, ``stages`` into a trunk of prompts and rows of completions
+beside it, for batches too large to hold at once. Both say who sees whom twice over: as pieces (a span of queries,
+a span of keys), which ``tree_attention`` walks on the CPU, and as the interval of queries that see a key, which
+FlexAttention and the dense reference read. No model here, and no attention.
+
+The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork has no
+duplicate token, for a loss reads edges (row, target) instead of shifted labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-ATTENTION = "llm_as_judge_prefix_tree"
-
 Span = tuple[int, int]
+
+#: A shared run shorter than this is forwarded once a sequence: a node costs about as much as so many tokens.
+MIN_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``start:end`` in the row; ``ancestors`` from the root down, as spans of the row."""
+    """Tokens ``start:end`` of the row, ``depth`` tokens below the root; its descendants are ``end:last``."""
 
     start: int
     end: int
-    ancestors: tuple[Span, ...]
+    depth: int
+    parent: int  # index of a node, -1 = root
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Queries ``q0:q1`` see keys ``k0:k1``, all of them or, where ``causal``, those up to themselves."""
+
+    q0: int
+    q1: int
+    k0: int
+    k1: int
+    causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Who sees whom: query q sees key k where ``first[k] <= q < last[k]``; ``pieces`` say the same.
+
+    Keys and queries are the same row, or the keys are a trunk's followed by the row's own.
+    """
+
+    pieces: tuple[Piece, ...]
+    first: Tensor  # [K]
+    last: Tensor  # [K]
+    queries: int
+
+    @property
+    def keys(self) -> int:
+        return int(self.first.numel())
 
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """The row and where each completion token's prediction sits in it."""
+    """A row, and where in it each completion token is predicted.
+
+    Equal edges (same row, same target) occur once: ``edge`` tells which one a completion token reads.
+    """
 
     ids: Tensor  # [T]
     positions: Tensor  # [T] depth of each token
     nodes: tuple[Node, ...]
-    rows: Tensor  # [M] whose hidden state predicts ``targets``, sequence after sequence, token after token
-    targets: Tensor  # [M]
+    layout: Layout
+    rows: Tensor  # [E] whose hidden state predicts ``targets``; in a stage, T + j is the trunk's row j
+    targets: Tensor  # [E]
+    edge: Tensor  # [M] completion tokens, sequence after sequence
     lengths: tuple[int, ...]  # completion lengths, sum M
 
     @property
@@ -48,94 +83,231 @@ class TreePlan:
         return int(self.ids.numel())
 
 
-def plan(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], min_share: int = 1) -> TreePlan:
-    """Plan for sequences prompt + completion. Shared runs under ``min_share`` tokens are not worth a node:
-    duplicated.
-    """
-    if any(not p for p in prompts) or any(not c for c in completions):
-        raise ValueError("every prompt and every completion needs at least one token")
-    # The last completion token predicts nothing, so it is a target only.
-    sequences = [[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)]
-    ids: list[int] = []
-    positions: list[int] = []
-    nodes: list[Node] = []
-    paths: list[list[Span]] = [[] for _ in sequences]
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """``trunk`` holds the prompts of some sequences; ``parts`` are rows of their completions, in micro-batches.
 
-    def grow(members: list[int], depth: int, ancestors: tuple[Span, ...]) -> None:
-        """Adds the subtree of ``members``, whose first ``depth`` tokens are ``ancestors``."""
+    ``members`` are, part by part, the indices of the sequences.
+    """
+
+    trunk: TreePlan
+    parts: tuple[TreePlan, ...]
+    members: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    nodes: list[Node]
+    ids: list[int]
+    positions: list[int]
+    paths: list[list[int]]  # nodes of every sequence, from the root down
+
+    def rows(self, sequence: int) -> list[int]:
+        return [row for n in self.paths[sequence] for row in range(self.nodes[n].start, self.nodes[n].end)]
+
+
+def plan(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], min_share: int = MIN_SHARE
+) -> TreePlan:
+    """One row for sequences prompt + completion.
+
+    Raises ``ValueError`` for an empty prompt or completion.
+    """
+    _check(prompts, completions)
+    # The last completion token predicts nothing, so it is a target only.
+    tree = _grow([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)], 0, min_share)
+    rows = [tree.rows(i)[len(prompt) - 1 :] for i, prompt in enumerate(prompts)]
+    return _finish(tree, _own_layout(tree), rows, completions)
+
+
+def padded_tokens(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> int:
+    """What one padded batch of the same sequences forwards."""
+    lengths = [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)]
+    return max(lengths) * len(lengths)
+
+
+def stages(
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    budget: int,
+    min_share: int = MIN_SHARE,
+) -> list[Stage]:
+    """Trunks and rows of at most ``budget`` tokens each (a single longer sequence makes a longer row).
+
+    Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together. Raises ``ValueError``.
+    """
+    _check(prompts, completions)
+    if budget < 1:
+        raise ValueError(f"the token budget must be >= 1, got {budget}")
+    found, at = [], 0
+    order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
+    while at < len(order):
+        end, held = at, 0
+        before: Sequence[int] = ()
+        while end < len(order):
+            prompt = prompts[order[end]]
+            added = len(prompt) - _common(before, prompt)
+            if held and held + added > budget:
+                break
+            held, before, end = held + added, prompt, end + 1
+        found.append(_stage(order[at:end], prompts, completions, budget, min_share))
+        at = end
+    return found
+
+
+def dense_mask(layout: Layout) -> Tensor:
+    """[Q, K] bool, the reference of what attention may see."""
+    queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
+    return (queries >= layout.first) & (queries < layout.last)
+
+
+def _check(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> None:
+    if not prompts or any(not p for p in prompts) or any(not c for c in completions):
+        raise ValueError("a batch needs a sequence, and every prompt and every completion at least one token")
+
+
+def _grow(sequences: Sequence[Sequence[int]], depth: int, min_share: int) -> _Tree:
+    """The tree of ``sequences``, whose first token is ``depth`` tokens below the root; empty ones have no path."""
+    tree = _Tree([], [], [], [[] for _ in sequences])
+    parents: list[int] = []
+    spans: list[tuple[int, int, int]] = []
+    # Branches still to add, the next one on top: (members, tokens already on the path, tokens wanted, parent).
+    todo: list[tuple[list[int], int, int, int]] = []
+
+    def fork(members: Sequence[int], at: int, parent: int) -> None:
         branches: dict[int, list[int]] = {}
         for i in members:
-            if len(sequences[i]) > depth:
-                branches.setdefault(sequences[i][depth], []).append(i)
-        for branch in branches.values():
-            end = _shared(sequences, branch, depth)
-            if len(branch) > 1 and end - depth < min_share and any(len(sequences[i]) > end for i in branch):
-                for i in branch:
-                    add([i], depth, len(sequences[i]), ancestors)
+            if len(sequences[i]) > at:
+                branches.setdefault(sequences[i][at], []).append(i)
+        for branch in reversed(branches.values()):
+            end = _shared(sequences, branch, at)
+            if len(branch) > 1 and end - at < min_share and any(len(sequences[i]) > end for i in branch):
+                todo.extend(([i], at, len(sequences[i]), parent) for i in reversed(branch))
             else:
-                add(branch, depth, end, ancestors)
+                todo.append((branch, at, end, parent))
 
-    def add(members: list[int], depth: int, end: int, ancestors: tuple[Span, ...]) -> None:
-        span = (len(ids), len(ids) + end - depth)
-        ids.extend(sequences[members[0]][depth:end])
-        positions.extend(range(depth, end))
-        nodes.append(Node(*span, ancestors))
+    fork(range(len(sequences)), 0, -1)
+    while todo:
+        members, at, end, parent = todo.pop()
+        index, start = len(spans), len(tree.ids)
+        tree.ids.extend(sequences[members[0]][at:end])
+        tree.positions.extend(range(depth + at, depth + end))
+        spans.append((start, len(tree.ids), depth + at))
+        parents.append(parent)
         for i in members:
-            paths[i].append(span)
-        grow(members, end, (*ancestors, span))
+            tree.paths[i].append(index)
+        fork(members, end, index)
+    last = [end for _, end, _ in spans]
+    for index in range(len(spans) - 1, -1, -1):
+        if parents[index] >= 0:
+            last[parents[index]] = max(last[parents[index]], last[index])
+    tree.nodes.extend(Node(*span, parents[i], last[i]) for i, span in enumerate(spans))
+    return tree
 
-    grow(list(range(len(sequences))), 0, ())
-    rows: list[int] = []
-    for prompt, path in zip(prompts, paths, strict=True):
-        flat = [row for start, end in path for row in range(start, end)]
-        rows.extend(flat[len(prompt) - 1 :])
+
+def _own_layout(tree: _Tree) -> Layout:
+    pieces, last = _own_pieces(tree, 0, 0)
+    return Layout(pieces, torch.arange(len(tree.ids)), torch.tensor(last, dtype=torch.long), len(tree.ids))
+
+
+def _own_pieces(tree: _Tree, queries: int, keys: int) -> tuple[tuple[Piece, ...], list[int]]:
+    """Pieces of a tree whose row begins at ``queries`` and ``keys``, and the end of each key's interval."""
+    pieces: list[Piece] = []
+    last: list[int] = []
+    for n in tree.nodes:
+        own = (keys + n.start, keys + n.end)
+        pieces.append(Piece(queries + n.start, queries + n.end, *own, True))
+        if n.last > n.end:
+            pieces.append(Piece(queries + n.end, queries + n.last, *own, False))
+        last += [queries + n.last] * (n.end - n.start)
+    return tuple(pieces), last
+
+
+def _finish(tree: _Tree, layout: Layout, rows: list[list[int]], completions: Sequence[Sequence[int]]) -> TreePlan:
+    edges: dict[tuple[int, int], int] = {}
+    edge = [
+        edges.setdefault((row, target), len(edges))
+        for own, completion in zip(rows, completions, strict=True)
+        for row, target in zip(own, completion, strict=True)
+    ]
     return TreePlan(
-        ids=torch.tensor(ids),
-        positions=torch.tensor(positions),
-        nodes=tuple(nodes),
-        rows=torch.tensor(rows),
-        targets=torch.tensor([token for c in completions for token in c]),
+        ids=torch.tensor(tree.ids, dtype=torch.long),
+        positions=torch.tensor(tree.positions, dtype=torch.long),
+        nodes=tuple(tree.nodes),
+        layout=layout,
+        rows=torch.tensor([row for row, _ in edges], dtype=torch.long),
+        targets=torch.tensor([target for _, target in edges], dtype=torch.long),
+        edge=torch.tensor(edge, dtype=torch.long),
         lengths=tuple(len(c) for c in completions),
     )
 
 
-def tree_attention(
-    module: Any,
-    query: Tensor,  # [1, H, T, D]
-    key: Tensor,  # [1, heads, T, D]
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    tree: TreePlan | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Attention of the row: one call a node against [ancestors | itself]. Registered as ``ATTENTION``."""
-    if tree is None or dropout:
-        raise RuntimeError(f"attention {ATTENTION!r} needs a plan and no dropout, got tree={tree} dropout={dropout}")
-    share = query.shape[1] // key.shape[1]
-    if share > 1:
-        key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
-    outputs = []
-    for node in tree.nodes:
-        spans = [*node.ancestors, (node.start, node.end)]
-        keys = torch.cat([key[:, :, a:b] for a, b in spans], 2)
-        values = torch.cat([value[:, :, a:b] for a, b in spans], 2)
-        length, seen = node.end - node.start, keys.shape[2]
-        mask = None
-        if node.ancestors:
-            mask = torch.ones(length, seen, dtype=torch.bool, device=query.device).tril(seen - length)
-        outputs.append(
-            F.scaled_dot_product_attention(
-                query[:, :, node.start : node.end],
-                keys,
-                values,
-                attn_mask=mask,
-                is_causal=mask is None,
-                scale=scaling,
-            )
+def _stage(
+    members: list[int],
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    budget: int,
+    min_share: int,
+) -> Stage:
+    trunk = _grow([prompts[i] for i in members], 0, min_share)
+    # In the trunk's depth-first order, so that below each of its nodes lies one span of completions.
+    order = sorted(range(len(members)), key=lambda m: (trunk.paths[m][-1], members[m]))
+    parts: list[TreePlan] = []
+    chosen: list[tuple[int, ...]] = []
+    at = 0
+    while at < len(order):
+        end, held = at, 0
+        while end < len(order) and (end == at or held + len(completions[members[order[end]]]) <= budget):
+            held, end = held + len(completions[members[order[end]]]), end + 1
+        chosen.append(tuple(members[m] for m in order[at:end]))
+        parts.append(_part(trunk, order[at:end], [completions[i] for i in chosen[-1]], min_share))
+        at = end
+    plan_of_trunk = _finish(trunk, _own_layout(trunk), [], [])
+    return Stage(plan_of_trunk, tuple(parts), tuple(chosen))
+
+
+def _part(trunk: _Tree, members: list[int], completions: Sequence[Sequence[int]], min_share: int) -> TreePlan:
+    """A row of completions whose prompts are ``members``' paths in ``trunk``, in the order of these paths."""
+    row = _Tree([], [], [], [])
+    seen: dict[int, Span] = {}  # by trunk node: the queries below it
+    own: list[Piece] = []
+    last: list[int] = []
+    rows: list[list[int]] = []
+    keys, at = len(trunk.ids), 0
+    lasts = [trunk.rows(m)[-1] for m in members]
+    while at < len(members):
+        end = at
+        while end < len(members) and trunk.paths[members[end]] == trunk.paths[members[at]]:
+            end += 1
+        begin, nodes = len(row.ids), len(row.nodes)
+        depth = len(trunk.rows(members[at]))
+        below = _grow([c[:-1] for c in completions[at:end]], depth, min_share)
+        pieces, ends = _own_pieces(below, begin, keys + begin)
+        own += pieces
+        last += ends
+        row.ids.extend(below.ids)
+        row.positions.extend(below.positions)
+        row.nodes.extend(
+            Node(begin + n.start, begin + n.end, n.depth, n.parent + nodes if n.parent >= 0 else -1, begin + n.last)
+            for n in below.nodes
         )
-    return torch.cat(outputs, 2).transpose(1, 2).contiguous(), None
+        for i in range(end - at):
+            rows.append([-1 - lasts[at + i], *(begin + r for r in below.rows(i))])
+        for n in trunk.paths[members[at]]:
+            seen[n] = (seen.get(n, (begin, 0))[0], len(row.ids))
+        at = end
+    queries = len(row.ids)
+    below_nodes = [(trunk.nodes[n], span) for n, span in sorted(seen.items())]
+    across = [Piece(q0, q1, n.start, n.end, False) for n, (q0, q1) in below_nodes if q1 > q0]
+    first_of = torch.arange(-keys, queries)
+    last_of = torch.cat([torch.zeros(keys, dtype=torch.long), torch.tensor(last, dtype=torch.long)])
+    first_of[:keys] = 0
+    for piece in across:
+        first_of[piece.k0 : piece.k1] = piece.q0
+        last_of[piece.k0 : piece.k1] = piece.q1
+    layout = Layout((*across, *own), first_of, last_of, queries)
+    rows = [[queries - 1 - r if r < 0 else r for r in own_rows] for own_rows in rows]
+    return _finish(row, layout, rows, completions)
 
 
 def _shared(sequences: Sequence[Sequence[int]], members: Sequence[int], depth: int) -> int:
@@ -144,6 +316,11 @@ def _shared(sequences: Sequence[Sequence[int]], members: Sequence[int], depth: i
     first = sequences[members[0]]
     for i in members[1:]:
         other = sequences[i]
-        while other[depth:end] != first[depth:end]:
-            end = next(at for at in range(depth, end) if other[at] != first[at])
+        if other[depth:end] != first[depth:end]:
+            end = depth + _common(other[depth:end], first[depth:end])
     return end
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -34,10 +34,12 @@ class StepReport:
     kl: float  # k3 to the reference, NaN where beta is 0
     entropy: float  # nats per trained token
     clip_fraction: float
+    corrected: float  # share of trained tokens whose importance weight was truncated or masked
     grad_norm: float
     learning_rate: float
     groups: int
-    skipped_groups: int
+    skipped_groups: int  # without contrast, replaced ones included
+    refilled_groups: int  # groups drawn in place of skipped ones
     unscored: int
     seconds: Mapping[str, float]  # by phase
     truncated: float = 0.0  # share of completions cut off at the length limit
@@ -52,8 +54,9 @@ def step_report(
     learning_rate: float,
     seconds: Mapping[str, float],
     temperature: float = math.nan,
+    refilled: int = 0,
 ) -> StepReport:
-    """Sums up a step whose update is done; ``step`` counts it."""
+    """Sums up a step whose update is done; ``step`` counts it. ``groups`` are all that were drawn."""
     rollouts = [r for g in groups for r in g.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     domains = sorted({r.problem.question.domain for r in scored})
@@ -71,10 +74,12 @@ def step_report(
         kl=update.kl,
         entropy=update.entropy,
         clip_fraction=update.clip_fraction,
+        corrected=update.corrected,
         grad_norm=update.grad_norm,
         learning_rate=learning_rate,
         groups=advantages.groups,
         skipped_groups=advantages.skipped_groups,
+        refilled_groups=refilled,
         unscored=advantages.unscored,
         seconds=dict(seconds),
         truncated=_mean([r.completion.finish_reason == "length" for r in rollouts]),

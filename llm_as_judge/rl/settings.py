@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.advantage import Scale
-from llm_as_judge.rl.loss import LossType
+from llm_as_judge.rl.loss import ImportanceSampling, KLEstimator, LossType
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,11 @@ class TrainerSettings:
     beta: float = 0.0
     loss_type: LossType = "dr_grpo"
     scale_rewards: Scale = "group"
-    micro_batch_size: int = 8
+    kl_estimator: KLEstimator = "k3"
+    importance_sampling: ImportanceSampling = "sequence_mask"
+    importance_sampling_cap: float = 3.0
+    refill_rounds: int = 0
+    micro_batch_tokens: int = 16384
     save_every: int = 50
     eval_every: int = 0
     prompt_max_length: int = 3072
@@ -37,7 +41,7 @@ class TrainerSettings:
     final_temperature: float | None = None  # reached linearly at the last step
     top_p: float = 1.0
     top_k: int = 0
-    shared_prefix: bool | None = None  # None: on the CPU and without gradient checkpointing
+    shared_prefix: bool | None = None  # None: on the CPU, where it forwards fewer tokens
     stop_on_alarm: bool = False  # of the audit of the judge
     collapse_ratio: float = 0.5  # stop where the average valid rate falls below this share of its best
     collapse_patience: int = 5  # steps before the canary may stop a run
@@ -56,7 +60,7 @@ class TrainerSettings:
             )
         if self.temperature <= 0:
             raise ConfigError(f"generation.temperature={self.temperature} must be > 0: no contrast otherwise")
-        for name in ("rollout_batch_size", "ppo_epochs", "micro_batch_size", "response_max_length"):
+        for name in ("rollout_batch_size", "ppo_epochs", "micro_batch_tokens", "response_max_length"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"training.{name}={getattr(self, name)} must be >= 1")
         if self.num_return_sequences_in_group < 2:

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ import torch
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.advantage import group_advantages
+from llm_as_judge.rl.advantage import Advantages, group_advantages
 from llm_as_judge.rl.policy import Policy, PromptLike
 from llm_as_judge.rl.report import Log, StepReport, log_step, step_report
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
@@ -88,6 +88,26 @@ class _Timer:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    prompts: list[list[int]]
+    groups: list[Group]
+
+
+def _batch_of(
+    groups: Sequence[Group], rewards: torch.Tensor, advantages: Advantages, size: int
+) -> tuple[list[Rollout], torch.Tensor, torch.Tensor]:
+    """Rollouts, rewards and advantages of the ``size`` groups to train on: those with contrast, then others.
+
+    Groups that were drawn anew thus do not count in the loss's divisors.
+    """
+    chosen = sorted(range(len(groups)), key=lambda i: (i not in advantages.with_contrast, i))[:size]
+    starts = [sum(len(g.rollouts) for g in groups[:i]) for i in range(len(groups))]
+    rows = [starts[i] + j for i in sorted(chosen) for j in range(len(groups[i].rollouts))]
+    flat = [r for g in groups for r in g.rollouts]
+    return [flat[i] for i in rows], rewards[rows], advantages.values[rows]
 
 
 class Trainer:
@@ -162,8 +182,47 @@ class Trainer:
 
     async def _one_step(self) -> StepReport:
         parts, settings, timer = self.parts, self.settings, _Timer()
+        drawn = await self._roll_out(settings.rollout_batch_size, 0, timer)
+        rewards, advantages = self._judge(drawn.groups)
+        # DAPO's dynamic sampling (arXiv 2503.14476): groups that teach nothing are drawn anew, a few times.
+        for refill in range(1, settings.refill_rounds + 1):
+            missing = settings.rollout_batch_size - len(advantages.with_contrast)
+            if missing <= 0:
+                break
+            more = await self._roll_out(missing, refill, timer)
+            drawn = _Drawn([*drawn.prompts, *more.prompts], [*drawn.groups, *more.groups])
+            rewards, advantages = self._judge(drawn.groups)
+        prompts, groups = drawn.prompts, drawn.groups
+        rollouts, kept, values = _batch_of(groups, rewards, advantages, settings.rollout_batch_size)
+        temperature = settings.temperature_at(self.step)
+        with timer.phase("update"):
+            update = self.updater.update(rollouts, kept, replace(advantages, values=values), self.step)
+        self.step += 1
+        if parts.buffer is not None:
+            parts.buffer.update(groups, self.step)
+        report = step_report(
+            self.step,
+            groups,
+            advantages,
+            update,
+            self.updater.learning_rate,
+            timer.seconds,
+            temperature,
+            refilled=len(groups) - settings.rollout_batch_size,
+        )
+        log_step(parts.log, prompts, groups, advantages, report)
+        collapse = self._canary(report.valid_rate) or self._audited()
+        if collapse:
+            raise TrainingStopped(collapse)
+        self._finished = self._state()
+        self.updater.settle()
+        return report
+
+    async def _roll_out(self, count: int, refill: int, timer: _Timer) -> _Drawn:
+        """Groups of ``count`` problems, executed and judged."""
+        parts, settings = self.parts, self.settings
         with timer.phase("prompt"):
-            problems, prompts = self._draw()
+            problems, prompts = self._draw(count)
         with timer.phase("sync"):
             parts.engine.sync(parts.policy, self.step)
         with timer.phase("generate"):
@@ -174,31 +233,19 @@ class Trainer:
                 top_p=settings.top_p,
                 top_k=settings.top_k,
                 max_new_tokens=settings.response_max_length,
-                seed=self._seed(0),
+                seed=self._seed(0 if not refill else 1 + refill),  # 1 is the control experiment's
             )
         with timer.phase("execute"):
             groups = await collect(problems, completions, parts.rollout, self._special_tokens())
-        temperature = settings.temperature_at(self.step)
-        rollouts = [r for g in groups for r in g.rollouts]
-        rewards = self._rewards(rollouts)
-        index = torch.tensor([i for i, g in enumerate(groups) for _ in g.rollouts])
-        advantages = group_advantages(rewards, index, settings.scale_rewards)
-        with timer.phase("update"):
-            update = self.updater.update(rollouts, rewards, advantages, self.step)
-        self.step += 1
-        if parts.buffer is not None:
-            parts.buffer.update(groups, self.step)
-        rate = self.updater.learning_rate
-        report = step_report(self.step, groups, advantages, update, rate, timer.seconds, temperature)
-        log_step(parts.log, prompts, groups, advantages, report)
-        collapse = self._canary(report.valid_rate) or self._audited()
-        if collapse:
-            raise TrainingStopped(collapse)
-        self._finished = self._state()
-        self.updater.settle()
-        return report
+        return _Drawn(prompts, groups)
 
-    def _draw(self) -> tuple[list[Problem], list[list[int]]]:
+    def _judge(self, groups: Sequence[Group]) -> tuple[torch.Tensor, Advantages]:
+        """Rewards [N] of all rollouts and what they are worth within their groups."""
+        rewards = self._rewards([r for g in groups for r in g.rollouts])
+        index = torch.tensor([i for i, g in enumerate(groups) for _ in g.rollouts])
+        return rewards, group_advantages(rewards, index, self.settings.scale_rewards)
+
+    def _draw(self, count: int) -> tuple[list[Problem], list[list[int]]]:
         """Problems and their prompts; one whose prompt is too long is drawn again, for cutting it would hide
         its parts.
         """
@@ -206,7 +253,7 @@ class Trainer:
         prompts: list[list[int]] = []
         longest = 0
         for _ in range(MAX_REDRAWS):
-            for problem in self.parts.sampler.sample(self.settings.rollout_batch_size - len(problems)):
+            for problem in self.parts.sampler.sample(count - len(problems)):
                 ids = self.parts.policy.encode(self.parts.build_prompt(problem.question))
                 if len(ids) <= self.settings.prompt_max_length:
                     problems.append(problem)
@@ -214,7 +261,7 @@ class Trainer:
                 else:
                     longest = max(longest, len(ids))
                     self.parts.log("prompt_too_long", step=self.step + 1, problem=problem.question.id, tokens=len(ids))
-            if len(problems) == self.settings.rollout_batch_size:
+            if len(problems) == count:
                 return problems, prompts
         raise DataError(
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length="

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from tiny import EOS, NumberTokenizer, tiny_policy
 
+from llm_as_judge.config import load_config
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.workbench import make_engine
 
 
 class FakeServer:
     """Remembers requests; ``failures`` are answered first, then everything succeeds."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.failures: list[tuple[int, str]] = []
         self.choice: dict[str, Any] = {}
@@ -45,8 +47,9 @@ class FakeServer:
 
             def log_message(self, *arguments: Any) -> None: ...
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     @staticmethod
@@ -152,3 +155,46 @@ def test_an_answer_by_another_model_is_refused(server: FakeServer, tmp_path: Pat
     server.model = "base"
     with pytest.raises(ProviderError, match="instead of 'policy-v0'"):
         vllm.generate([[4]])
+
+
+def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tmp_path: Path) -> None:
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 4)
+    server.failures = [(404, "The model `policy-v4` does not exist.")]
+    assert vllm.generate([[4]])[0][0].policy_version == 4
+    assert [p.rsplit("/", 1)[1] for p, _ in server.requests] == [
+        "load_lora_adapter",
+        "completions",
+        "load_lora_adapter",
+        "completions",
+    ]
+    assert server.requests[2][1]["lora_name"] == "policy-v4" and Path(server.requests[2][1]["lora_path"]).is_dir()
+
+
+def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
+    first = FakeServer()
+    port = first.port
+    vllm = VLLMEngine(first.url, "base", tmp_path, NumberTokenizer(), max_retries=0, restart_s=60)
+    vllm.sync(tiny_policy(), 1)
+    first.close()
+    again: list[FakeServer] = []
+    timer = threading.Timer(0.7, lambda: again.append(FakeServer(port)))
+    timer.start()
+    try:
+        assert vllm.generate([[4]])[0][0].text == "4 9"
+    finally:
+        timer.join()
+        again[0].close()
+    stranger = VLLMEngine(first.url, "base", tmp_path, NumberTokenizer(), max_retries=0, restart_s=60)
+    with pytest.raises(ProviderError, match="refused"):
+        stranger.generate([[4]])
+
+
+def test_the_configured_engine_writes_adapters_beside_the_checkpoints(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_BASE_URL", server.url)
+    made = make_engine(load_config(overrides=["generation.engine=vllm"]), tiny_policy(), tmp_path)
+    made.sync(tiny_policy(), 2)
+    assert (tmp_path / "adapters" / "policy-v2" / "adapter_model.safetensors").exists()
+    assert made.generate([[4]])[0][0].text == "4 9"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from llm_as_judge.rl.loss import (
+    ImportanceSampling,
     LossInputs,
     LossSettings,
     LossType,
@@ -38,7 +39,20 @@ def batch(seed: int = 0) -> LossInputs:
         mask=mask,
         old_logprobs=new + noise(0.4),
         ref_logprobs=new + noise(0.5),
+        sampling_logprobs=new + noise(0.6),
     )
+
+
+def slow_importance(inputs: LossInputs, settings: LossSettings, i: int, j: int) -> float:
+    if inputs.sampling_logprobs is None or settings.importance_sampling == "off":
+        return 1.0
+    assert inputs.old_logprobs is not None
+    level, kind = settings.importance_sampling.split("_")
+    tokens = range(LENGTHS[i]) if level == "sequence" else [j]
+    weight = math.exp(sum(float(inputs.old_logprobs[i, t] - inputs.sampling_logprobs[i, t]) for t in tokens))
+    if weight <= settings.importance_sampling_cap:
+        return weight
+    return settings.importance_sampling_cap if kind == "truncate" else 0.0
 
 
 def slow_loss(inputs: LossInputs, settings: LossSettings, logprobs: Tensor) -> float:
@@ -52,13 +66,17 @@ def slow_loss(inputs: LossInputs, settings: LossSettings, logprobs: Tensor) -> f
         advantage, total = float(inputs.advantages[i]), 0.0
         for j in range(length):
             ratio = math.exp(new[j] - old[j])
+            weight = slow_importance(inputs, settings, i, j)
             if settings.loss_type == "gspo":
                 ratio = math.exp(sum(a - b for a, b in zip(new, old, strict=True)) / length)
             if settings.loss_type == "cispo":
-                total -= min(ratio, high) * advantage * new[j]
+                total -= weight * min(ratio, high) * advantage * new[j]
             else:
-                total -= min(ratio * advantage, min(max(ratio, low), high) * advantage)
-            total += settings.beta * (math.exp(ref[j] - new[j]) - (ref[j] - new[j]) - 1)
+                total -= weight * min(ratio * advantage, min(max(ratio, low), high) * advantage)
+            if settings.kl_estimator == "k3":
+                total += settings.beta * (math.exp(ref[j] - new[j]) - (ref[j] - new[j]) - 1)
+            else:
+                total += settings.beta * (new[j] - ref[j])
         sequence_sums.append(total)
     if settings.loss_type in ("grpo", "gspo"):
         return sum(s / n for s, n in zip(sequence_sums, LENGTHS, strict=True)) / len(LENGTHS)
@@ -74,19 +92,29 @@ def settings_of(loss_type: LossType, beta: float = 0.0) -> LossSettings:
 WHOLE = Normaliser(len(LENGTHS), sum(LENGTHS))
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.1])
-@pytest.mark.parametrize("loss_type", get_args(LossType))
-def test_value_equals_the_slow_loop(loss_type: LossType, beta: float) -> None:
-    inputs, settings = batch(), settings_of(loss_type, beta)
+IMPORTANCE = get_args(ImportanceSampling)
+VARIANTS = [
+    *({"loss_type": t, "beta": b} for t in get_args(LossType) for b in (0.0, 0.1)),
+    *({"loss_type": t, "beta": 0.1, "kl_estimator": "k1"} for t in ("grpo", "cispo", "gspo")),
+    *(
+        {"loss_type": t, "importance_sampling": mode, "importance_sampling_cap": 1.2, "beta": 0.1}
+        for t in get_args(LossType)
+        for mode in IMPORTANCE
+    ),
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_value_equals_the_slow_loop(variant: dict[str, Any]) -> None:
+    inputs, settings = batch(), replace(settings_of("grpo"), **variant)
     loss = policy_loss(inputs, settings, WHOLE).loss.detach()
     expected = slow_loss(inputs, settings, inputs.logprobs.detach())
     assert float(loss) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.1])
-@pytest.mark.parametrize("loss_type", [t for t in get_args(LossType) if t != "cispo"])
-def test_gradient_equals_finite_differences_of_the_slow_loop(loss_type: LossType, beta: float) -> None:
-    inputs, settings, step = batch(), settings_of(loss_type, beta), 1e-6
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v["loss_type"] != "cispo"], ids=str)
+def test_gradient_equals_finite_differences_of_the_slow_loop(variant: dict[str, Any]) -> None:
+    inputs, settings, step = batch(), replace(settings_of("grpo"), **variant), 1e-6
     policy_loss(inputs, settings, WHOLE).loss.backward()
     assert inputs.logprobs.grad is not None
     for i, length in enumerate(LENGTHS):
@@ -97,6 +125,20 @@ def test_gradient_equals_finite_differences_of_the_slow_loop(loss_type: LossType
             moved[i, j] -= 2 * step
             slope = (up - slow_loss(inputs, settings, moved)) / (2 * step)
             assert float(inputs.logprobs.grad[i, j]) == pytest.approx(slope if j < length else 0.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("mode", [m for m in IMPORTANCE if m != "off"])
+def test_weights_beyond_the_cap_are_counted_in_tokens(mode: Any) -> None:
+    inputs, settings = batch(), LossSettings(importance_sampling=mode, importance_sampling_cap=1.2)
+    assert inputs.old_logprobs is not None and inputs.sampling_logprobs is not None
+    difference = torch.where(inputs.mask, inputs.old_logprobs - inputs.sampling_logprobs, 0.0)
+    if mode.startswith("sequence"):
+        beyond = (difference.sum(1).exp() > 1.2)[:, None] & inputs.mask
+    else:
+        beyond = (difference.exp() > 1.2) & inputs.mask
+    out = policy_loss(inputs, settings, WHOLE)
+    assert out.corrected == int(beyond.sum()) > 0
+    assert policy_loss(replace(inputs, sampling_logprobs=None), settings, WHOLE).corrected == 0
 
 
 def test_cispo_gradient_is_the_capped_ratio_times_advantage() -> None:
@@ -187,6 +229,10 @@ def test_extreme_ratios_stay_finite() -> None:
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="loss_type"):
         LossSettings("ppo")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="kl_estimator"):
+        LossSettings(kl_estimator="k2")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="importance_sampling must be"):
+        LossSettings(importance_sampling="sequence")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ref_logprobs"):
         policy_loss(replace(batch(), ref_logprobs=None), settings_of("grpo", 0.1), WHOLE)
 

@@ -41,7 +41,7 @@ def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
 
 async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[float]:
     reports: list[StepReport] = []
-    await bandit_trainer(tmp_path, reports=reports, rollout_batch_size=6, micro_batch_size=36, **settings).train(steps)
+    await bandit_trainer(tmp_path, reports=reports, rollout_batch_size=6, **settings).train(steps)
     return [r.accuracy for r in reports]
 
 
@@ -101,8 +101,10 @@ def vars_of(report: StepReport) -> dict[str, Any]:
 
 async def test_micro_batches_do_not_change_the_update(tmp_path: Path) -> None:
     found = []
-    for size, shared in ((24, False), (5, False), (7, True)):
-        trainer = bandit_trainer(tmp_path / f"{size}", micro_batch_size=size, shared_prefix=shared, beta=0.02)
+    for size, shared in ((10**6, False), (60, False), (10**6, True), (25, True)):
+        trainer = bandit_trainer(
+            tmp_path / f"{size} {shared}", micro_batch_tokens=size, shared_prefix=shared, beta=0.02
+        )
         await trainer.train(1)
         found.append(weights(trainer))
     for other in found[1:]:
@@ -202,14 +204,49 @@ async def test_on_policy_steps_have_no_clipping_and_the_second_epoch_may(tmp_pat
     assert three.clip_fraction > 0.0
 
 
-async def test_stale_completions_are_weighted_by_their_own_logprobs(tmp_path: Path) -> None:
-    trainer = bandit_trainer(tmp_path, learning_rate=0.1)
-    await trainer.train(1)
-    trainer.parts.engine.sync = lambda policy, version: None  # type: ignore[method-assign]
-    completions = trainer.parts.engine.generate([[4, 5]], 2, max_new_tokens=3)[0]
-    assert {c.policy_version for c in completions} == {0}
-    old = trainer.updater.behaviour_logprobs(completions, trainer.step)
-    assert old is not None and old[0, 0] == pytest.approx(completions[0].logprobs[0])
+class Fickle(LuckyJudge):
+    """Nobody is right about the first ``boring`` problems: their groups teach nothing."""
+
+    def __init__(self, boring: int) -> None:
+        self.boring = boring
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        if int(problem.question.id.removeprefix("p")) < self.boring:
+            return Verdict(False, "rules")
+        return await super().verdict(problem, answer)
+
+
+async def test_groups_without_contrast_are_drawn_anew_and_counted(tmp_path: Path) -> None:
+    events, buffer = Events(), ListBuffer()
+    seen: list[int] = []
+    trainer = bandit_trainer(tmp_path, judge=Fickle(3), events=events, buffer=buffer, refill_rounds=3)
+    update = trainer.updater.update
+
+    def watch(rollouts: Any, rewards: Any, advantages: Any, version: int) -> Any:
+        seen.append(len(rollouts))
+        assert bool((advantages.values.view(-1, 6) != 0).any(1).all())  # every group trained on has contrast
+        return update(rollouts, rewards, advantages, version)
+
+    trainer.updater.update = watch  # type: ignore[method-assign]
+    report = await trainer.train(1)
+    assert report is not None
+    assert seen == [4 * 6]
+    assert report.refilled_groups >= 3 and report.skipped_groups >= 3
+    assert report.groups == 4 + report.refilled_groups == len(events.of("rollout")) / 6
+    assert trainer.parts.sampler.state_dict()["position"] == report.groups
+
+
+async def test_refill_gives_up_after_its_rounds(tmp_path: Path) -> None:
+    report = await bandit_trainer(tmp_path, judge=Fickle(10**6), refill_rounds=2).train(1)
+    assert report is not None
+    assert (report.groups, report.refilled_groups, report.skipped_groups) == (12, 8, 12)
+    assert report.grad_norm == 0.0
+
+
+async def test_without_refill_nothing_is_drawn_twice(tmp_path: Path) -> None:
+    report = await bandit_trainer(tmp_path, judge=Fickle(3)).train(1)
+    assert report is not None
+    assert (report.groups, report.refilled_groups) == (4, 0)
 
 
 async def test_warm_up_raises_the_rate_step_by_step(tmp_path: Path) -> None:

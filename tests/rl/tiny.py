@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen2Config
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.rl.policy import Policy, PolicySettings
@@ -51,28 +51,39 @@ class NumberTokenizer:
         return [2, *(i for m in messages for i in self.encode(m["content"])), 3]
 
 
+FAMILIES = {"qwen2": Qwen2Config, "qwen3": Qwen3Config, "llama": LlamaConfig}
+
+
 def tiny_policy(
-    *, perturb: float = 0.0, rank: int = 4, vocabulary: int = VOCABULARY, hidden: int = 32, **settings: Any
+    *,
+    perturb: float = 0.0,
+    rank: int = 4,
+    vocabulary: int = VOCABULARY,
+    hidden: int = 32,
+    family: str = "qwen2",
+    more: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> Policy:
-    """``perturb`` > 0 gives the adapter random weights, so that it matters."""
-    config = Qwen2Config(
-        hidden_size=hidden,
-        num_hidden_layers=2,
-        intermediate_size=2 * hidden,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=vocabulary,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-        tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=EOS,
-        pad_token_id=2,
-    )
+    """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config."""
+    values: dict[str, Any] = {
+        "hidden_size": hidden,
+        "num_hidden_layers": 2,
+        "intermediate_size": 2 * hidden,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": True,
+        "bos_token_id": 0,
+        "eos_token_id": EOS,
+        "pad_token_id": 2,
+    }
+    config = FAMILIES[family](**{**values, **(more or {})})
     policy = Policy.from_config(
         config,
         NumberTokenizer(),
-        PolicySettings(lora_rank=rank, lora_alpha=2 * rank, device="cpu", **settings),
+        PolicySettings(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", **settings}),
     )
     if perturb:
         generator = torch.Generator().manual_seed(5)
@@ -202,7 +213,6 @@ def bandit_trainer(
         "learning_rate": 1e-2,
         "response_max_length": 4,
         "save_every": 0,
-        "micro_batch_size": 12,
     }
     return Trainer(
         TrainerParts(

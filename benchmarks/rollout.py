@@ -1,0 +1,133 @@
+"""Greedy generation of 4 x 6 sequences: the local engine, Hugging Face ``generate``, and a vLLM server where one is.
+
+Same weights, same prompts (1,500 tokens common to all, 300 a problem), same tokens out; the model's weights are
+random, so nothing ends early. CPU seconds against ``generate``; against a server, which has processes of its own,
+seconds on the clock. For that side, save the model, serve it, and give the address:
+
+    python benchmarks/rollout.py --save DIR
+    VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server --model DIR --served-model-name bench \
+        --dtype float32 --max-model-len 4096 --enforce-eager --port 8102
+    python benchmarks/rollout.py --server http://127.0.0.1:8102 [--tokens 64 225] [--rounds 2] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import torch
+from measure import Claim, cpu_seconds, report
+from update import ROOT, random_policy
+
+from llm_as_judge.engines.local import LocalEngine
+from llm_as_judge.engines.vllm import VLLMEngine
+from llm_as_judge.rl.policy import Policy
+
+GROUP = 6
+GOALS = {64: 9.0, 225: 4.0}
+Tokens = list[list[int]]
+
+
+def prompts() -> Tokens:
+    draw = Random(0)
+    system = [draw.randrange(4, 4096) for _ in range(1500)]
+    return [system + [draw.randrange(4, 4096) for _ in range(300)] for _ in range(4)]
+
+
+def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> Tokens:
+    groups = engine.generate(ids, GROUP, temperature=0, max_new_tokens=tokens)
+    return [list(c.token_ids) for g in groups for c in g]
+
+
+@torch.inference_mode()
+def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
+    """Greedy, so the group is made of copies: ``num_return_sequences`` is for sampling."""
+    policy.model.eval()
+    rows = torch.tensor([p for p in ids for _ in range(GROUP)])
+    with policy.generation_weights() as base:
+        out = base.generate(
+            rows, attention_mask=torch.ones_like(rows), do_sample=False, max_new_tokens=tokens, eos_token_id=None
+        )
+    found: Tokens = out[:, len(ids[0]) :].tolist()
+    return found
+
+
+def seconds(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    spent: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            begun = time.perf_counter()
+            work()
+            spent[name].append(time.perf_counter() - begun)
+    return {name: median(values) for name, values in spent.items()}
+
+
+def save(policy: Policy, directory: Path) -> None:
+    """Base model without adapter, and a tokenizer, as a server wants them."""
+    policy.model.unload().save_pretrained(directory)
+    for file in (ROOT / "llm_as_judge/embedded/weights/policy").glob("token*"):
+        shutil.copy(file, directory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tokens", type=int, nargs="*", default=[64, 225])
+    parser.add_argument("--server", help="address of a vLLM server with the saved model")
+    parser.add_argument("--save", type=Path, help="save the model there and stop")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    policy = random_policy()
+    for parameter in policy.trainable_parameters():
+        parameter.data.zero_()  # a server has the base model only
+    if options.save:
+        save(policy, options.save)
+        return
+    # An id that is never sampled greedily ends nothing.
+    policy.tokenizer.eos_token_id = policy.base.generation_config.eos_token_id = 1
+    ids, local = prompts(), LocalEngine(policy, policy.tokenizer)
+    lines: dict[str, str] = {}
+    claims: dict[str, Claim] = {}
+    for tokens in options.tokens:
+        ours, theirs = with_engine(local, ids, tokens), with_generate(policy, ids, tokens)
+        equal = sum(a == b for a, b in zip(ours, theirs, strict=True))
+        lines[f"{tokens} tokens: sequences equal to generate's"] = f"{equal} of {len(ours)}"
+        spent = cpu_seconds(
+            {
+                "local": lambda: with_engine(local, ids, tokens),  # noqa: B023
+                "generate": lambda: with_generate(policy, ids, tokens),  # noqa: B023
+            },
+            options.rounds,
+            warm=False,
+        )
+        lines[f"{tokens} tokens: CPU seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
+        claims[f"times_generate_{tokens}"] = Claim(spent["generate"] / spent["local"], GOALS.get(tokens, 1.0))
+        if options.server:
+            with tempfile.TemporaryDirectory() as empty:
+                server = VLLMEngine(options.server, "bench", Path(empty), policy.tokenizer)
+                served = with_engine(server, ids, tokens)  # unmeasured: fills the server's prefix cache, too
+                equal = sum(a == b for a, b in zip(ours, served, strict=True))
+                clock = seconds(
+                    {
+                        "local": lambda: with_engine(local, ids, tokens),  # noqa: B023
+                        "vLLM": lambda: with_engine(server, ids, tokens),  # noqa: B023
+                    },
+                    options.rounds,
+                )
+            lines[f"{tokens} tokens: sequences equal to vLLM's"] = f"{equal} of {len(ours)}"
+            lines[f"{tokens} tokens: seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in clock.items())
+            claims[f"times_vllm_{tokens}"] = Claim(clock["vLLM"] / clock["local"], 1.0)
+    report("greedy generation, 24 sequences", lines, claims, options.json)
+
+
+if __name__ == "__main__":
+    main()

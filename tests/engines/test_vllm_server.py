@@ -1,0 +1,172 @@
+"""The vLLM client against a real vLLM server with the nano policy, whose head size is 32. `make test-vllm` runs it.
+
+VLLM_PYTHON names the Python of an environment with vLLM; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from llm_as_judge.config import load_config, resolve_model
+from llm_as_judge.engines.local import LocalEngine
+from llm_as_judge.engines.vllm import VLLMEngine
+from llm_as_judge.errors import ProviderError
+from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.types import Completion
+from llm_as_judge.workbench import load_policy
+
+ROOT = Path(__file__).parents[2]
+PYTHON = os.environ.get("VLLM_PYTHON", "")
+START_S = 300
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; make test-vllm sets it"),
+]
+
+
+class Server:
+    """vLLM on a free port, in a process group of its own."""
+
+    def __init__(self, model: str, log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.model, self.log = model, log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        options = (
+            f"--host 127.0.0.1 --port {self.port} --served-model-name nano --enable-lora --max-lora-rank 64 "
+            "--max-loras 2 --dtype float32 --max-model-len 2048 --max-num-seqs 32 --enforce-eager "
+            "--logprobs-mode processed_logprobs"
+        )
+        quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        # The module, for the console script looks for a distribution called "vllm". No PYTHONPATH: it is ours.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model, *options.split()],
+                env={**environment, **quiet, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self) -> None:
+        assert self.process is not None
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(self.url + "/health", timeout=5):
+                    return
+            except OSError:
+                time.sleep(0.5)
+            assert self.process.poll() is None, self.log.read_text(errors="replace")[-3000:]
+        raise AssertionError(f"no vLLM server within {START_S} s")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def models(self) -> set[str]:
+        with urllib.request.urlopen(self.url + "/v1/models", timeout=30) as reply:
+            return {m["id"] for m in json.load(reply)["data"]}
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return load_policy(load_config(ROOT / "config/embedded.yaml"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    model = resolve_model(load_config(ROOT / "config/embedded.yaml")).path
+    served = Server(model, tmp_path_factory.mktemp("vllm") / "log")
+    served.start()
+    try:
+        served.wait()
+        yield served
+    finally:
+        served.stop()
+
+
+def perturb(policy: Policy, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in policy.trainable_parameters():
+        parameter.data.normal_(0, 0.03, generator=generator)
+
+
+def prompts(policy: Policy) -> list[list[int]]:
+    system = "Write a workflow. " * 12
+    return [[int(i) for i in policy.tokenizer(system + text).input_ids] for text in ("What is 2 + 3?", "Who wrote it?")]
+
+
+def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) -> float:
+    completions = [c for g in groups for c in g]
+    with torch.no_grad():
+        scores = policy.logprobs(completions, sampling)
+    sampled = [torch.tensor(c.logprobs) for c in completions]
+    return max(
+        float((row[mask] - own).abs().max())
+        for row, mask, own in zip(scores.logprobs, scores.mask, sampled, strict=True)
+    )
+
+
+def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer)
+    sampling: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "top_k": 20}
+    seen = []
+    for version in (1, 2, 3):
+        perturb(policy, version)
+        engine.sync(policy, version)
+        assert server.models() == {"nano", f"policy-v{version}"}
+        assert [p.name for p in tmp_path.iterdir()] == [f"policy-v{version}"]
+        groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
+        assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
+        # The server's log-probs are those of the distribution sampled from, and the trainer's.
+        assert worst(policy, groups, Sampling(0.8, 0.9, 20)) < 2e-3
+        seen.append(groups)
+    assert seen[0] != seen[1] != seen[2]
+    assert worst(policy, seen[0], Sampling(0.8, 0.9, 20)) > 2e-2  # those of older weights are told apart
+
+
+def test_greedy_tokens_are_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
+    perturb(policy, 9)
+    engine, local = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer), LocalEngine(policy, policy.tokenizer)
+    engine.sync(policy, 9)
+    ours, theirs = (e.generate(prompts(policy), 1, temperature=0, max_new_tokens=32) for e in (local, engine))
+    assert [[c.token_ids for c in g] for g in ours] == [[c.token_ids for c in g] for g in theirs]
+
+
+def test_too_slow_an_answer_is_an_error_of_ours(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer, timeout_s=0.001, max_retries=0)
+    with pytest.raises(ProviderError, match="timed out"):
+        engine.generate(prompts(policy), 1, max_new_tokens=200)
+
+
+def test_a_restart_is_survived_and_the_adapter_loaded_again(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer, restart_s=START_S)
+    perturb(policy, 12)
+    engine.sync(policy, 12)
+    server.stop()
+    threading.Timer(1.0, server.start).start()
+    groups = engine.generate(prompts(policy), 2, max_new_tokens=16)  # waits for the server
+    assert server.models() == {"nano", "policy-v12"}
+    assert worst(policy, groups, Sampling()) < 2e-3

@@ -1,0 +1,143 @@
+"""The same batch through TRL's own ``GRPOTrainer._compute_loss``: loss and gradient agree wherever the losses do.
+
+TRL is in the extra ``peers``; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import tiny_policy
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+from update_case import batch
+
+from llm_as_judge.rl.advantage import group_advantages
+from llm_as_judge.rl.loss import LossInputs, LossSettings, Normaliser, policy_loss
+from llm_as_judge.rl.policy import Policy, Sampling
+
+trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
+
+LONGEST = 12
+#: Ours: (TRL's loss type, its level of the ratio). TRL has gspo as grpo with a ratio a sequence.
+SHARED = {
+    "grpo": ("grpo", "token"),
+    "bnpo": ("bnpo", "token"),
+    "dr_grpo": ("dr_grpo", "token"),
+    "dapo": ("dapo", "token"),
+    "cispo": ("cispo", "token"),
+    "gspo": ("grpo", "sequence"),
+}
+
+MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+
+
+def policy() -> Policy:
+    return tiny_policy(perturb=0.05, more={"initializer_range": 0.05})
+
+
+def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
+    from datasets import Dataset
+
+    words = {word: i for i, word in enumerate(["<unk>", "<eos>", "<pad>", "go", *map(str, range(4, 24))])}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, unk_token="<unk>")), eos_token="<eos>", pad_token="<pad>"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = trl.GRPOTrainer(
+            model=policy.model,
+            reward_funcs=lambda completions, **named: [0.0] * len(completions),
+            args=trl.GRPOConfig(
+                output_dir=str(directory),
+                per_device_train_batch_size=4,
+                num_generations=4,
+                max_completion_length=LONGEST,
+                epsilon=0.2,
+                bf16=False,
+                use_cpu=True,
+                report_to=[],
+                gradient_checkpointing=False,
+                disable_tqdm=True,
+                use_bias_correction_kl=False,
+                **options,
+            ),
+            train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
+            processing_class=tokenizer,
+        )
+    made.current_gradient_accumulation_steps = 1
+    return made
+
+
+def noisy(values: torch.Tensor, scale: float, seed: int) -> torch.Tensor:
+    return values + scale * torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(("beta", "mode"), [(0.0, "off"), (0.1, "off"), *((0.0, mode) for mode in MODES)])
+@pytest.mark.parametrize("loss_type", SHARED)
+def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float, mode: Any) -> None:
+    ours = policy()
+    completions = batch(ours)
+    scores = ours.logprobs(completions, Sampling(), shared_prefix=True)
+    mask, new = scores.mask, scores.logprobs.detach()
+    old, reference, sampled = noisy(new, 0.3, 1), noisy(new, 0.3, 2), noisy(new, 0.5, 3)
+    advantages = torch.linspace(-1, 1.5, len(completions))
+    settings = LossSettings(loss_type, 0.2, 0.28, beta, LONGEST, "k3", mode, 1.3)
+    inputs = LossInputs(scores.logprobs, advantages, mask, old, reference, scores.entropy, sampled)
+    found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
+    ours.model.zero_grad(set_to_none=True)
+    found.backward()
+    gradient = [p.grad.clone() for p in ours.trainable_parameters() if p.grad is not None]
+
+    name, level = SHARED[loss_type]
+    high = 1.28 if name == "cispo" else 0.28  # TRL's is the cap itself there
+    theirs = trainer(tmp_path, ours, loss_type=name, importance_sampling_level=level, beta=beta, epsilon_high=high)
+    prompt, tokens = (max(len(getattr(c, n)) for c in completions) for n in ("prompt_ids", "token_ids"))
+    given = {
+        k: torch.zeros(len(completions), n, dtype=torch.long) for k, n in (("prompt", prompt), ("completion", tokens))
+    }
+    masks = {k: torch.zeros_like(v) for k, v in given.items()}
+    for row, c in enumerate(completions):
+        given["prompt"][row, prompt - len(c.prompt_ids) :] = torch.tensor(c.prompt_ids)
+        masks["prompt"][row, prompt - len(c.prompt_ids) :] = 1
+        given["completion"][row, : len(c.token_ids)] = torch.tensor(c.token_ids)
+        masks["completion"][row, : len(c.token_ids)] = 1
+    batch_of_trl: dict[str, Any] = {
+        "advantages": advantages,
+        "old_per_token_logps": old,
+        "ref_per_token_logps": reference,
+        "num_items_in_batch": mask.sum(),
+    }
+    for key, ids in given.items():
+        batch_of_trl |= {f"{key}_ids": ids, f"{key}_mask": masks[key]}
+    if mode != "off":
+        # TRL works the weights out when it generates; here by its formula, from its documentation of the modes.
+        difference = (old - sampled) * mask
+        ratio = (difference.sum(1, keepdim=True) if mode.startswith("sequence") else difference).exp()
+        over = ratio > 1.3
+        theirs.use_vllm = theirs.vllm_importance_sampling_correction = True
+        batch_of_trl["importance_sampling_ratio"] = (
+            ratio.clamp(max=1.3) if mode.endswith("truncate") else ratio.masked_fill(over, 0.0)
+        )
+    theirs.model.train()
+    ours.model.zero_grad(set_to_none=True)
+    expected = theirs._compute_loss(theirs.model, batch_of_trl)
+    expected.backward()
+    assert float(found) == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
+    for mine, parameter in zip(gradient, ours.trainable_parameters(), strict=True):
+        assert parameter.grad is not None
+        assert float((mine - parameter.grad).abs().max()) <= 1e-4 * float(parameter.grad.abs().max())
+
+
+def test_group_advantages_are_trls_formula() -> None:
+    """``GRPOTrainer`` computes them between generation and loss; the lines are mean, unbiased deviation, 1e-4."""
+    rewards = torch.tensor([1.0, 2.0, 4.0, 0.0, -1.0, 3.0])
+    grouped = rewards.view(2, 3)
+    expected = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
+    found = group_advantages(rewards, torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert torch.allclose(found.values, expected.flatten())

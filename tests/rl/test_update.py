@@ -1,0 +1,139 @@
+"""The update does not depend on how its batch is cut, ordered or spread over processes, and corrects its engine."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from tiny import tiny_policy
+from update_case import batch, update
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.rl.loss import LossType
+from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.update import Updater
+
+
+def fresh(**settings: Any) -> Policy:
+    return tiny_policy(perturb=0.05, more={"initializer_range": 0.05}, **settings)
+
+
+def worst(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("loss_type", get_args(LossType))
+def test_cut_and_order_change_nothing(loss_type: LossType) -> None:
+    completions = batch(fresh(), 0.3)
+    shuffled = list(range(len(completions)))
+    random.Random(0).shuffle(shuffled)
+    common: dict[str, Any] = {"loss_type": loss_type, "beta": 0.05, "importance_sampling": "token_truncate"}
+    expected, gradient = update(fresh(), completions, shared_prefix=False, **common)
+    for cut in (
+        {"shared_prefix": False, "micro_batch_tokens": 60},
+        {"shared_prefix": True},
+        {"shared_prefix": True, "micro_batch_tokens": 40},
+        {"shared_prefix": True, "micro_batch_tokens": 9},
+        {"shared_prefix": True, "micro_batch_tokens": 40, "order": shuffled},
+        {"shared_prefix": None, "order": shuffled},
+    ):
+        report, found = update(fresh(), completions, **common, **cut)  # type: ignore[arg-type]
+        assert worst(found, gradient) < 1e-5, cut
+        for name in ("loss", "kl", "entropy", "clip_fraction", "corrected", "grad_norm"):
+            assert getattr(report, name) == pytest.approx(getattr(expected, name), rel=1e-5, abs=1e-7), (name, cut)
+
+
+def test_two_processes_make_the_step_of_one(tmp_path: Path) -> None:
+    case = Path(__file__).with_name("update_case.py")
+    worlds: dict[int, list[dict[str, Any]]] = {}
+    for world in (1, 2):
+        out = tmp_path / f"world{world}"
+        commands = [
+            [sys.executable, str(case), str(rank), str(world), str(tmp_path / f"meet{world}"), str(out)]
+            for rank in range(world)
+        ]
+        running = [subprocess.Popen(c, stderr=subprocess.PIPE, text=True) for c in commands]
+        for process in running:
+            errors = process.communicate(timeout=300)[1]
+            assert process.returncode == 0, errors
+        worlds[world] = [torch.load(f"{out}.{rank}") for rank in range(world)]
+    (alone,) = worlds[1]
+    first, second = worlds[2]
+    for name in ("gradient", "weights"):
+        assert all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True))
+        assert worst(first[name], alone[name]) < 1e-4
+    assert (first["loss"], first["kl"]) == (second["loss"], second["kl"])
+    assert (first["loss"], first["kl"]) == (
+        pytest.approx(alone["loss"], rel=1e-4),
+        pytest.approx(alone["kl"], rel=1e-4),
+    )
+
+
+def test_a_gradient_with_the_wrong_divisor_would_be_noticed() -> None:
+    completions = batch(fresh())
+    _, gradient = update(fresh(), completions, loss_type="dapo")
+    _, other = update(fresh(), completions[:8], loss_type="dapo")
+    assert worst(other, gradient) > 1e-2
+
+
+@pytest.mark.parametrize("mode", ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"])
+def test_an_engine_that_computes_otherwise_is_corrected_and_counted(mode: Any) -> None:
+    policy = fresh()
+    same, other = batch(policy), batch(policy, 2.0)
+    plain, gradient = update(fresh(), same, importance_sampling="off")
+    report, found = update(fresh(), same, importance_sampling=mode)
+    assert report.corrected == 0.0 and worst(found, gradient) < 1e-4  # its own engine: weights of 1
+    report, found = update(fresh(), other, importance_sampling=mode)
+    assert report.corrected > 0.0 and worst(found, gradient) > 1e-2
+    report, found = update(fresh(), other, importance_sampling="off")
+    assert report == plain and worst(found, gradient) < 1e-7
+
+
+def test_stale_completions_are_weighed_against_what_they_were_sampled_with() -> None:
+    completions = batch(fresh(), 0.5)
+    stale = [replace(c, policy_version=-1) for c in completions]
+    report, _ = update(fresh(), stale, importance_sampling="token_truncate", importance_sampling_cap=1.01)
+    assert report.clip_fraction > 0.0  # the ratio is to the engine's log-probs,
+    assert report.corrected == 0.0  # so there is nothing left to correct
+    mixed, _ = update(fresh(), [stale[0], *completions[1:]])
+    assert 0.0 < mixed.clip_fraction < report.clip_fraction
+
+
+@pytest.mark.parametrize("shared_prefix", [None, True, False])
+def test_dropout_takes_the_padded_way_unless_sharing_is_demanded(shared_prefix: bool | None) -> None:
+    completions = batch(fresh())
+    updater = Updater(fresh(lora_dropout=0.1), TrainerSettings(shared_prefix=shared_prefix))
+    if shared_prefix:
+        with pytest.raises(ConfigError, match=r"lora_dropout=0\.1"):
+            update(fresh(lora_dropout=0.1), completions, shared_prefix=True)
+    else:
+        assert updater.layout(completions) == "padded"
+    assert Updater(fresh(), TrainerSettings(shared_prefix=shared_prefix)).layout(completions) == (
+        "padded" if shared_prefix is False else "tree"
+    )
+
+
+def test_sharing_is_left_where_it_saves_nothing() -> None:
+    lonely = [replace(c, prompt_ids=(i,)) for i, c in enumerate(batch(fresh()))]
+    even = [replace(c, token_ids=(5, 6, 7, 8), logprobs=(-1.0,) * 4) for c in lonely]
+    assert Updater(fresh(), TrainerSettings()).layout(even) == "padded"
+
+
+def test_the_first_batch_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llm_as_judge.rl import update as module
+
+    seen: list[int] = []
+    check = module.check_exact
+    monkeypatch.setattr(module, "check_exact", lambda *a: seen.append(len(a[1])) or check(*a))
+    completions = batch(fresh())
+    update(fresh(), completions, ppo_epochs=2)
+    assert seen == [9]  # the rollouts with an advantage
+    update(fresh(), completions, shared_prefix=False)
+    assert seen == [9]
