@@ -51,12 +51,13 @@ class _Target:
 def fetch_from_hub(hub_id: str, config: str, split: str) -> Rows:
     """By the ``datasets`` library. Raises ``DataError`` where that is not installed, or fails for any reason."""
     try:
-        import datasets
+        # By name: any folder called datasets on the path imports as an empty module.
+        from datasets import disable_progress_bars, load_dataset
     except ImportError as error:
         raise DataError("the datasets library is not installed; pip install 'llm-as-judge[data]'") from error
-    datasets.disable_progress_bars()
+    disable_progress_bars()
     try:
-        rows: Rows = datasets.load_dataset(hub_id, config, split=split)
+        rows: Rows = load_dataset(hub_id, config, split=split)
     except Exception as error:  # of a dozen libraries, without a common base
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"{type(error).__name__}: {reason[:300]}") from error

@@ -139,7 +139,7 @@ def test_the_command_without_the_library_or_a_network_ends_with_help(
 
 
 def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(tmp_path: Path) -> None:
-    pytest.importorskip("datasets", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
+    pytest.importorskip("datasets.load", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
     hub = tmp_path / "hub"
     hub.mkdir()
     for split in ("train", "test"):
