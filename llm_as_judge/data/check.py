@@ -16,28 +16,15 @@ from llm_as_judge.datasets.catalog import Dataset
 from llm_as_judge.datasets.reading import files_in, read
 from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.judge import CodeJudge, Judge
 from llm_as_judge.sandbox.verdict import RunsCode, run_assert
 from llm_as_judge.types import Problem, Verdict
 
 _CONCURRENT = 8
 
 
-class Sandbox(RunsCode, Protocol):
+class Sandbox(RunsCode, CodeJudge, Protocol):
     """Runs single asserts, and judges a solution by its hidden tests."""
-
-    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdictLike: ...
-
-
-class CodeVerdictLike(Protocol):
-    @property
-    def passed(self) -> bool: ...
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def weak(self) -> bool: ...
-    @property
-    def error(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import argparse
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -31,6 +30,7 @@ from torch.multiprocessing.spawn import spawn
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from llm_as_judge.embedded import corpus, lexicon
+from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from llm_as_judge.operators import catalog
@@ -348,13 +348,7 @@ def export(folder: Path, out: Path) -> None:
     model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
     model.to(dtype=torch.float16).save_pretrained(out)  # type: ignore[call-arg]
-    _copy_tokenizer(folder, out)
-
-
-def _copy_tokenizer(folder: Path, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(folder / name, out / name)
+    nano_tokenizer.copy(folder, out)
 
 
 def vocabulary_texts() -> Iterator[str]:
@@ -370,8 +364,6 @@ def vocabulary_texts() -> Iterator[str]:
 
 
 def main() -> None:
-    from llm_as_judge.embedded import tokenizer as tokens
-
     parser = argparse.ArgumentParser(description=__doc__)
     for option in fields(Settings):
         flag, default = "--" + option.name.replace("_", "-"), option.default
@@ -389,9 +381,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     if not (settings.out / "tokenizer.json").exists():
         if settings.init:
-            _copy_tokenizer(settings.init, settings.out)
+            nano_tokenizer.copy(settings.init, settings.out)
         else:
-            tokens.save(tokens.build(vocabulary_texts(), lexicon.everything()), settings.out)
+            nano_tokenizer.save(nano_tokenizer.build(vocabulary_texts(), lexicon.everything()), settings.out)
     if settings.workers == 1:
         run(0, settings)
     else:

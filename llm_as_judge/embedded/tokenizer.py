@@ -6,6 +6,7 @@ It is a plain byte-level BPE file without merges (``ignore_merges``), which tran
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -62,6 +63,13 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     )
     wrapped.chat_template = CHAT_TEMPLATE
     wrapped.save_pretrained(folder)
+
+
+def copy(source: Path, out: Path) -> None:
+    """Put the files that ``save`` wrote in ``source`` into ``out`` as well."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(source / name, out / name)
 
 
 def chat_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

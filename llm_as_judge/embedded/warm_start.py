@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -22,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.operators import catalog
@@ -166,8 +166,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     model = train(settings)
     model.save_pretrained(settings.out)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(settings.tokenizer / name, settings.out / name)
+    nano_tokenizer.copy(settings.tokenizer, settings.out)
 
 
 if __name__ == "__main__":
