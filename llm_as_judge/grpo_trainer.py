@@ -228,7 +228,7 @@ def run_training(config: Config, *, resume: bool, console: Console) -> dict[str,
 async def _train_and_report(config: Config, resume: bool, console: Console) -> dict[str, Any]:
     begun = time.monotonic()
     async with Workbench(config) as bench:
-        console.print(str(bench.sandbox.describe()))
+        console.print(bench.sandbox.describe().summary, highlight=False)
         total = config.training.max_steps
         with progress_bar(console) as progress:
             task = progress.add_task("training", total=total, start=False)
@@ -281,7 +281,8 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
     console.print(
         f"trained {run.trainer.step} steps in {training_seconds:.0f} s; all in {time.monotonic() - begun:.0f} s"
     )
-    console.print(f"adapter {run.checkpoints}/step_{run.trainer.step}  results {path}  curve {picture}")
+    for name, file in (("adapter", f"{run.checkpoints}/step_{run.trainer.step}"), ("results", path), ("curve", picture)):
+        console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)
     return result
 
 

@@ -35,6 +35,16 @@ class Experience:
     step: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An experience and what it is compared by, worked out once: parsing takes longer than all else here."""
+
+    experience: Experience
+    problem: str
+    code: str
+    shape: str
+
+
 def normalise_code(source: str) -> str:
     """``source`` without comments, blank lines and layout; text that is no Python keeps its words."""
     try:
@@ -71,7 +81,7 @@ class ExperienceBuffer:
         self._embed = embed
         self._shape = shape
         self._per_shape = max(1, math.ceil(buffer_size * max_share))
-        self._entries: dict[Domain, list[Experience]] = {domain: [] for domain in DOMAINS}
+        self._entries: dict[Domain, list[_Entry]] = {domain: [] for domain in DOMAINS}
         self._vectors: dict[str, list[float]] = {}
 
     def __len__(self) -> int:
@@ -79,7 +89,7 @@ class ExperienceBuffer:
 
     def entries(self, domain: Domain) -> tuple[Experience, ...]:
         """A domain's experiences in the order in which they came."""
-        return tuple(self._entries[domain])
+        return tuple(entry.experience for entry in self._entries[domain])
 
     def add(self, experience: Experience) -> bool:
         """Keep ``experience`` if it is good enough; True when it was taken.
@@ -89,28 +99,33 @@ class ExperienceBuffer:
         """
         if not experience.reward >= self._threshold:  # also refuses nan
             return False
-        entries = self._entries[experience.domain]
-        key, shape = _key(experience), self._shape(experience.workflow)
-        rivals = [e for e in entries if _key(e) == key]
+        entries, new = self._entries[experience.domain], self._entry(experience)
+        rivals = [e for e in entries if (e.problem, e.code) == (new.problem, new.code)]
         if not rivals:
-            alike = [e for e in entries if self._shape(e.workflow) == shape]
+            alike = [e for e in entries if e.shape == new.shape]
             if len(alike) >= self._per_shape:
                 rivals = alike
             elif len(entries) >= self._size:
                 rivals = entries
         if rivals:
-            worst = min(rivals, key=lambda e: (e.reward, e.step))
-            if worst.reward >= experience.reward:
+            worst = min(rivals, key=lambda e: (e.experience.reward, e.experience.step))
+            if worst.experience.reward >= experience.reward:
                 return False
             entries.remove(worst)
-        entries.append(experience)
+        entries.append(new)
         return True
+
+    def _entry(self, experience: Experience) -> _Entry:
+        workflow = experience.workflow
+        return _Entry(
+            experience, _problem_key(experience.problem_text), normalise_code(workflow), self._shape(workflow)
+        )
 
     def expire(self, oldest: int) -> int:
         """Drop what was added before step ``oldest``; how many these were. What is good is found again."""
         before = len(self)
         for domain, entries in self._entries.items():
-            self._entries[domain] = [entry for entry in entries if entry.step >= oldest]
+            self._entries[domain] = [entry for entry in entries if entry.experience.step >= oldest]
         return before - len(self)
 
     def top_k(
@@ -122,8 +137,8 @@ class ExperienceBuffer:
         """
         own = _problem_key(text)
         best: dict[str, Experience] = {}
-        for entry in self._entries[domain]:
-            key = _problem_key(entry.problem_text)
+        for kept in self._entries[domain]:
+            key, entry = kept.problem, kept.experience
             if entry.problem_id == problem_id or key == own:
                 continue
             known = best.get(key)
@@ -139,7 +154,7 @@ class ExperienceBuffer:
 
     def _embedded(self, texts: list[str]) -> list[list[float]]:
         """Vectors of ``texts``; those of stored problems are computed once."""
-        kept = {e.problem_text for entries in self._entries.values() for e in entries}
+        kept = {e.experience.problem_text for entries in self._entries.values() for e in entries}
         missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         fresh: dict[str, list[float]] = {}
         if missing:
@@ -154,11 +169,11 @@ class ExperienceBuffer:
         if self._directory is None:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
-        for domain, entries in self._entries.items():
+        for domain in self._entries:
             path = self._directory / f"{domain}_top_samples.jsonl"
             aside = path.with_suffix(".tmp")
             with open(aside, "w", encoding="utf-8") as file:
-                for entry in sorted(entries, key=lambda e: -e.reward):
+                for entry in sorted(self.entries(domain), key=lambda e: -e.reward):
                     file.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -179,16 +194,12 @@ class ExperienceBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """All experiences in order, as plain data."""
-        return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
+        return {domain: [asdict(entry) for entry in self.entries(domain)] for domain in self._entries}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Replace the contents by those of ``state``."""
-        self._entries = {domain: [Experience(**entry) for entry in state.get(domain, ())] for domain in DOMAINS}
+        self._entries = {d: [self._entry(Experience(**kept)) for kept in state.get(d, ())] for d in DOMAINS}
         self._vectors = {}
-
-
-def _key(experience: Experience) -> tuple[str, str]:
-    return _problem_key(experience.problem_text), normalise_code(experience.workflow)
 
 
 def _problem_key(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -65,7 +66,7 @@ def _percent(share: float) -> str:
 def _interval(estimate: Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "-"
-    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}, {100 * estimate.high:.0f}]"
+    return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}-{100 * estimate.high:.0f}]"
 
 
 def progress_bar(console: Console) -> Progress:
@@ -87,17 +88,22 @@ def step_line(report: Step, total: int) -> str:
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
     return (
-        f"step {report.step:3d}/{total}  reward {report.reward_mean:5.2f}  right {_percent(report.accuracy)} % "
-        f"({domains})  valid {_percent(report.valid_rate)} %  tokens {report.executor_tokens:4.0f}  "
+        f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
+        f"right {_percent(report.accuracy)}% ({domains})  valid {_percent(report.valid_rate)}%  "
+        f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )
 
 
 def result_table(lines: Sequence[Line], problems: int) -> Table:
     """The run's table: percent right with 95 % intervals on the held-out problems."""
-    table = Table(title=f"Percent right on {problems} held-out problems [95 % interval]")
-    for i, heading in enumerate(("", "overall", *DOMAINS, "valid", "tokens")):
-        table.add_column(heading, justify="left" if i == 0 else "right", no_wrap=True)
+    title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", min_width=10)
+    for heading in ("overall", *DOMAINS, "valid"):
+        # On a narrow terminal the interval goes to a line of its own.
+        table.add_column(heading, justify="right", min_width=8)
+    table.add_column("tokens", justify="right", no_wrap=True)
     for line in lines:
         cells = [_interval(line.domains.get(d)) for d in DOMAINS]
         table.add_row(line.name, _interval(line.overall), *cells, _interval(line.valid_rate), f"{line.tokens:.0f}")
@@ -106,7 +112,8 @@ def result_table(lines: Sequence[Line], problems: int) -> Table:
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     """Each plan measured alone, a star at what the policy writes most in a domain."""
-    table = Table(title="Percent right of each workflow measured alone (* = what the policy learned)")
+    title = "Percent right of each workflow\nmeasured alone (* = learned)"
+    table = Table(title=title, box=SIMPLE_HEAD)
     table.add_column("workflow")
     for domain in DOMAINS:
         table.add_column(domain, justify="right")
@@ -118,7 +125,7 @@ def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mappi
 
 def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:
     """The three most frequent shapes of each domain, before and after."""
-    table = Table(title="What the policy writes")
+    table = Table(title="What the policy writes", box=SIMPLE_HEAD)
     for heading in ("domain", "before", "after"):
         table.add_column(heading)
     for domain in after:

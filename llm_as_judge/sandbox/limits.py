@@ -96,13 +96,22 @@ class Confinement:
         """Everything was tried and nothing succeeded."""
         return bool(self.probes) and not self.open
 
+    @property
+    def summary(self) -> str:
+        """One line; ``str()`` lists every attempt."""
+        if self.mode == "unsafe":
+            return "sandbox: unsafe, NO ISOLATION, results are marked"
+        found = f"{len(self.probes) - len(self.open)} of {len(self.probes)} ways out found closed"
+        left = f", open: {', '.join(self.open)}" if self.open else ""
+        return f"sandbox: {self.mode}, {found}{left} (llm-as-judge doctor lists them)"
+
     def __str__(self) -> str:
         blocked = [name for name, state in self.probes.items() if state == "blocked"]
         parts = [
             f"sandbox: {self.mode}{' (NO ISOLATION, results are marked)' if self.mode == 'unsafe' else ''}",
             f"enforced: {', '.join(self.layers) or 'nothing'}",
             f"blocked: {', '.join(blocked) or 'nothing'}",
-            f"not blocked: {', '.join(self.open) or ('nothing tried' if self.probes else 'unknown')}",
+            f"not blocked: {', '.join(self.open) or ('nothing of what was tried' if self.probes else 'unknown')}",
             *(f"{mode} unavailable: {reason}" for mode, reason in self.refused.items()),
         ]
         return "; ".join(parts)
