@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup peers train pretrain test test-vllm check bench
+.PHONY: help setup setup-vllm peers train pretrain test test-vllm check bench
 
 PYTHON ?= python3
 ARGS ?=
@@ -43,7 +43,9 @@ peers: setup .venv/.peers  ## install what the benchmarks and some tests compare
 	@$(PIP) -e '.[peers]'
 	@touch $@
 
-test-vllm: setup $(VLLM_VENV)/.installed  ## run the tests that need a real vLLM server, on the CPU
+setup-vllm: $(VLLM_VENV)/.installed  ## create an environment for vLLM, on the CPU (3.4 GB)
+
+test-vllm: setup setup-vllm  ## run the tests that need a real vLLM server
 	@VLLM_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m vllm tests/engines $(ARGS)
 
 $(VLLM_VENV)/.installed:

@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
-from llm_as_judge.config import Config
+from llm_as_judge.config import Config, to_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Row, markdown, rows, without
-from llm_as_judge.grpo_trainer import run_training
+from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
+from llm_as_judge.grpo_trainer import prepare
+from llm_as_judge.monitor.terminal import progress_bar
+from llm_as_judge.workbench import Workbench, held_out_sampling, heldout_problems
 
 
 def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, console: Console) -> dict[str, Any]:
     """Trains with everything and without each part, on seeds counted from ``training.seed``.
 
-    Returns the table's figures, written to ``results_dir/ablation_<run_name>.json`` as well. Raises ``ConfigError`` for
-    a part there is not.
+    Returns the table's figures. ``results_dir/ablation_<run_name>.json`` has them and every run made so far, so that a
+    comparison that was interrupted, or has more parts or seeds than before, trains only what is missing. Raises
+    ``ConfigError`` for a part there is not.
     """
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
-    changes = {part: without(part, weights) for part in parts}
+    changes: dict[str, Mapping[str, object]] = {part: without(part, weights) for part in parts}
     if not changes:
         raise ConfigError("--ablate names no part")
-    first = config.training.seed
-    full = [_run(config, {}, "full", seed, console) for seed in range(first, first + seeds)]
-    ablated = {
-        part: [_run(config, change, part, seed, console) for seed in range(first, first + seeds)]
-        for part, change in changes.items()
-    }
-    found = rows(full, ablated)
+    path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    runs: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}
+
+    def write(**figures: Any) -> None:
+        aside = path.with_suffix(".tmp")
+        aside.write_text(json.dumps({**figures, "runs": runs}, indent=2) + "\n", encoding="utf-8")
+        aside.replace(path)
+
+    def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
+        made = []
+        for seed in range(config.training.seed, config.training.seed + seeds):
+            settings = changed(config, change, name, seed)
+            run_name, text = settings.output.run_name, to_yaml(settings)
+            label = "everything" if name == "full" else f"without {name}"
+            known = runs.get(run_name)
+            if known is None or known["config"] != text:
+                console.print(f"{label}, seed {seed}", highlight=False)
+                after = asyncio.run(_trained(settings, console))
+                known = runs[run_name] = {**after.as_json(), "config": text}
+                write()
+            share, tokens = known["overall"], known["executor_tokens"]
+            console.print(f"{label}, seed {seed}: {100 * share:.1f} % right, {tokens:.0f} tokens", highlight=False)
+            made.append(Outcome(share, tokens))
+        return made
+
+    full = outcomes("full", {})
+    found = rows(full, {part: outcomes(part, change) for part, change in changes.items()})
     result = {"seeds": seeds, "full": [_json(run) for run in full], "parts": [_row(row) for row in found]}
     result["table"] = markdown(full, found)
-    folder = config.output.results_dir
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"ablation_{config.output.run_name}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    console.print(f"figures {path}")
+    write(**result)
+    console.print(f"figures {path}", highlight=False, soft_wrap=True)
     return result
+
+
+async def _trained(config: Config, console: Console) -> Summary:
+    """The held-out evaluation after a training run."""
+    total = config.training.max_steps
+    async with Workbench(config) as bench:
+        with progress_bar(console) as progress:
+            task = progress.add_task("training", total=total)
+            run = prepare(
+                config, bench, resume=False, on_step=lambda report: progress.update(task, completed=report.step)
+            )
+            await run.trainer.train()
+        sampled = held_out_sampling(config, bench, run.policy, run.engine)
+        rollouts = await evaluate_policy(heldout_problems(config), sampled, bench.rollout_parts(bench.official))
+    return summarise(rollouts, sampled.special_tokens)
 
 
 def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
@@ -57,12 +95,6 @@ def changed(config: Config, change: Mapping[str, object], name: str, seed: int) 
     made = Config.model_validate(tree)
     made._folder = config._folder
     return made
-
-
-def _run(config: Config, change: Mapping[str, object], name: str, seed: int, console: Console) -> Outcome:
-    console.print(f"ablation: without {'nothing' if name == 'full' else name}, seed {seed}")
-    after = run_training(changed(config, change, name, seed), resume=False, console=console)["after"]
-    return Outcome(after["overall"], after["executor_tokens"])
 
 
 def _json(run: Outcome) -> dict[str, float]:

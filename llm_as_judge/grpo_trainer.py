@@ -281,7 +281,11 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
     console.print(
         f"trained {run.trainer.step} steps in {training_seconds:.0f} s; all in {time.monotonic() - begun:.0f} s"
     )
-    for name, file in (("adapter", f"{run.checkpoints}/step_{run.trainer.step}"), ("results", path), ("curve", picture)):
+    for name, file in (
+        ("adapter", f"{run.checkpoints}/step_{run.trainer.step}"),
+        ("results", path),
+        ("curve", picture),
+    ):
         console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)
     return result
 

@@ -1,4 +1,4 @@
-"""Starts the embedded server as a process of its own, waits until it answers, and ends it.
+"""Starts the embedded server as a process of its own, waits until it answers, starts it anew if it goes, and ends it.
 
 The process ends with its parent: it watches a pipe that only the parent holds open.
 """
@@ -6,8 +6,11 @@ The process ends with its parent: it watches a pipe that only the parent holds o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -21,12 +24,17 @@ from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.errors import ConfigError, ProviderError
 
 _START_SECONDS = 60.0
+_WATCH_SECONDS = 1.0
+#: A server that goes again this soon after its start is broken: callers then see what its address answers.
+_SHORT_LIFE_SECONDS = 20.0
 #: Without these glibc returns freed memory to the system after every tensor; decoding is several times slower.
 _MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
     "MALLOC_TOP_PAD_": "268435456",
 }
+
+logger = logging.getLogger(__name__)
 
 
 def _served_model(base_url: str) -> str | None:
@@ -42,7 +50,11 @@ def _served_model(base_url: str) -> str | None:
 
 
 class EmbeddedServer:
-    """Async context manager around ``llm-as-judge embedded serve``; uses a server that already runs at the address."""
+    """Async context manager around ``llm-as-judge embedded serve``.
+
+    A server that already runs at the address is used; it may belong to another run, so that one too is replaced when
+    it goes.
+    """
 
     def __init__(self, base_url: str, log_file: Path | None = None) -> None:
         parts = urlsplit(base_url)
@@ -54,11 +66,18 @@ class EmbeddedServer:
         self.base_url, self.host, self.port = base_url.rstrip("/"), parts.hostname, parts.port
         self.log_file = log_file
         self.process: subprocess.Popen[bytes] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> EmbeddedServer:
+        await self._serve()
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def _serve(self) -> None:
+        """Return when the address is served, by a new process if need be."""
         running = await asyncio.to_thread(_served_model, self.base_url)
         if running == MODEL_NAME:
-            return self
+            return
         if running is not None:
             raise ConfigError(
                 f"port {self.port} is taken by another server ({running}); "
@@ -71,7 +90,37 @@ class EmbeddedServer:
         except BaseException:
             self.stop()
             raise
-        return self
+
+    async def _watch(self) -> None:
+        """Serve anew whenever the server is gone, until a new one does not last."""
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if self.process is None:
+                # Busy is not gone: only an address where nobody listens is taken over.
+                if await asyncio.to_thread(self._listening):
+                    continue
+            elif self.process.poll() is None:
+                continue
+            own = self.process is not None
+            status = f" (status {self.process.returncode})" if self.process is not None else ""
+            self.stop()
+            if own and clock() - since < _SHORT_LIFE_SECONDS:
+                logger.error("the embedded server at %s ended%s soon after its start", self.base_url, status)
+                return
+            logger.warning("the embedded server at %s is gone%s; starting another", self.base_url, status)
+            try:
+                await self._serve()
+            except (ConfigError, ProviderError) as error:
+                logger.error("%s", error)
+                return
+            since = clock()
+
+    def _listening(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=5):
+            return True
+        return False
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]
@@ -82,10 +131,13 @@ class EmbeddedServer:
         )
 
     async def _ready(self) -> None:
-        assert self.process is not None
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
         while asyncio.get_running_loop().time() < deadline:
+            assert self.process is not None
             if self.process.poll() is not None:
+                if await asyncio.to_thread(_served_model, self.base_url) == MODEL_NAME:
+                    self.stop()  # another run was quicker
+                    return
                 hint = f"; see {self.log_file}" if self.log_file else ""
                 raise ProviderError(f"the embedded server ended with status {self.process.returncode}{hint}")
             if await asyncio.to_thread(_served_model, self.base_url) == MODEL_NAME:
@@ -110,6 +162,9 @@ class EmbeddedServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await asyncio.to_thread(self.stop)
 
 

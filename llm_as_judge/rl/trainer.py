@@ -13,6 +13,7 @@ import hashlib
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 
 import torch
 
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.advantage import Advantages, group_advantages
 from llm_as_judge.rl.policy import Policy, PromptLike
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 #: Draws of a problem whose prompt fits, before the data are declared unfit.
 MAX_REDRAWS = 20
+#: Steps in a row without one scored rollout, after which an endpoint is taken to be down for good.
+UNSCORED_PATIENCE = 3
 
 
 class Sampler(Protocol):
@@ -123,6 +126,7 @@ class Trainer:
         self._best_valid = 0.0
         self.updater = Updater(parts.policy, settings)
         self._saved = 0
+        self._unscored_steps = 0
         self._finished = self._state()
 
     def resume(self, path: Path) -> None:
@@ -143,7 +147,8 @@ class Trainer:
         report.
 
         Interrupted (Ctrl-C, cancellation, a part's error), it writes the last finished step before it gives
-        way. Raises ``TrainingStopped`` where the policy collapsed.
+        way. Raises ``TrainingStopped`` where the policy collapsed, ``InfrastructureError`` where nothing can be
+        scored any more.
         """
         steps = max(0, self.settings.max_steps - self.step) if num_steps is None else num_steps
         report = None
@@ -216,6 +221,9 @@ class Trainer:
             raise TrainingStopped(collapse)
         self._finished = self._state()
         self.updater.settle()
+        self._unscored_steps = self._unscored_steps + 1 if math.isnan(report.accuracy) else 0
+        if self._unscored_steps == UNSCORED_PATIENCE:
+            raise InfrastructureError(self._nothing_scored(groups))
         return report
 
     async def _roll_out(self, count: int, refill: int, timer: _Timer) -> _Drawn:
@@ -286,6 +294,13 @@ class Trainer:
 
     def _special_tokens(self) -> list[str]:
         return list(getattr(self.parts.policy.tokenizer, "all_special_tokens", ()))
+
+    def _nothing_scored(self, groups: Sequence[Group]) -> str:
+        reasons = Counter(r.verdict.reason or r.execution.error for g in groups for r in g.rollouts)
+        return (
+            f"step {self.step}: no rollout of the last {UNSCORED_PATIENCE} steps could be scored, most often because: "
+            f"{reasons.most_common(1)[0][0]}; mend that and go on with --resume"
+        )
 
     def _canary(self, valid_rate: float) -> str:
         """Follows the valid rate; a message where it collapsed, else an empty string."""

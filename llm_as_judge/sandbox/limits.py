@@ -101,7 +101,7 @@ class Confinement:
         """One line; ``str()`` lists every attempt."""
         if self.mode == "unsafe":
             return "sandbox: unsafe, NO ISOLATION, results are marked"
-        found = f"{len(self.probes) - len(self.open)} of {len(self.probes)} ways out found closed"
+        found = f"{len(self.probes) - len(self.open)} of {len(self.probes)} ways out that were tried are closed"
         left = f", open: {', '.join(self.open)}" if self.open else ""
         return f"sandbox: {self.mode}, {found}{left} (llm-as-judge doctor lists them)"
 

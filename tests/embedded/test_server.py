@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.embedded import supervise
 from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
@@ -124,6 +125,25 @@ def test_the_server_ends_with_its_parent() -> None:
                 return
         time.sleep(0.2)
     pytest.fail("the server outlived its parent")
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own", "another run's"])
+async def test_a_server_that_is_gone_is_started_anew(own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "_SHORT_LIFE_SECONDS", 0.0)
+    first = EmbeddedServer(f"http://127.0.0.1:{free_port()}/v1")
+    async with first:
+        other = EmbeddedServer(first.base_url)
+        async with other:
+            assert first.process is not None and other.process is None
+            if not own:
+                await first.__aexit__(None, None, None)
+            else:
+                first.process.kill()
+            deadline = time.time() + 60
+            while await asyncio.to_thread(supervise._served_model, first.base_url) != MODEL_NAME:
+                assert time.time() < deadline, "nobody started another"
+                await asyncio.sleep(0.1)
+            assert own or other.process is not None
 
 
 def test_a_port_taken_by_another_service_is_named_with_the_cure() -> None:

@@ -58,7 +58,7 @@ def test_the_table_shows_accuracy_tokens_and_intervals() -> None:
     assert "| buffer | 50.0 | +20.0 [-4.8, +44.8] | 1000 | +0 [-248, +248] |" in table
 
 
-def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path) -> None:
+def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from llm_as_judge.comparison import run_ablation
 
     with socket.socket() as s:
@@ -71,8 +71,14 @@ def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path) -> None:
         "guidance": ROOT / "config/guidance.yaml", "enhancer": ROOT / "config/operator_descriptions/nano.yaml",
     }  # fmt: skip
     config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
-    result = run_ablation(config, ["buffer"], 1, console=Console(file=io.StringIO()))
+    result = run_ablation(config, ["buffer"], 1, console=(console := Console(file=io.StringIO())))
     assert [row["part"] for row in result["parts"]] == ["buffer"]
     assert len(result["full"]) == 1 and 0 <= result["full"][0]["accuracy"] <= 1
     assert (tmp_path / "results/ablation_grpo_mixed.json").exists()
     assert result["table"].count("\n") == 3
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert said.count("without buffer, seed 0") == 2 and "tokens" in said
+    # What is there is not trained again.
+    monkeypatch.setattr("llm_as_judge.comparison._trained", None)
+    again = run_ablation(config, ["buffer"], 1, console=Console(file=io.StringIO()))
+    assert again == result

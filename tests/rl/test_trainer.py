@@ -22,7 +22,7 @@ from tiny import (
     tiny_policy,
 )
 
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import ConfigError, DataError, InfrastructureError, ProviderError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.settings import TrainerSettings
@@ -161,6 +161,23 @@ async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> No
         await bandit_trainer(tmp_path, runner=Breaking(), save_every=2).train(30)
     last = checkpoint.latest(tmp_path)
     assert last is not None and last.name in ("step_6", "step_8")
+
+
+async def test_steps_without_a_scored_rollout_end_the_run_where_it_can_be_resumed(tmp_path: Path) -> None:
+    class Down(LuckyJudge):
+        calls = 0
+
+        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+            self.calls += 1
+            if self.calls > 2 * 24:
+                raise ProviderError("nobody listens at 127.0.0.1:1")
+            return await super().verdict(problem, answer)
+
+    reports: list[StepReport] = []
+    with pytest.raises(InfrastructureError, match=r"last 3 steps .* nobody listens at 127\.0\.0\.1:1.*--resume"):
+        await bandit_trainer(tmp_path, judge=Down(), reports=reports).train(30)
+    assert [r.unscored for r in reports] == [0, 0, 24, 24]  # the step that ends it is not reported
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_5"
 
 
 async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:
