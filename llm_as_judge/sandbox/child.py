@@ -25,11 +25,12 @@ _MESSAGE_LIMIT = 500
 
 def main(sock: socket.socket) -> NoReturn:
     """Run the job that the host sends; never returns."""
+    output, writer = _OUTPUT, _WRITER
     sock.sendall(frames.CONFINED)
     random.seed()
     job = frames.receive(sock)
-    output = Output(job["output_bytes"], sock)
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = output.writer()  # type: ignore[misc]
+    output.attach(job["output_bytes"], sock)
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = writer  # type: ignore[misc]
     sys.stdin = io.StringIO(job.get("stdin") or "")
     try:
         end = _KINDS[job["kind"]](sock, job)
@@ -50,16 +51,15 @@ def rehearse() -> None:
         for _ in range(30):
             frames.send(ours, {"kind": "code", "source": "", "args": [1.5, None, "x"]})
             frames.receive(theirs)
-            output = Output(1_000, ours)
+            output = Output()
+            output.attach(1_000, ours)
             writer = output.writer()  # which closes the output with itself
             print("x", file=writer)
             namespace = execute("import math\nclass C: pass\ndef f(x):\n    return [i for i in range(x)]\n", "solution")
             frames.encode({"end": "finished", "value": plain(namespace["f"](3)), "stdout": output.text()})
     del sys.modules["solution"]
     for _ in range(10):
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(_waiting(loop))
-        loop.close()
+        child_workflow.LOOP.run_until_complete(_waiting(child_workflow.LOOP))
 
 
 async def _waiting(loop: asyncio.AbstractEventLoop) -> None:
@@ -84,8 +84,10 @@ def finish(sock: socket.socket, end: dict[str, Any], frame_bytes: int) -> NoRetu
 class Output(io.BytesIO):
     """What the code prints; ends the process when it is too much."""
 
-    def __init__(self, limit: int, sock: socket.socket) -> None:
-        super().__init__()
+    _limit = 0
+    _sock: socket.socket
+
+    def attach(self, limit: int, sock: socket.socket) -> None:
         self._limit = limit
         self._sock = sock
 
@@ -99,6 +101,11 @@ class Output(io.BytesIO):
 
     def text(self) -> str:
         return self.getvalue().decode("utf-8", "replace")
+
+
+#: Made before the fork, of which every child has a copy of its own.
+_OUTPUT = Output()
+_WRITER = _OUTPUT.writer()
 
 
 def run_code(sock: socket.socket, job: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ library modules once; a child then costs a fork. It knows nothing of what the ch
 
 from __future__ import annotations
 
+# Without the enums that signal puts around it, which would cost a child dozens of page faults.
+import _signal  # type: ignore[import-not-found]
 import array
 import contextlib
 import gc
@@ -129,8 +131,8 @@ class Zygote:
 
     def become_child(self, connection: int) -> None:
         """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         os.setsid()
         for number in (0, 1, 2):
             os.dup2(self.null, number)
@@ -160,6 +162,9 @@ class Zygote:
     def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
         """Reap one child that has ended, after killing what is left of its group."""
         with contextlib.suppress(ChildProcessError):
+            if self.plan.layers & confine.NO_PROCESSES:  # it was alone in its group
+                ended = os.wait4(-1, os.WNOHANG)
+                return ended if ended[0] else None
             if hasattr(os, "waitid"):
                 # The number of a group cannot become another's while its leader is unreaped.
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -335,3 +335,23 @@ def test_a_workflow_whose_operator_runs_code_cannot_lock_itself_out() -> None:
             return list(await asyncio.gather(*runs))
 
     assert [r.answer for r in asyncio.run(main())] == ["5"] * 6
+
+
+def test_a_workflow_has_timers_tasks_and_time_outs() -> None:
+    source = workflow(
+        "seen = []",
+        "async def late(delay):",
+        "    await asyncio.sleep(delay)",
+        "    seen.append(delay)",
+        "tasks = [asyncio.create_task(late(d)) for d in (0.03, 0.01)]",
+        "try:",
+        "    await asyncio.wait_for(asyncio.sleep(30), 0.2)",
+        "except asyncio.TimeoutError:",
+        "    seen.append('timeout')",
+        "done, pending = await asyncio.wait(tasks)",
+        "asyncio.get_running_loop().call_soon_threadsafe(seen.append, 'soon')",
+        "await asyncio.sleep(0)",
+        "first = await self.custom(input='x')",
+        "return f'{seen} {len(done)} {first[\"response\"]}'",
+    )
+    assert run(source).answer == "[0.01, 0.03, 'timeout', 'soon'] 2 Custom:None:x"
