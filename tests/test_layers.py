@@ -21,9 +21,9 @@ LAYERS = {
         "judging.fence judging.prompts "
         "judging.qa_metrics rl.advantage rl.loss "
         "rl.prefix_tree rl.shareable rl.settings monitor.events evaluation.metrics",
-        2: "llm sandbox engines experience.embedding datasets operators rewards embedded.tasks embedded.lexicon",
-        3: "data workflow judging experience rl rl.tree_attention rl.scoring rl.policy rl.exactness rl.checkpoint "
-        "rl.update rl.report",
+        2: "llm sandbox engines rl.tree_attention experience.embedding datasets operators rewards "
+        "embedded.tasks embedded.lexicon",
+        3: "data workflow judging experience rl rl.scoring rl.policy rl.exactness rl.checkpoint rl.update rl.report",
         4: "rl.rollout rl.trainer evaluation",
         5: "monitor embedded workbench inference grpo_trainer judge_calibration comparison endpoints cli",
     }.items()

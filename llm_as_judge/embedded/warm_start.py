@@ -27,8 +27,7 @@ from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl import prefix_tree
 from llm_as_judge.rl.policy import load_tokenizer
-from llm_as_judge.rl.scoring import row_hidden
-from llm_as_judge.rl.tree_attention import ATTENTION, Tree, kernel_for
+from llm_as_judge.rl.tree_attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.plans import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, DynamicCache
+from transformers import AttentionInterface
 
+from llm_as_judge.engines.prefill import Store, prefill
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.loss import sampling_logprobs
 from llm_as_judge.types import Completion
@@ -166,105 +166,6 @@ class LocalEngine:
                 )
             groups.append(group)
         return groups
-
-
-@dataclass
-class LayerStore:
-    """Keys and values of one layer, [heads] being key-value heads."""
-
-    common: tuple[Tensor, Tensor]  # [heads, S, D]
-    prompt: tuple[Tensor, Tensor]  # [P, heads, L, D]
-    own: tuple[Tensor, Tensor]  # [P * G, heads, capacity, D]
-
-
-@dataclass
-class Store:
-    """The cache of a decoding batch: a grid of ``prompts`` x ``group`` rows."""
-
-    layers: list[LayerStore]
-    prompt_lengths: Tensor  # [P], common part included
-    prompt_mask: Tensor  # [P, 1, 1, 1, L] additive, -inf at padding
-    prompts: int
-    group: int
-    length: int = 0  # own tokens stored
-
-    def next_positions(self) -> Tensor:
-        return (self.prompt_lengths + self.length).repeat_interleave(self.group)
-
-    def select(self, keep: Tensor) -> None:
-        """Keeps the rows ``keep`` [P', G'] (flat indices); a row of ``keep`` stays within one prompt."""
-        device = self.prompt_lengths.device
-        prompts = (keep[:, 0] // self.group).to(device)
-        flat = keep.flatten().to(device)
-        self.prompts, self.group = keep.shape
-        self.prompt_lengths = self.prompt_lengths[prompts]
-        self.prompt_mask = self.prompt_mask[prompts]
-        for layer in self.layers:
-            layer.prompt = (layer.prompt[0][prompts], layer.prompt[1][prompts])
-            layer.own = (layer.own[0][flat], layer.own[1][flat])
-
-    def append(self, index: int, key: Tensor, value: Tensor) -> LayerStore:
-        """Writes one token's keys and values, [N, heads, 1, D]; the capacity doubles when it is reached."""
-        layer = self.layers[index]
-        if self.length == layer.own[0].shape[2]:
-            pad = [0, 0, 0, self.length]
-            layer.own = (
-                torch.nn.functional.pad(layer.own[0], pad),
-                torch.nn.functional.pad(layer.own[1], pad),
-            )
-        layer.own[0][:, :, self.length] = key[:, :, 0]
-        layer.own[1][:, :, self.length] = value[:, :, 0]
-        return layer
-
-
-def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
-    """Last hidden state [P, hidden] of every prompt and the store to decode from."""
-    device, decoder = base.device, base.get_decoder()
-    count = len(prompts)
-    shortest = min(len(p) for p in prompts)
-    common = 0
-    while common < shortest - 1 and len({p[common] for p in prompts}) == 1:
-        common += 1
-    rest = max(len(p) for p in prompts) - common
-    cache = DynamicCache(config=base.config)
-    if common:
-        trunk = torch.tensor([prompts[0][:common]], device=device)
-        decoder(input_ids=trunk, past_key_values=cache, use_cache=True)
-        if cache.get_seq_length() != common:
-            raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common}")
-        cache.batch_repeat_interleave(count)
-    ids = torch.zeros(count, rest, dtype=torch.long)
-    real = torch.zeros(count, rest, dtype=torch.bool)
-    for row, prompt in enumerate(prompts):
-        ids[row, : len(prompt) - common] = torch.tensor(prompt[common:])
-        real[row, : len(prompt) - common] = True
-    ids, real = ids.to(device), real.to(device)
-    # Right padding with a causal mask: no real token sees padding, so positions need no mask at all here.
-    mask = torch.cat([real.new_ones(count, common), real], 1).long()
-    hidden = decoder(
-        input_ids=ids,
-        attention_mask=None if bool(real.all()) else mask,
-        past_key_values=cache,
-        use_cache=True,
-    ).last_hidden_state
-    if cache.get_seq_length() != common + rest:
-        raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common + rest}")
-    last = real.sum(1) - 1
-    layers = []
-    stored: Any = cache.layers
-    for layer in stored:
-        heads, dim = layer.keys.shape[1], layer.keys.shape[3]
-        own = layer.keys.new_zeros(2, count * group, heads, capacity, dim)
-        layers.append(
-            LayerStore(
-                common=(layer.keys[0, :, :common].contiguous(), layer.values[0, :, :common].contiguous()),
-                prompt=(layer.keys[:, :, common:].contiguous(), layer.values[:, :, common:].contiguous()),
-                own=(own[0], own[1]),
-            )
-        )
-    padding = torch.zeros(real.shape, device=device).masked_fill(~real, -torch.inf)
-    store = Store(layers, real.sum(1) + common, padding[:, None, None, None, :], count, group)
-    return hidden[torch.arange(count, device=device), last], store
 
 
 def decode_attention(

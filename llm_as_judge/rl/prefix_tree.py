@@ -120,6 +120,13 @@ def plan(
     return _finish(tree, _own_layout(tree), rows, completions)
 
 
+def trunk(prompts: Sequence[Sequence[int]], min_share: int = MIN_SHARE) -> tuple[TreePlan, list[list[int]]]:
+    """One row for prompts alone, and where in it the tokens of each are. Raises ``ValueError`` for an empty one."""
+    _check(prompts, prompts)
+    tree = _grow(prompts, 0, min_share)
+    return _finish(tree, _own_layout(tree), [], []), [tree.rows(i) for i in range(len(prompts))]
+
+
 def padded_tokens(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> int:
     """What one padded batch of the same sequences forwards."""
     lengths = [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)]

@@ -18,8 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from llm_as_judge.rl import prefix_tree
 from llm_as_judge.rl.loss import entropy_of, sampling_logprobs
-from llm_as_judge.rl.prefix_tree import Stage, TreePlan
-from llm_as_judge.rl.tree_attention import Kernel, KeyValue, Tree, kernel_for
+from llm_as_judge.rl.prefix_tree import Stage
+from llm_as_judge.rl.tree_attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.types import Completion
 
 Layout = Literal["padded", "tree"]
@@ -125,22 +125,6 @@ def _staged(base: Any, stage: Stage, sampling: Sampling, kernel: Kernel) -> Iter
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
         torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])
-
-
-def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
-    """Hidden states [T, hidden] of a row."""
-    device = base.device
-    out = base.get_decoder()(
-        input_ids=tree.ids[None].to(device),
-        position_ids=tree.positions[None].to(device),
-        # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
-        # the beginnings of packed documents. ``attention`` does not look at it.
-        attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
-        use_cache=False,
-        tree=attention,
-    )
-    hidden: Tensor = out.last_hidden_state[0]
-    return hidden
 
 
 def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:

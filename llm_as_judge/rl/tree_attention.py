@@ -24,7 +24,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from llm_as_judge.rl.prefix_tree import Layout, Piece, dense_mask
+from llm_as_judge.rl.prefix_tree import Layout, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
 Kernel = Literal["cascade", "flex", "dense"]
@@ -65,6 +65,22 @@ def kernel_for(device: torch.device) -> Kernel:
     if device.type == "cuda":
         return "flex"
     return "cascade" if device.type == "cpu" and _flash is not None and _flash_backward is not None else "dense"
+
+
+def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
+    """Hidden states [T, hidden] of a row."""
+    device = base.device
+    out = base.get_decoder()(
+        input_ids=tree.ids[None].to(device),
+        position_ids=tree.positions[None].to(device),
+        # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
+        # the beginnings of packed documents. ``attention`` does not look at it.
+        attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
+        use_cache=False,
+        tree=attention,
+    )
+    hidden: Tensor = out.last_hidden_state[0]
+    return hidden
 
 
 def attention(
