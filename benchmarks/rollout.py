@@ -42,7 +42,11 @@ def prompts() -> Tokens:
 
 
 def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> Tokens:
-    groups = engine.generate(ids, GROUP, temperature=0, max_new_tokens=tokens)
+    """A server is asked for every copy of its own: of one greedy request it would make one sequence."""
+    if isinstance(engine, LocalEngine):
+        groups = engine.generate(ids, GROUP, temperature=0, max_new_tokens=tokens)
+    else:
+        groups = engine.generate([p for p in ids for _ in range(GROUP)], temperature=0, max_new_tokens=tokens)
     return [list(c.token_ids) for g in groups for c in g]
 
 

@@ -105,13 +105,14 @@ class VLLMEngine:
         """``n`` completions of every prompt, in order; each prompt has a seed of its own. Raises
         ``ProviderError``.
         """
+        asked = n if temperature > 0 else 1  # greedy completions are all the same, and vLLM refuses to make several
 
         def one(index: int) -> list[Completion]:
             prompt = list(prompts[index])
             body = {
                 "model": self._loaded or self._base_model,
                 "prompt": prompt,
-                "n": n,
+                "n": asked,
                 "temperature": temperature,
                 "top_p": top_p,
                 "top_k": top_k if top_k > 0 else -1,
@@ -128,9 +129,9 @@ class VLLMEngine:
             if reply.get("model") not in (None, body["model"]):
                 raise ProviderError(f"{self._url} answered with model {reply['model']!r} instead of {body['model']!r}")
             choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
-            if len(choices) != n:
-                raise ProviderError(f"{self._url} gave {len(choices)} completions instead of {n}")
-            return [self._completion(prompt, c) for c in choices]
+            if len(choices) != asked:
+                raise ProviderError(f"{self._url} gave {len(choices)} completions instead of {asked}")
+            return [self._completion(prompt, c) for c in choices] * (n // asked)
 
         with ThreadPoolExecutor(max(1, min(self._concurrency, len(prompts)))) as pool:
             return list(pool.map(one, range(len(prompts))))

@@ -92,6 +92,12 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
 
 
+def test_greedy_completions_are_asked_for_once(server: FakeServer, tmp_path: Path) -> None:
+    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)
+    assert len(group) == 3 and group[0] == group[1] == group[2]
+    assert [body["n"] for _, body in server.requests] == [1]
+
+
 def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Path) -> None:
     policy, vllm = tiny_policy(), engine(server, tmp_path)
     vllm.sync(policy, 0)
