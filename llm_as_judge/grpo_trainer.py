@@ -39,7 +39,6 @@ from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import Engine, extract_code
-from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import Domain, Group, Problem, Question, Rollout
 from llm_as_judge.workbench import (
@@ -48,6 +47,7 @@ from llm_as_judge.workbench import (
     heldout_problems,
     load_policy,
     make_engine,
+    trainer_settings,
     training_sampler,
     validation_problems,
 )
@@ -146,17 +146,6 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
     policy = load_policy(config)
     engine = make_engine(config, policy, checkpoints)
     buffer = Experiences(config, policy) if config.experience_buffer.enabled else None
-    names = set(TrainerSettings.__dataclass_fields__)
-    shared = {k: v for k, v in training.model_dump().items() if k in names}
-    generation = config.generation
-    settings = TrainerSettings(
-        **shared,
-        temperature=generation.temperature,
-        final_temperature=generation.final_temperature,
-        top_p=generation.top_p,
-        top_k=generation.top_k,
-        stop_on_alarm=config.judge.audit_action == "stop",
-    )
     log = EventLog(log_file)
     checks = validation_problems(config) if training.eval_every else []
 
@@ -187,7 +176,7 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
         evaluate=validate if training.eval_every else None,
         config_text=to_yaml(config),
     )
-    trainer = Trainer(parts, settings)
+    trainer = Trainer(parts, trainer_settings(config))
     if resume and newest is not None:
         trainer.resume(newest)
     log.log("run", config=to_yaml(config), sandbox=str(bench.sandbox.describe()), resumed_at=trainer.step)

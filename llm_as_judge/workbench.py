@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -34,6 +34,7 @@ from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, load_trained
 from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
+from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
@@ -64,11 +65,7 @@ class Workbench:
         self.config = config
         self.guidance = load_guidance(config.workflow.guidance) if config.workflow.guidance else DEFAULT_GUIDANCE
         self.enhance = load_enhancer(config.workflow.enhancer, config.workflow.enhanced_operators)
-        self.reward = RewardFunction(
-            {str(term): weight for term, weight in config.reward.reward_weights.items()},
-            token_budget=config.reward.token_budget,
-            operator_budget=config.reward.operator_budget,
-        )
+        self.reward = reward_function(config)
         self.custom = _custom_rewards(config, self.reward)
         self._stack = AsyncExitStack()
 
@@ -250,3 +247,24 @@ def validation_problems(config: Config) -> list[Problem]:
     if data.val_dataset is None:
         raise ConfigError("training.eval_every needs data.val_dataset; name a JSONL file, or set eval_every=0")
     return problems_from(data.val_dataset, data.eval_problems)
+
+
+def reward_function(config: Config) -> RewardFunction:
+    """The weighted terms of the ``reward`` section."""
+    settings = config.reward
+    weights = {str(term): weight for term, weight in settings.reward_weights.items()}
+    return RewardFunction(weights, token_budget=settings.token_budget, operator_budget=settings.operator_budget)
+
+
+def trainer_settings(config: Config) -> TrainerSettings:
+    """What the loop takes from the sections ``training``, ``generation`` and ``judge``."""
+    names = {field.name for field in fields(TrainerSettings)}
+    generation = config.generation
+    return TrainerSettings(
+        **{name: value for name, value in config.training.model_dump().items() if name in names},
+        temperature=generation.temperature,
+        final_temperature=generation.final_temperature,
+        top_p=generation.top_p,
+        top_k=generation.top_k,
+        stop_on_alarm=config.judge.audit_action == "stop",
+    )

@@ -5,15 +5,14 @@ Workflows are not run here: a made-up executor is right where the plan is the on
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from llm_as_judge.config import load_config
-from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import DOMAINS, Domain, Execution, OperatorCall, Problem, Question, Verdict
-from llm_as_judge.workbench import load_policy, make_engine, training_sampler
+from llm_as_judge.workbench import load_policy, make_engine, reward_function, trainer_settings, training_sampler
 from llm_as_judge.workflow.plans import name_of
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
@@ -40,13 +39,10 @@ class Judge:
 async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
     """Share of the wanted plan among the last steps' workflows, by domain."""
     config = load_config(ROOT / "config/embedded.yaml", [f"guidance={ROOT / 'config/guidance.yaml'}"])
-    names = set(TrainerSettings.__dataclass_fields__)
-    shared = {k: v for k, v in config.training.model_dump().items() if k in names}
     # A sharper contrast than any real executor's needs no warm-up, and the test no time for it.
-    settings = TrainerSettings(**shared | {"save_every": 0, "shuffle_rewards": shuffle, "warmup_steps": 0})
-    policy, reward = load_policy(config), config.reward
+    settings = replace(trainer_settings(config), save_every=0, shuffle_rewards=shuffle, warmup_steps=0)
+    policy = load_policy(config)
     guidance = load_guidance(ROOT / "config/guidance.yaml")
-    weights = {str(term): weight for term, weight in reward.reward_weights.items()}
     counts = {d: [0, 0] for d in DOMAINS}
 
     def log(kind: str, /, **fields: object) -> None:
@@ -63,7 +59,7 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
         rollout=RolloutParts(
             Runner(),
             Judge(),
-            RewardFunction(weights, token_budget=reward.token_budget, operator_budget=reward.operator_budget),
+            reward_function(config),
             lambda source, entry_point: (),
         ),
         log=log,
