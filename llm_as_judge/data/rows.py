@@ -10,15 +10,18 @@ import re
 import unicodedata
 from array import array
 from hashlib import blake2b, sha256
-from json.encoder import encode_basestring as quoted
 from typing import NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.types import Problem
 
 #: Words of a passage that two texts must share to count as near copies (Brown et al. 2020, appendix C).
 GRAM = 13
+#: Text as JSON, in the bytes of ``json.dumps(text, ensure_ascii=False)``; raises ``UnicodeEncodeError``.
+quoted = msgspec.json.Encoder().encode
 _WORD = re.compile(r"\w+")
 _EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
 
@@ -93,34 +96,32 @@ def _bytes(text: str) -> bytes:
 
 
 def line_of(problem: Problem) -> bytes:
-    """The problem as a line of the project's own format (``datasets.custom``), written by hand: an encoder that looks
-    at every value's type takes twice as long.
+    """The problem as a line of the project's own format (``datasets.custom``), put together by hand: that is twice as
+    fast as encoding a record, and the spaces are those of ``json.dumps``.
     """
     question, reference = problem.question, problem.reference
-    parts = [
-        f'{{"id": {quoted(question.id)}, "dataset": {quoted(question.dataset)}, "type": "{question.domain}", '
-        f'"problem": {quoted(question.text)}'
-    ]
-    if question.context:
-        parts.append(f', "context": {quoted(question.context)}')
-    if question.domain == "code":
-        parts.append(
-            f', "entry_point": {quoted(question.entry_point or "")}, "public_tests": {_list(question.public_tests)}, '
-            f'"tests": {quoted(reference.tests)}, "prelude": {quoted(reference.prelude)}'
-        )
-    elif reference.unanswerable:
-        parts.append(', "unanswerable": true')
-    elif len(reference.answers) == 1:
-        parts.append(f', "answer": {quoted(reference.answers[0])}')
-    else:
-        parts.append(f', "answer": {_list(reference.answers)}')
-    parts.append("}\n")
-    line = "".join(parts)
     try:
-        return line.encode()
+        parts = [
+            b'{"id": ', quoted(question.id), b', "dataset": ', quoted(question.dataset),
+            b', "type": ', quoted(question.domain), b', "problem": ', quoted(question.text),
+        ]  # fmt: skip
+        if question.context:
+            parts += (b', "context": ', quoted(question.context))
+        if question.domain == "code":
+            parts += (b', "entry_point": ', quoted(question.entry_point or ""))
+            parts += (b', "public_tests": ', _list(question.public_tests))
+            parts += (b', "tests": ', quoted(reference.tests), b', "prelude": ', quoted(reference.prelude))
+        elif reference.unanswerable:
+            parts.append(b', "unanswerable": true')
+        elif len(reference.answers) == 1:
+            parts += (b', "answer": ', quoted(reference.answers[0]))
+        else:
+            parts += (b', "answer": ', _list(reference.answers))
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
         return (json.dumps(to_record(problem)) + "\n").encode()
+    parts.append(b"}\n")
+    return b"".join(parts)
 
 
-def _list(texts: tuple[str, ...]) -> str:
-    return f"[{', '.join(map(quoted, texts))}]"
+def _list(texts: tuple[str, ...]) -> bytes:
+    return b"[%b]" % b", ".join(map(quoted, texts))
