@@ -23,6 +23,8 @@ GRAM = 13
 #: Text as JSON, in the bytes of ``json.dumps(text, ensure_ascii=False)``; raises ``UnicodeEncodeError``.
 quoted = msgspec.json.Encoder().encode
 _WORD = re.compile(r"\w+")
+#: ASCII with everything that is no part of a word made a space: the words of ASCII text in a third of the time.
+_SPACED = "".join(chr(i) if _WORD.match(chr(i)) else " " for i in range(128))
 _EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
 
 
@@ -61,8 +63,10 @@ def normalised(text: str) -> tuple[str, list[str]]:
     """``text`` as compared for duplicates (case, spaces and edge punctuation aside: signs make another problem), and
     its words alone, by which it is split.
     """
-    text = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
-    return " ".join([word.strip(_EDGES) for word in text.split()]), _WORD.findall(text)
+    plain = text.isascii()
+    text = (text if plain else unicodedata.normalize("NFKC", text)).casefold()
+    words = text.translate(_SPACED).split() if plain else _WORD.findall(text)
+    return " ".join([word.strip(_EDGES) for word in text.split()]), words
 
 
 def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
@@ -74,21 +78,20 @@ def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
     copy = blake2b(_bytes("\0".join((same, question.entry_point or ""))) + context, digest_size=16).digest()
     answer = _bytes("\0".join((*reference.answers, reference.tests, str(reference.unanswerable))))
     rest = _bytes("\0".join((question.id, question.text, *question.public_tests, reference.prelude)))
+    spaced = " ".join(words).encode()
     return b"".join((
-        blake2b(_bytes(" ".join(words) or same), digest_size=16, key=b"%d" % seed).digest(),
+        blake2b(spaced or _bytes(same), digest_size=16, key=b"%d" % seed).digest(),
         copy,
         blake2b(rest + answer, digest_size=16).digest(),
         blake2b(answer, digest_size=8).digest(),
         context,
-    )), _grams(words)  # fmt: skip
+    )), _grams(spaced)  # fmt: skip
 
 
-def _grams(words: list[str]) -> array[int]:
-    if len(words) < GRAM:
-        return array("q")
+def _grams(spaced: bytes) -> array[int]:
     # ``hash`` of whole numbers is the same in every process, that of text is not
-    numbers = [crc32(word.encode()) for word in words]
-    return array("q", {hash(gram) for gram in zip(*(numbers[i:] for i in range(GRAM)), strict=False)})
+    numbers = tuple(map(crc32, spaced.split()))
+    return array("q", {hash(numbers[i : i + GRAM]) for i in range(len(numbers) - GRAM + 1)})
 
 
 def _bytes(text: str) -> bytes:
