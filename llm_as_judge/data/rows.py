@@ -20,6 +20,7 @@ from llm_as_judge.types import Problem
 
 #: Words of a passage that two texts must share to count as near copies (Brown et al. 2020, appendix C).
 GRAM = 13
+_NO_GRAMS: array[int] = array("q")  # one for all short questions
 #: Text as JSON, in the bytes of ``json.dumps(text, ensure_ascii=False)``; raises ``UnicodeEncodeError``.
 quoted = msgspec.json.Encoder().encode
 _WORD = re.compile(r"\w+")
@@ -89,6 +90,8 @@ def keys_of(problem: Problem, seed: int) -> tuple[bytes, array[int]]:
 
 
 def _grams(spaced: bytes) -> array[int]:
+    if spaced.count(b" ") < GRAM - 1:
+        return _NO_GRAMS
     # ``hash`` of whole numbers is the same in every process, that of text is not
     numbers = tuple(map(crc32, spaced.split()))
     return array("q", {hash(numbers[i : i + GRAM]) for i in range(len(numbers) - GRAM + 1)})

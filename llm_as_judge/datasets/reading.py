@@ -189,8 +189,8 @@ class _Window:
             except RecursionError:
                 self.fail("nested too deeply")
             else:
-                # a number may go on in the next chunk; anything else that parsed is whole
-                if end < len(self._text) or self._ended or isinstance(value, (dict, list, str)):
+                # a number may go on in the next chunk, and "1" is taken off "1e+"; anything else that parsed is whole
+                if end + 2 < len(self._text) or self._ended or isinstance(value, (dict, list, str)):
                     self._at = end
                     return value
             self._grow()
