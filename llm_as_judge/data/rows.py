@@ -102,8 +102,8 @@ def _bytes(text: str) -> bytes:
 
 
 def line_of(problem: Problem) -> bytes:
-    """The problem as a line of the project's own format (``datasets.custom``), put together by hand: that is twice as
-    fast as encoding a record, and the spaces are those of ``json.dumps``.
+    """The problem as a line of the project's own format (``datasets.custom``), put together by hand, so that it is
+    spaced as ``json.dumps`` does it.
     """
     question, reference = problem.question, problem.reference
     try:

@@ -30,7 +30,7 @@ SUFFIXES = (".json", ".jsonl", ".csv")
 LONGEST = 16 << 20
 _CHUNK = 1 << 20
 _DECODER = json.JSONDecoder()
-#: As ``json.loads`` in a third of the time, whole numbers of any size included; what it accepts, ``json`` reads alike.
+#: As ``json.loads`` in half the time, whole numbers of any size included; what it accepts, ``json`` reads alike.
 _decode = msgspec.json.Decoder().decode
 
 
