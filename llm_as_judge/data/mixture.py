@@ -55,10 +55,10 @@ class Mixture:
 
     def take(self, n: int) -> Iterator[Slot]:
         """The next ``n`` slots."""
+        inside = {domain: quota.take(n) for domain, quota in self._inside.items()}
         for domain in self._across.take(n):
-            quota = self._inside[domain]
-            name = quota.next()
-            repeat, position = divmod(quota.drawn[name] - 1, self._sizes[name])
+            name = next(inside[domain])
+            repeat, position = divmod(self._inside[domain].drawn[name] - 1, self._sizes[name])
             if position == 0:
                 order = list(range(self._sizes[name]))
                 random.Random(f"{self._seed}/{name}/{repeat}").shuffle(order)

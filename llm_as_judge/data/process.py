@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llm_as_judge.data.files import Writer, move_into_place, sha256_of, staging, write_json, writing
-from llm_as_judge.data.ingest import Lines, Pool, ingest_all, units
+from llm_as_judge.data.ingest import Lines, Pool, ingest_all, units, without_collection
 from llm_as_judge.data.mixture import Mixture, repeated
 from llm_as_judge.data.rows import Row
 from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
@@ -63,7 +63,7 @@ def process(job: Job) -> dict[str, Any]:
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
     sources = _sources(job)
     mix = job.settings.mix
-    with staging(job.out, "process") as aside:
+    with staging(job.out, "process") as aside, without_collection():
         spool, staged = aside / "spool", aside / "out"
         work = units(sources.pools, spool, mix.seed)
         rows: dict[str, dict[Domain, list[Row]]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import cycle, islice
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -47,5 +48,15 @@ class Quota(Generic[K]):
         return best[1]
 
     def take(self, n: int) -> Iterator[K]:
-        """The next ``n`` names."""
-        return (self.next() for _ in range(n))
+        """The next ``n`` names. Every ``sum(weights)`` slots all shares are exact, and the order begins anew."""
+        if n > self._total and not any(self.drawn.values()):
+            turns = []
+            for _ in range(self._total):
+                turns.append(self.next())
+                yield turns[-1]
+            for name in islice(cycle(turns), n - self._total):
+                self.drawn[name] += 1
+                yield name
+        else:
+            for _ in range(n):
+                yield self.next()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 
 from llm_as_judge.data.rows import Row
 
@@ -29,12 +29,14 @@ def without_copies(rows: Sequence[Row]) -> tuple[list[Row], dict[str, int]]:
     """
     kept: list[Row] = []
     same = other = 0
+    last = b""
     for row in sorted(rows, key=lambda row: row.key):
-        if kept and kept[-1].problem == row.problem:
+        if kept and row.key.startswith(last):
             same += kept[-1].answer == row.answer
             other += kept[-1].answer != row.answer
         else:
             kept.append(row)
+            last = row.problem
     return kept, {"duplicates": same, "conflicting_duplicates": other}
 
 
@@ -71,7 +73,7 @@ def decontaminated(sides: dict[str, Sides]) -> dict[str, Sides]:
         found[name] = Sides(train, val, one.test, {**one.dropped, "in_a_test_set": lost})
         held |= {row.question for row in val}
     for name, one in found.items():
-        train = [row for row in one.train if row.question not in held]
+        train = [row for row in one.train if row.question not in held] if held else one.train
         lost = len(one.train) - len(train)
         found[name] = Sides(train, one.val, one.test, {**one.dropped, "in_a_validation_set": lost})
     return found
@@ -82,13 +84,13 @@ def contamination(sides: dict[str, Sides]) -> dict[str, dict[str, int]]:
     of 13 words (``passage``), the same ``context`` with another question.
     """
     questions = {row.question for one in sides.values() for row in one.train}
-    tested = {gram for one in sides.values() for row in one.test for gram in row.grams}
-    passages = {gram for one in sides.values() for row in one.train for gram in row.grams if gram in tested}
+    tested = set(chain.from_iterable(row.grams for one in sides.values() for row in one.test))
+    passages = tested.intersection(chain.from_iterable(row.grams for one in sides.values() for row in one.train))
     contexts = {row.context for one in sides.values() for row in one.train} - {bytes(8)}
     return {
         name: {
             "question": sum(row.question in questions for row in one.test),
-            "passage": sum(any(gram in passages for gram in row.grams) for row in one.test),
+            "passage": sum(not passages.isdisjoint(row.grams) for row in one.test),
             "context": sum(row.context in contexts for row in one.test),
         }
         for name, one in sides.items()
@@ -113,5 +115,7 @@ def _front(rows: Sequence[Row], size: int) -> list[Row]:
 
 
 def _without(rows: Sequence[Row], taken: Sequence[Row]) -> list[Row]:
+    if not taken:
+        return list(rows)
     gone = {row.question for row in taken}
     return [row for row in rows if row.question not in gone]

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from llm_as_judge.datasets import mmlu, squad2
 from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
@@ -28,6 +30,8 @@ SUFFIXES = (".json", ".jsonl", ".csv")
 LONGEST = 16 << 20
 _CHUNK = 1 << 20
 _DECODER = json.JSONDecoder()
+#: As ``json.loads`` in half the time, whole numbers of any size included; what it accepts, ``json`` reads alike.
+_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ def _lines(stream: IO[bytes], length: int | None) -> Iterator[Raw]:
 
 
 def _parsed(line: bytes, place: str) -> Raw:
+    try:
+        return _object(_decode(line), place)
+    except (ValueError, RecursionError):
+        pass  # told in the words of ``json``, which also takes what others do not: NaN, half a surrogate pair, a BOM
     try:
         value = json.loads(line.decode("utf-8-sig" if place == "1" else "utf-8"))
     except UnicodeDecodeError as error:
@@ -181,8 +189,8 @@ class _Window:
             except RecursionError:
                 self.fail("nested too deeply")
             else:
-                # a number may go on in the next chunk; anything else that parsed is whole
-                if end < len(self._text) or self._ended or isinstance(value, (dict, list, str)):
+                # a number may go on in the next chunk, and "1" is taken off "1e+"; anything else that parsed is whole
+                if end + 2 < len(self._text) or self._ended or isinstance(value, (dict, list, str)):
                     self._at = end
                     return value
             self._grow()

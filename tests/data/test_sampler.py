@@ -100,6 +100,15 @@ def test_a_quota_is_what_fractions_say_at_every_slot(weights: list[int], slots: 
             assert abs(quota.drawn[i] - Fraction(weight, sum(weights)) * slot) < 1
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 150), st.integers(0, 150))
+def test_slots_taken_at_once_are_those_taken_one_by_one(weights: list[int], first: int, second: int) -> None:
+    taken, one_by_one = (Quota(dict(enumerate(weights))) for _ in range(2))
+    names = [*taken.take(first), *taken.take(second)]
+    assert names == [one_by_one.next() for _ in range(first + second)]
+    assert taken.drawn == one_by_one.drawn
+
+
 def test_the_order_of_slots_is_known() -> None:
     """A saved run resumes on it: domains and problems must come as they did when its state was written."""
     drawn = ids(DomainSampler(problems(math=9, code=9, qa=9), RATIOS, 0).sample(12))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import unicodedata
 from collections import Counter
 from fractions import Fraction
 
@@ -13,8 +16,9 @@ from hypothesis import strategies as st
 from llm_as_judge.data.mixture import Mixture, repeated
 from llm_as_judge.data.rows import Row, keys_of, line_of, normalised
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
+from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.types import Domain, Problem, Question, Reference
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
 
 
 def row(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Row:
@@ -81,6 +85,39 @@ def test_copies_in_other_clothes_are_one_question() -> None:
     assert row("2 + 3?").problem != row("2 - 3?").problem
     assert row("2 + 3?", "c").problem != row("2 + 3?", "d").problem
     assert row("?").question != row("!").question or normalised("?") == normalised("!")
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text(st.characters(max_codepoint=127)) | st.text())
+def test_the_words_of_a_text_are_its_letters_digits_and_underscores(text: str) -> None:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    assert normalised(text)[1] == re.findall(r"\w+", folded)
+
+
+texts = st.text(st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"]), max_size=20)
+problems = st.builds(
+    Problem,
+    st.builds(
+        Question, texts, texts, st.sampled_from(DOMAINS), context=texts, entry_point=st.none() | texts,
+        public_tests=st.lists(texts, max_size=2).map(tuple), dataset=texts,
+    ),
+    st.builds(
+        Reference, st.lists(texts, max_size=3).map(tuple), tests=texts, prelude=texts, unanswerable=st.booleans()
+    ),
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=300)
+@given(problems)
+def test_a_line_is_what_the_json_module_writes(problem: Problem) -> None:
+    record = to_record(problem)
+    if record.get("entry_point", "") is None:
+        record["entry_point"] = ""
+    half_a_pair = any("\ud800" <= char <= "\udfff" for char in json.dumps(record, ensure_ascii=False))
+    if half_a_pair:
+        assert json.loads(line_of(problem)) == to_record(problem)
+    else:
+        assert line_of(problem).decode() == json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def test_copies_with_another_answer_are_counted_apart() -> None:
