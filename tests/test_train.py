@@ -61,7 +61,7 @@ def test_train_evaluates_trains_compares_and_resumes(tmp_path: Path, port: int) 
     config = load_config(EMBEDDED, overrides(tmp_path, port))
     result = run_training(config, resume=False, console=console)
     printed = console.export_text()
-    for words in ("untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step   2/2"):
+    for words in ("untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2"):
         assert words in printed
     saved = json.loads((tmp_path / "results/training/grpo_mixed.json").read_text())
     assert set(saved) >= {"before", "after", "baselines", "seconds", "judge", "workflows"}
