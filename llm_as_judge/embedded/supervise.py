@@ -118,9 +118,12 @@ class EmbeddedServer:
             since = clock()
 
     def _listening(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=5):
-            return True
-        return False
+        try:
+            with contextlib.suppress(TimeoutError), socket.create_connection((self.host, self.port), timeout=5):
+                pass
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]

@@ -9,6 +9,7 @@ import torch
 from tiny import EOS, NumberTokenizer, tiny_policy
 from transformers import Lfm2Config, Qwen2Config
 
+from llm_as_judge.engines import prefill
 from llm_as_judge.engines.local import LocalEngine, refuse_unsupported, repack
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.policy import Policy, Sampling
@@ -51,6 +52,29 @@ def test_recorded_logprobs_equal_the_trainers(perturb: float, sampling: Sampling
         seed=3,
     )
     assert worst_difference(policy, flat(groups), sampling) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "prompts", [RAGGED, [[5]], [[4, 5], [6, 7, 8]], [list(range(4, 20)), [*range(4, 18), 30, 31, 32]]]
+)
+def test_prompts_as_a_tree_and_in_padded_rows_fill_the_same_store(
+    prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tiny_policy(perturb=0.1)
+    with policy.generation_weights() as base, torch.inference_mode():
+        padded_attention = base.config._attn_implementation
+        hidden, tree = prefill.prefill(base, prompts, 2)
+        base.set_attn_implementation(padded_attention)
+        monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")  # another device's way
+        expected, padded = prefill.prefill(base, prompts, 2)
+    torch.testing.assert_close(hidden, expected, rtol=1e-5, atol=1e-5)
+    assert torch.equal(tree.prompt_mask, padded.prompt_mask) and torch.equal(tree.prompt_lengths, padded.prompt_lengths)
+    real = tree.prompt_mask[:, 0, 0, 0] == 0  # [P, L]; what is masked may differ
+    for ours, theirs in zip(tree.layers, padded.layers, strict=True):
+        for kind in (0, 1):
+            torch.testing.assert_close(ours.common[kind], theirs.common[kind], rtol=1e-5, atol=1e-5)
+            own, other = (layer.prompt[kind].transpose(1, 2)[real] for layer in (ours, theirs))
+            torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-5)
 
 
 def test_the_adapter_beside_the_weights_gives_the_same_as_inside_them() -> None:
