@@ -54,9 +54,7 @@ def test_recorded_logprobs_equal_the_trainers(perturb: float, sampling: Sampling
     assert worst_difference(policy, flat(groups), sampling) < 1e-4
 
 
-@pytest.mark.parametrize(
-    "prompts", [RAGGED, [[5]], [[4, 5], [6, 7, 8]], [list(range(4, 20)), [*range(4, 18), 30, 31, 32]]]
-)
+@pytest.mark.parametrize("prompts", [RAGGED, [[5]], [[4, 5], [6, 7, 8]], [[4] * 16, [4] * 14 + [5, 6, 7]]])
 def test_prompts_as_a_tree_and_in_padded_rows_fill_the_same_store(
     prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
