@@ -14,11 +14,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from llm_as_judge.judging.answers import matches
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.types import Domain, Problem, Verdict
+from llm_as_judge.types import DOMAINS, Domain, Problem, Verdict
 
 WINDOW = 100  # checks a domain's share is over
 LEAST = 20  # checks before a share is believed
@@ -111,6 +111,18 @@ class AuditedJudge:
             if failed - state.lowest > self._gap:
                 alarms.append(Alarm(domain, failed, state.lowest))
         return figures, alarms
+
+    def state_dict(self) -> dict[str, dict[str, Any]]:
+        """Window and lowest share of every domain, as plain values."""
+        return {domain: {"checks": list(s.checks), "lowest": s.lowest} for domain, s in self._domains.items()}
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Go on from what ``state_dict`` gave."""
+        self._domains = {
+            domain: _Domain(checks=deque(state[domain]["checks"], WINDOW), lowest=state[domain]["lowest"])
+            for domain in DOMAINS
+            if domain in state
+        }
 
 
 def _figures(verdicts: Mapping[str, int], state: _Domain) -> dict[str, float | int | None]:

@@ -52,6 +52,8 @@ class Audit(Protocol):
     """``judging.audit.AuditedJudge``: figures of the step by domain, and what is alarming about them."""
 
     def step(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[object]]: ...
+    def state_dict(self) -> Mapping[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Buffer(Protocol):
@@ -139,6 +141,8 @@ class Trainer:
         self.parts.sampler.load_state_dict(state.sampler)
         if self.parts.buffer is not None and state.buffer:
             self.parts.buffer.load_state_dict(state.buffer)
+        if self.parts.audit is not None:
+            self.parts.audit.load_state_dict(state.counters.get("audit", {}))
         checkpoint.restore_random_states(state.random_states)
         self._finished = self._state()
 
@@ -340,5 +344,6 @@ class Trainer:
                 "updates": self.updater.updates,
                 "valid_average": self._valid_average,
                 "best_valid": self._best_valid,
+                "audit": {} if self.parts.audit is None else copy.deepcopy(dict(self.parts.audit.state_dict())),
             },
         )

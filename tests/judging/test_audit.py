@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -89,3 +90,16 @@ def test_containment_is_of_whole_words() -> None:
     assert not contains("someone", "one")
     assert not contains("1.55", "1.5")
     assert not contains("x", "")
+
+
+async def test_a_resumed_run_goes_on_with_its_window() -> None:
+    judge = audited()
+    await feed(judge, "Marie Curie")
+    judge.step()
+    await feed(judge, "Pierre", LEAST // 2)
+    resumed = audited()
+    resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
+    judge.step()
+    for either in (judge, resumed):
+        await feed(either, "Pierre")
+    assert [str(a) for a in resumed.step()[1]] == [str(a) for a in judge.step()[1]] != []

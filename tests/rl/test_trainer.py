@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -319,9 +320,17 @@ async def test_the_temperature_moves_linearly_and_the_scored_distribution_with_i
 
 @pytest.mark.parametrize("stop", [False, True])
 async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Path, stop: bool) -> None:
+    loaded: list[Mapping[str, Any]] = []
+
     class Alarming:
         def step(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
             return {"qa": {"judged": 0.9, "checked": 0.4}}, ["qa: the gap grows"]
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"qa": 7}
+
+        def load_state_dict(self, state: Mapping[str, Any]) -> None:
+            loaded.append(state)
 
     events = Events()
     trainer = bandit_trainer(tmp_path, events=events, stop_on_alarm=stop)
@@ -331,6 +340,8 @@ async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Pa
             await trainer.train(2)
     else:
         await trainer.train(2)
+        trainer.resume(tmp_path / "step_2")
+        assert loaded == [{"qa": 7}]
     logged = events.of("audit")
     assert len(logged) == (1 if stop else 2)
     assert logged[0]["domains"]["qa"] == {"judged": 0.9, "checked": 0.4}
