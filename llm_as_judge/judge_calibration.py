@@ -16,6 +16,8 @@ from llm_as_judge.endpoints import open_judge
 from llm_as_judge.judging.calibration import ATTACKS, Counts, calibrate, read_pairs
 from llm_as_judge.monitor.confusion import confusion_chart
 
+_SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
+
 
 def run_calibration(
     config: Config,
@@ -45,13 +47,14 @@ def run_calibration(
     result = {
         "mode": config.judge.mode,
         "file": str(path),
+        **{name: rows[0][name] for name in _SUMMARY},
         "kinds": rows,
         "line": counts[0].line(),
         "picture": str(picture),
     }
     picture.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     console.print(_table(counts))
-    console.print(f"picture {picture}")
+    console.print(f"picture {picture}", highlight=False, soft_wrap=True)
     return result
 
 

@@ -59,7 +59,9 @@ def choose_checkpoint(settings: Config, checkpoint: Path | None, untrained: bool
 
 
 def print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
+    """Set out for a reader; in one line for a program, which may then take the last line of a log."""
+    indent = 2 if sys.stdout.isatty() else None
+    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=False, default=str) + "\n")
 
 
 def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:

@@ -103,7 +103,8 @@ def test_the_command_prints_its_line_last_and_draws_the_picture(
     assert out[-1] == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
     assert (tmp_path / "results/judge/pairs_rules.png").read_bytes().startswith(b"\x89PNG")
     assert main([*command, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
     assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS)
 
 
