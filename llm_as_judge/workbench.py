@@ -32,7 +32,7 @@ from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm import LLMClient
 from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.rl.policy import Policy, PolicySettings, load_trained
+from llm_as_judge.rl.policy import Policy, PolicySettings, fit_threads, load_trained
 from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
 from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.sandbox.host import Sandbox
@@ -173,7 +173,9 @@ def load_policy(config: Config, checkpoint: Path | None = None) -> Policy:
         gradient_checkpointing=model.gradient_checkpointing,
         seed=config.training.seed,
     )
-    return load_trained(checkpoint, settings) if checkpoint else Policy.load(settings)
+    policy = load_trained(checkpoint, settings) if checkpoint else Policy.load(settings)
+    fit_threads(policy)
+    return policy
 
 
 def _by_domain(problems: Sequence[Problem]) -> dict[Domain, list[Problem]]:

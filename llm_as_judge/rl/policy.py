@@ -6,6 +6,7 @@ work. Nothing here truncates: what does not fit is the caller's to refuse.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -31,6 +32,9 @@ from llm_as_judge.rl.scoring import Layout, Part, Sampling, TokenScores
 from llm_as_judge.rl.shareable import why_not
 from llm_as_judge.rl.tree_attention import ATTENTION, Kernel
 from llm_as_judge.types import Completion
+
+#: Parameters below which an operation is too short to be shared among threads.
+SMALL_MODEL = 20_000_000
 
 __all__ = ["Policy", "PolicySettings", "PromptLike", "Sampling", "TokenScores", "load_trained"]
 
@@ -303,3 +307,14 @@ def load_trained(directory: Path, settings: PolicySettings) -> Policy:
     policy = Policy.load(settings)
     policy.load_adapter(directory)
     return policy
+
+
+def fit_threads(policy: Policy) -> None:
+    """Leave torch one thread where a small model runs on the CPU, unless ``OMP_NUM_THREADS`` says how many.
+
+    On two idle cores a second thread gains such a model a tenth of its time. As soon as other work wants one of them
+    the threads wait for each other, spinning: then two take five times as long as one.
+    """
+    small = policy.base.num_parameters() < SMALL_MODEL
+    if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)

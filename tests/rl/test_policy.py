@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl import scoring
-from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, resolve_dtype
+from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, fit_threads, resolve_dtype
 from llm_as_judge.types import Completion
 
 
@@ -168,3 +168,19 @@ def test_mistakes_in_settings_are_named() -> None:
         resolve_dtype("float33", torch.device("cpu"))
     with pytest.raises(ValueError, match="at least one token"):
         tiny_policy().logprobs([Completion("", (1,), (), (), "length")])
+
+
+@pytest.mark.parametrize(("variable", "threads"), [(None, 1), ("3", 3)])
+def test_a_small_model_takes_one_thread_unless_told_otherwise(
+    variable: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    try:
+        torch.set_num_threads(3)
+        fit_threads(tiny_policy())
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
