@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from measure import Claim, cpu_seconds, report
+from measure import Claim, median_seconds, report
 from tokenizers import Tokenizer
 from transformers import Lfm2ForCausalLM
 
@@ -64,7 +64,7 @@ def main() -> None:
         ids, engine = prompts(count), Engine(EXECUTOR, slots=size)
         replies = with_engine(engine, ids), with_transformers(model, ids, size)
         same = sum(a == b for a, b in zip(*replies, strict=True))
-        spent = cpu_seconds(
+        spent = median_seconds(
             {"engine": lambda: with_engine(engine, ids), "transformers": lambda: with_transformers(model, ids, size)},  # noqa: B023
             options.rounds,
         )

@@ -17,13 +17,11 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from statistics import median
 
 import torch
-from measure import Claim, cpu_seconds, report
+from measure import Claim, median_seconds, report
 from update import ROOT, random_policy
 
 from llm_as_judge.engines.local import LocalEngine
@@ -63,16 +61,6 @@ def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
     return found
 
 
-def seconds(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    spent: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(rounds):
-        for name, work in works.items():
-            begun = time.perf_counter()
-            work()
-            spent[name].append(time.perf_counter() - begun)
-    return {name: median(values) for name, values in spent.items()}
-
-
 def save(policy: Policy, directory: Path) -> None:
     """Base model without adapter, and a tokenizer, as a server wants them."""
     policy.model.unload().save_pretrained(directory)
@@ -105,7 +93,7 @@ def main() -> None:
         ours, theirs = with_engine(local, ids, tokens), with_generate(policy, ids, tokens)
         equal = sum(a == b for a, b in zip(ours, theirs, strict=True))
         lines[f"{tokens} tokens: sequences equal to generate's"] = f"{equal} of {len(ours)}"
-        spent = cpu_seconds(
+        spent = median_seconds(
             {
                 "local": lambda: with_engine(local, ids, tokens),  # noqa: B023
                 "generate": lambda: with_generate(policy, ids, tokens),  # noqa: B023
@@ -120,12 +108,14 @@ def main() -> None:
                 server = VLLMEngine(options.server, "bench", Path(empty), policy.tokenizer)
                 served = with_engine(server, ids, tokens)  # unmeasured: fills the server's prefix cache, too
                 equal = sum(a == b for a, b in zip(ours, served, strict=True))
-                clock = seconds(
+                clock = median_seconds(
                     {
                         "local": lambda: with_engine(local, ids, tokens),  # noqa: B023
                         "vLLM": lambda: with_engine(server, ids, tokens),  # noqa: B023
                     },
                     options.rounds,
+                    warm=False,
+                    clock=time.perf_counter,
                 )
             lines[f"{tokens} tokens: sequences equal to vLLM's"] = f"{equal} of {len(ours)}"
             lines[f"{tokens} tokens: seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in clock.items())

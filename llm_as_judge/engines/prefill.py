@@ -73,13 +73,13 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     shared = kernel_for(base.device) == "cascade"
     hidden, cached = (_tree_prefill if shared else _padded_prefill)(base, prompts, common)
     layers = []
-    for keys, values in cached:
-        heads, dim = keys.shape[1], keys.shape[3]
-        own = keys.new_zeros(2, len(prompts) * group, heads, capacity, dim)
+    for begin, rest in cached:
+        heads, dim = rest[0].shape[1], rest[0].shape[3]
+        own = rest[0].new_zeros(2, len(prompts) * group, heads, capacity, dim)
         layers.append(
             LayerStore(
-                common=(keys[0, :, :common].contiguous(), values[0, :, :common].contiguous()),
-                prompt=(keys[:, :, common:].contiguous(), values[:, :, common:].contiguous()),
+                common=(begin[0].contiguous(), begin[1].contiguous()),
+                prompt=(rest[0].contiguous(), rest[1].contiguous()),
                 own=(own[0], own[1]),
             )
         )
@@ -98,20 +98,28 @@ def _common(prompts: list[list[int]]) -> int:
     return common
 
 
-def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[KeyValue]]:
-    """Every unique prefix of the prompts once. Last hidden states, and by layer keys and values [P, heads, L, D]."""
+def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
+    """Every unique prefix of the prompts once.
+
+    Last hidden states, and by layer the keys and values of the common beginning [heads, S, D] and of the prompts'
+    rests [P, heads, L, D].
+    """
     tree, rows = trunk(prompts)
     caught: dict[int, KeyValue] = {}
     base.set_attn_implementation(ATTENTION)
     hidden = row_hidden(base, tree, Tree(tree.layout, "cascade", caught=caught))
     longest = max(map(len, rows))
+    begin = torch.tensor(rows[0][:common], dtype=torch.long)
     # What stands in for padding is masked.
-    index = torch.tensor([row + row[-1:] * (longest - len(row)) for row in rows])
-    found = [(key[0][:, index].transpose(0, 1), value[0][:, index].transpose(0, 1)) for key, value in caught.values()]
+    rest = torch.tensor([row[common:] + row[-1:] * (longest - len(row)) for row in rows])
+    found = [
+        ((key[0][:, begin], value[0][:, begin]), (key[0][:, rest].transpose(0, 1), value[0][:, rest].transpose(0, 1)))
+        for key, value in caught.values()
+    ]
     return hidden[[row[-1] for row in rows]], found
 
 
-def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[KeyValue]]:
+def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
     """The common beginning once, then padded rows of the rest; results as those of ``_tree_prefill``."""
     device, decoder = base.device, base.get_decoder()
     count, rest = len(prompts), max(len(p) for p in prompts) - common
@@ -140,4 +148,8 @@ def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[T
         raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common + rest}")
     layers: Any = cache.layers
     last = real.sum(1) - 1
-    return hidden[torch.arange(count, device=device), last], [(layer.keys, layer.values) for layer in layers]
+    found = [
+        ((x.keys[0, :, :common], x.values[0, :, :common]), (x.keys[:, :, common:], x.values[:, :, common:]))
+        for x in layers
+    ]
+    return hidden[torch.arange(count, device=device), last], found
