@@ -97,16 +97,16 @@ class EmbeddedServer:
         since = clock()
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            if self.process is None:
-                # Busy is not gone: only an address where nobody listens is taken over.
-                if await asyncio.to_thread(self._listening):
-                    continue
-            elif self.process.poll() is None:
+            process = self.process
+            if process is None:
+                # Another run's. Busy is not gone: only an address where nobody listens is taken over.
+                gone, status = not await asyncio.to_thread(self._listening), ""
+            else:
+                gone, status = process.poll() is not None, f" (status {process.returncode})"
+            if not gone:
                 continue
-            own = self.process is not None
-            status = f" (status {self.process.returncode})" if self.process is not None else ""
             self.stop()
-            if own and clock() - since < _SHORT_LIFE_SECONDS:
+            if process is not None and clock() - since < _SHORT_LIFE_SECONDS:
                 logger.error("the embedded server at %s ended%s soon after its start", self.base_url, status)
                 return
             logger.warning("the embedded server at %s is gone%s; starting another", self.base_url, status)
