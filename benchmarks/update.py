@@ -30,14 +30,14 @@ import torch
 from measure import Claim, report
 from transformers import Qwen2Config
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.logprobs.scoring import Layout, choose_layout
+from llm_as_judge.logprobs.tree import padded_tokens, plan
 from llm_as_judge.rl.loss import LossInputs, LossSettings, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, load_tokenizer
-from llm_as_judge.rl.prefix_tree import padded_tokens, plan
-from llm_as_judge.rl.scoring import Layout, choose_layout
 from llm_as_judge.types import Completion
 from llm_as_judge.workbench import load_policy, training_sampler
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
 ROOT = Path(__file__).parents[1]

@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
-from llm_as_judge.config import Config, to_yaml
+from llm_as_judge.config.loading import to_yaml
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Row, markdown, rows, without
 from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
 from llm_as_judge.grpo_trainer import prepare
-from llm_as_judge.monitor.terminal import progress_bar
+from llm_as_judge.views.terminal import progress_bar
 from llm_as_judge.workbench import Workbench, held_out_sampling, heldout_problems
 
 

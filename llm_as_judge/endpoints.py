@@ -7,13 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from llm_as_judge.cache import ResponseCache
-from llm_as_judge.config import Config
+from llm_as_judge.config.schema import Config, Endpoint, JudgeEndpoint
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import JudgeOptions
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, load_lines
 from llm_as_judge.llm import LLMClient, LLMSettings
-from llm_as_judge.schema import Endpoint, JudgeEndpoint
 
 
 def open_client(endpoint: Endpoint, cache: Path | None = None) -> LLMClient:

@@ -19,28 +19,22 @@ from typing import Any
 
 from rich.console import Console
 
-from llm_as_judge.config import Config, load_config, resolve_model, to_yaml
+from llm_as_judge.config.loading import load_config, resolve_model, to_yaml
+from llm_as_judge.config.schema import Config
 from llm_as_judge.endpoints import judge_options
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
+from llm_as_judge.events import EventLog
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
-from llm_as_judge.monitor.events import EventLog
-from llm_as_judge.monitor.report import learning_curve, steps_of
-from llm_as_judge.monitor.terminal import (
-    Line,
-    plans_table,
-    progress_bar,
-    result_table,
-    shapes_table,
-    step_line,
-)  # fmt: skip
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import Engine, extract_code
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import Domain, Group, Problem, Question, Rollout
+from llm_as_judge.views.charts import learning_curve, steps_of
+from llm_as_judge.views.terminal import Line, plans_table, progress_bar, result_table, shapes_table, step_line
 from llm_as_judge.workbench import (
     Workbench,
     held_out_sampling,
@@ -51,9 +45,9 @@ from llm_as_judge.workbench import (
     training_sampler,
     validation_problems,
 )
-from llm_as_judge.workflow.plans import PLANS
+from llm_as_judge.workflow.catalogue import PLANS
 from llm_as_judge.workflow.prompt import Example, Prompt, system_prompt
-from llm_as_judge.workflow.templates import shape
+from llm_as_judge.workflow.shape import shape
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from rich.console import Console
 
-from llm_as_judge.config import Config, resolve_model
+from llm_as_judge.config.loading import resolve_model
+from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import Sampled, evaluate_policy, summarise
-from llm_as_judge.monitor.terminal import Line, result_table
 from llm_as_judge.rl.checkpoint import latest
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Execution, Question
+from llm_as_judge.views.terminal import Line, result_table
 from llm_as_judge.workbench import (
     Workbench,
     held_out_sampling,
@@ -25,7 +26,7 @@ from llm_as_judge.workbench import (
     make_engine,
     problems_from,
 )
-from llm_as_judge.workflow.lint import lint
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.repair import initialise_unbound
 
 _FALLBACK = """class Workflow:

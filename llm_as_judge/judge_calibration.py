@@ -11,10 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from llm_as_judge.config import Config
+from llm_as_judge.config.schema import Config
 from llm_as_judge.endpoints import open_judge
 from llm_as_judge.judging.calibration import ATTACKS, Counts, calibrate, read_pairs
-from llm_as_judge.monitor.confusion import confusion_chart
+from llm_as_judge.views.confusion import confusion_chart
 
 _SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
 

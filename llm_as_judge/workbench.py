@@ -14,7 +14,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 
-from llm_as_judge.config import Config, resolve_model
+from llm_as_judge.config.loading import resolve_model
+from llm_as_judge.config.schema import Config
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.data.settings import field_spellings
@@ -40,7 +41,7 @@ from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.lint import lint
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
 from llm_as_judge.workflow.run import WorkflowRunner
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.config.schema import SECTIONS, describe
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
-from llm_as_judge.schema import SECTIONS, describe
 from llm_as_judge.types import Question
-from llm_as_judge.workflow.lint import CODES
+from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = (

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from llm_as_judge.config import Config, describe, load_config, resolve_model, to_yaml
+from llm_as_judge.config.loading import load_config, resolve_model, to_yaml
+from llm_as_judge.config.schema import LEAVES, Config, describe
+from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.registry import lookup
-from llm_as_judge.schema import LEAVES
-from llm_as_judge.settings_file import interpolate
 
 ENVIRONMENT = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QWEN_MODEL_PATH", "QWEN3_MODEL_PATH")
 
@@ -324,7 +324,7 @@ def test_lookup_finds_own_and_foreign_names_and_names_the_nearest() -> None:
 
 def attributes_read(package: Path) -> set[str]:
     """Every ``.name`` that the package reads outside the configuration itself and the command line."""
-    own = {"config.py", "schema.py", "settings_file.py"}
+    own = {"loading.py", "schema.py", "sources.py"}
     return {
         node.attr
         for path in package.rglob("*.py")

@@ -11,10 +11,10 @@ from types import ModuleType
 import pytest
 from test_layers import LAYERS
 
+from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.schema import LEAVES
-from llm_as_judge.workflow.lint import CODES
+from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "config/operator_descriptions/operators.md"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.monitor.events import EventLog, read_events
+from llm_as_judge.events import EventLog, read_events
 from llm_as_judge.types import Verdict
 
 

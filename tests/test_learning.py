@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import DOMAINS, Domain, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workbench import load_policy, make_engine, reward_function, trainer_settings, training_sampler
-from llm_as_judge.workflow.plans import name_of
+from llm_as_judge.workflow.catalogue import name_of
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
 ROOT = Path(__file__).parents[1]

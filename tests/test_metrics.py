@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_as_judge.answers.qa_metrics import hotpot_f1
 from llm_as_judge.evaluation.metrics import (
     accuracy,
     bootstrap_interval,
@@ -17,7 +18,6 @@ from llm_as_judge.evaluation.metrics import (
     qa_scores,
     wilson_interval,
 )
-from llm_as_judge.judging.qa_metrics import hotpot_f1
 
 
 def test_wilson_matches_published_values() -> None:

@@ -12,13 +12,13 @@ import pytest
 from rich.console import Console
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.events import read_events
 from llm_as_judge.grpo_trainer import GRPOTrainer, run_training
 from llm_as_judge.inference import newest_checkpoint, run_evaluation, solve
-from llm_as_judge.monitor.events import read_events
 from llm_as_judge.types import Question
 
 ROOT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Train with everything and without each part, and print what it was worth (accuracy, tokens)."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.ablation import PARTS
 

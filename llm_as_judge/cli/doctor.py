@@ -21,8 +21,7 @@ import typer
 from llm_as_judge.cli.options import DEFAULT_CONFIG, AsJson, ConfigPath, Overrides, make_console, print_json
 
 if TYPE_CHECKING:
-    from llm_as_judge.config import Config
-    from llm_as_judge.schema import Endpoint
+    from llm_as_judge.config.schema import Config, Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Check:
 
 def doctor(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
 
     settings = load_config(config, overrides or [])
     checks = [_run(name, check) for name, check in _checks(settings).items()]
@@ -124,7 +123,7 @@ def _sandbox(settings: Config) -> str:
 
 def _model(settings: Config) -> str:
     """A folder must hold weights; a hub id is looked up only when training loads it."""
-    from llm_as_judge.config import resolve_model
+    from llm_as_judge.config.loading import resolve_model
     from llm_as_judge.errors import ConfigError
 
     entry = resolve_model(settings)

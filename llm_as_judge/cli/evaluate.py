@@ -32,7 +32,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the policy, with or without a trained adapter."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
 
     settings = load_config(config, overrides or [], extra={"model.model_name": model})
 

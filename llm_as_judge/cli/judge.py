@@ -28,7 +28,7 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Print agreement, kappa, false accepts, false rejects and abstentions, plain and under attack."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
 
     settings = load_config(config, overrides or [], extra={"judge.mode": mode})
 

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.config import Config
+    from llm_as_judge.config.schema import Config
     from llm_as_judge.types import Question
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")

@@ -62,7 +62,7 @@ def solve(
     as_json: AsJson = False,
 ) -> None:
     """Write a workflow for PROBLEM, run it and print the answer."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
     from llm_as_judge.errors import ConfigError
 
     if (problem is None) == (file is None):

@@ -30,7 +30,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train the policy by GRPO."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
 
     flags = {"model.model_name": model, "model.device": device, "training.max_steps": max_steps}
     settings = load_config(config, overrides or [], extra=flags)

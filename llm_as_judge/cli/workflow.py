@@ -32,7 +32,7 @@ EntryPoint = Annotated[
 @app.command()
 def lint(file: WorkflowFile, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
     """List what is wrong with a workflow; exit status 1 where it could not run."""
-    from llm_as_judge.workflow.lint import lint as find
+    from llm_as_judge.workflow.lint.check import lint as find
 
     findings = find(read_source(file), entry_point=entry_point)
     if as_json:
@@ -58,7 +58,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a workflow on one problem; exit status 1 where it did not come to an answer."""
-    from llm_as_judge.config import load_config
+    from llm_as_judge.config.loading import load_config
 
     question = make_question(problem, "code" if entry_point else domain, entry_point)
     settings = load_config(config, overrides or [])

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from llm_as_judge.config.schema import FilePath, Float, Names
+from llm_as_judge.config.sources import Node, environment, read_yaml
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.registry import nearest
-from llm_as_judge.schema import FilePath, Float, Names
-from llm_as_judge.settings_file import Node, environment, read_yaml
 from llm_as_judge.types import Domain
 
 FILE = "dataset.yaml"

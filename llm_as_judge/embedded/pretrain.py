@@ -35,7 +35,7 @@ from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Question
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 
 log = logging.getLogger("pretrain")

@@ -24,12 +24,12 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
+from llm_as_judge.logprobs import tree as prefix_tree
+from llm_as_judge.logprobs.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.operators import catalog
-from llm_as_judge.rl import prefix_tree
 from llm_as_judge.rl.policy import load_tokenizer
-from llm_as_judge.rl.tree_attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.types import DOMAINS, Problem
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
 
 #: The linear layer that carries the nano policy's adapter (``config/models.yaml``).
@@ -114,7 +114,7 @@ def inputs_of(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
 
 
 def train(settings: Settings) -> Qwen2ForCausalLM:
-    """The shared system part and each problem are forwarded once a batch (``rl.prefix_tree``)."""
+    """The shared system part and each problem are forwarded once a batch (``logprobs.tree``)."""
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
     if settings.init:

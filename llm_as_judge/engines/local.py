@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 
 from llm_as_judge.engines.prefill import Store, prefill
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl.loss import sampling_logprobs
+from llm_as_judge.logprobs.sampling import sampling_logprobs
 from llm_as_judge.types import Completion
 
 ATTENTION = "llm_as_judge_shared_prefix_decode"

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from llm_as_judge.rl.prefix_tree import trunk
-from llm_as_judge.rl.tree_attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.logprobs.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.logprobs.tree import trunk
 
 
 @dataclass

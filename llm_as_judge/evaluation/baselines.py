@@ -16,7 +16,7 @@ from llm_as_judge.evaluation.evaluate import evaluate_source
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, bootstrap_interval, mean
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
-from llm_as_judge.workflow.plans import PLANS, Plan, workflow
+from llm_as_judge.workflow.catalogue import PLANS, Plan, workflow
 
 SINGLE_CALL = "direct"
 

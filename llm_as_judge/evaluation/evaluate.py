@@ -14,8 +14,8 @@ from typing import Any
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, mean
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Problem, Question, Rollout
-from llm_as_judge.workflow.plans import name_of
-from llm_as_judge.workflow.templates import shape
+from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.workflow.shape import shape
 
 #: Prompts of one call of the engine.
 _CHUNK = 64

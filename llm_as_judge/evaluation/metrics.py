@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from llm_as_judge.judging.qa_metrics import squad_em, squad_f1
+from llm_as_judge.answers.qa_metrics import squad_em, squad_f1
 
 Z95 = 1.959963984540054
 

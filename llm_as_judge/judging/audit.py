@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from llm_as_judge.judging.answers import matches
+from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.types import DOMAINS, Domain, Problem, Verdict
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from llm_as_judge.answers.equivalence import is_no_answer
+from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.answers import is_no_answer
-from llm_as_judge.judging.extraction import last_boxed
 from llm_as_judge.types import Domain, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"

@@ -10,15 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol
 
+from llm_as_judge.answers.equivalence import extract_answer, is_no_answer, matches, strip_fence
+from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.judging.answers import (
-    extract_answer,
-    is_no_answer,
-    matches,
-    strip_fence,
-)
 from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge
-from llm_as_judge.judging.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.llm import ChatModel
 from llm_as_judge.types import Problem, Verdict
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.logprobs.scoring import Layout, Sampling
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.scoring import Layout, Sampling
 from llm_as_judge.types import Completion
 
 #: Sequences whose gradients are compared.

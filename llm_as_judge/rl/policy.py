@@ -1,6 +1,6 @@
 """The policy: a frozen Hugging Face causal LM with a trainable LoRA adapter.
 
-It encodes prompts, scores completions (``rl.scoring``) and embeds texts. It does not sample: that is an engine's
+It encodes prompts, scores completions (``logprobs.scoring``) and embeds texts. It does not sample: that is an engine's
 work. Nothing here truncates: what does not fit is the caller's to refuse.
 """
 
@@ -27,10 +27,10 @@ from transformers.utils import logging as hf_logging
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
-from llm_as_judge.rl import scoring
-from llm_as_judge.rl.scoring import Layout, Part, Sampling, TokenScores
-from llm_as_judge.rl.shareable import why_not
-from llm_as_judge.rl.tree_attention import ATTENTION, Kernel
+from llm_as_judge.logprobs import scoring
+from llm_as_judge.logprobs.attention import ATTENTION, Kernel
+from llm_as_judge.logprobs.scoring import Layout, Part, Sampling, TokenScores
+from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.types import Completion
 
 #: Parameters below which an operation is too short to be shared among threads.

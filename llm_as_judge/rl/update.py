@@ -17,11 +17,11 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from llm_as_judge.errors import LLMAsJudgeError
+from llm_as_judge.logprobs.scoring import Layout, choose_layout
 from llm_as_judge.rl.advantage import Advantages
 from llm_as_judge.rl.exactness import check_exact
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, LossSettings, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy, Sampling
-from llm_as_judge.rl.scoring import Layout, choose_layout
 from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.types import Completion, Rollout
 

@@ -21,7 +21,7 @@ from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, Limits, OperatorParameters, Sandbox
 from llm_as_judge.types import Execution, OperatorCall, Question
 from llm_as_judge.workflow.budget import Budget, Ledger
-from llm_as_judge.workflow.lint import lint
+from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from samples import sample
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings

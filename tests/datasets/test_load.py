@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.answers import matches
 from llm_as_judge.types import Problem
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tiny import EOS, NumberTokenizer, tiny_policy
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.workbench import make_engine

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import torch
 
-from llm_as_judge.config import load_config, resolve_model
+from llm_as_judge.config.loading import load_config, resolve_model
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ProviderError

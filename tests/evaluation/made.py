@@ -15,7 +15,7 @@ from llm_as_judge.types import (
     Rollout,
     Verdict,
 )
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 
 def problem(id: str, domain: Domain) -> Problem:

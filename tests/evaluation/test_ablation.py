@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from llm_as_judge.config import load_config
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, rows, without
 from llm_as_judge.workbench import Workbench

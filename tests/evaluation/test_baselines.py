@@ -12,7 +12,7 @@ from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.baselines import Matrix, Row, rows
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 PROBLEMS = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
 TOKENS = {"direct": 10, "program": 20, "vote": 60}

@@ -12,15 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peer import math_verify_accepts
 
-from llm_as_judge.judging import algebra
-from llm_as_judge.judging.answers import (
-    equivalent,
-    extract_answer,
-    last_boxed,
-    matches,
-    strip_fence,
-)
-from llm_as_judge.judging.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
+from llm_as_judge.answers import algebra
+from llm_as_judge.answers.equivalence import equivalent, extract_answer, last_boxed, matches, strip_fence
+from llm_as_judge.answers.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Domain
 
 # 49,994/7 + 20,006/7 is 10,000: the label of this pair is wrong

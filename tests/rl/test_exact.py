@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from tiny import FAMILIES, random_completions, tiny_policy
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl import prefix_tree, scoring
+from llm_as_judge.logprobs import scoring
+from llm_as_judge.logprobs import tree as prefix_tree
+from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.rl.exactness import check_exact
 from llm_as_judge.rl.policy import Policy, Sampling
-from llm_as_judge.rl.shareable import why_not
 from llm_as_judge.types import Completion
 
 Ids = tuple[int, ...]
@@ -250,7 +251,7 @@ def test_a_wrong_plan_fails_the_comparison_and_the_start(wrong: Any, monkeypatch
 
 
 def test_a_gradient_that_is_wrong_alone_is_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llm_as_judge.rl import tree_attention
+    from llm_as_judge.logprobs import attention as tree_attention
 
     policy, completions = policy_of("qwen2"), batch("ragged", 6)
     whole = tree_attention._Cascade.backward

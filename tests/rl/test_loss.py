@@ -10,16 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from llm_as_judge.rl.loss import (
-    ImportanceSampling,
-    LossInputs,
-    LossSettings,
-    LossType,
-    Normaliser,
-    entropy_of,
-    policy_loss,
-    sampling_logprobs,
-)
+from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.rl.loss import ImportanceSampling, LossInputs, LossSettings, LossType, Normaliser, policy_loss
 
 LENGTHS = [5, 1, 7, 3, 6]
 MAX_LENGTH = 9

@@ -11,7 +11,7 @@ from tiny import VOCABULARY, NumberTokenizer, Prompt, random_completions, tiny_p
 from transformers import AutoModelForCausalLM
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl import scoring
+from llm_as_judge.logprobs import scoring
 from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, fit_threads, resolve_dtype
 from llm_as_judge.types import Completion
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
-from llm_as_judge.rl.prefix_tree import Layout, TreePlan, dense_mask, padded_tokens, plan, stages
-from llm_as_judge.rl.tree_attention import block_mask
+from llm_as_judge.logprobs.attention import block_mask
+from llm_as_judge.logprobs.tree import Layout, TreePlan, dense_mask, padded_tokens, plan, stages
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=8)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from llm_as_judge.operators import catalog
-from llm_as_judge.workflow.lint import CODES, is_valid, lint
-from llm_as_judge.workflow.templates import TEMPLATES
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.lint.codes import CODES, is_valid
+from llm_as_judge.workflow.shape import TEMPLATES
 
 INIT = """
     def __init__(self, name, llm_config, dataset):

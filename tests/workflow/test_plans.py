@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow.lint import lint
-from llm_as_judge.workflow.plans import PLANS, workflow
-from llm_as_judge.workflow.templates import shape
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shape import shape
 
 SHAPES = {
     "direct": "Custom",

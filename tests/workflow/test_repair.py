@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_as_judge.workflow.lint import lint
-from llm_as_judge.workflow.plans import PLANS, workflow
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.repair import initialise_unbound
 
 HEAD = """class Workflow:

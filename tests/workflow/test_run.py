@@ -15,7 +15,7 @@ from llm_as_judge.sandbox.host import BudgetExceeded, Limits, Sandbox
 from llm_as_judge.types import Execution, Question
 from llm_as_judge.workflow.budget import Budget, Ledger
 from llm_as_judge.workflow.run import WorkflowRunner
-from llm_as_judge.workflow.templates import TEMPLATES
+from llm_as_judge.workflow.shape import TEMPLATES
 
 QUESTION = Question("q1", "What is 6 times 7?", "math")
 CODE = Question(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_as_judge.workflow.templates import TEMPLATES, shape
+from llm_as_judge.workflow.shape import TEMPLATES, shape
 
 
 @pytest.mark.parametrize(

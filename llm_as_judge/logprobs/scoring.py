@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from llm_as_judge.rl import prefix_tree
-from llm_as_judge.rl.loss import entropy_of, sampling_logprobs
-from llm_as_judge.rl.prefix_tree import Stage
-from llm_as_judge.rl.tree_attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.logprobs import tree as prefix_tree
+from llm_as_judge.logprobs.attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.logprobs.tree import Stage
 from llm_as_judge.types import Completion
 
 Layout = Literal["padded", "tree"]

@@ -1,4 +1,4 @@
-"""The checks of one function: names, operator calls, keys of results, answers. Paths are ``lint_flow``'s."""
+"""The checks of one function: names, operator calls, keys of results, answers. Paths are ``paths``'."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from llm_as_judge.operators import catalog
-from llm_as_judge.workflow.lint_flow import Flow
-from llm_as_judge.workflow.lint_names import Function, bound_in, parameters_of
-from llm_as_judge.workflow.lint_state import State
-from llm_as_judge.workflow.lint_values import (
+from llm_as_judge.workflow.lint.kinds import (
     Knowledge,
     Value,
     comprehension_variables,
@@ -22,6 +19,9 @@ from llm_as_judge.workflow.lint_values import (
     operator_built,
     operators_of,
 )
+from llm_as_judge.workflow.lint.names import Function, bound_in, parameters_of
+from llm_as_judge.workflow.lint.paths import Flow
+from llm_as_judge.workflow.lint.state import State
 
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__class__"}
 _NO_ANSWER: Mapping[str, str] = {

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from llm_as_judge.workflow.lint_state import State, conditions, constant_of, merge, not_empty, truth_of
-from llm_as_judge.workflow.lint_values import Knowledge, Value, element_of, infer
+from llm_as_judge.workflow.lint.kinds import Knowledge, Value, element_of, infer
+from llm_as_judge.workflow.lint.state import State, conditions, constant_of, merge, not_empty, truth_of
 
 
 class Checks(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from llm_as_judge.workflow.lint_values import Knowledge, operator_built
+from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
 _QA = "problem: str"
 _CODE = "problem: str, entry_point: str"

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.monitor.terminal import Line, plans_table, progress_bar, result_table, shapes_table, step_line
 from llm_as_judge.types import DOMAINS
+from llm_as_judge.views.terminal import Line, plans_table, progress_bar, result_table, shapes_table, step_line
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 ``plan`` turns prompts and completions into that row, ``stages`` into a trunk of prompts and rows of completions
 beside it, for batches too large to hold at once. Both say who sees whom twice over: as pieces (a span of queries,
-a span of keys), which ``tree_attention`` walks on the CPU, and as the interval of queries that see a key, which
+a span of keys), which ``attention`` walks on the CPU, and as the interval of queries that see a key, which
 FlexAttention and the dense reference read. No model here, and no attention.
 
 The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork has no

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from llm_as_judge.judging.expressions import parse
-from llm_as_judge.judging.extraction import extract_answer, last_boxed, strip_fence
-from llm_as_judge.judging.latex import clean, tight
-from llm_as_judge.judging.numeric import arranged, numbers, symbols
-from llm_as_judge.judging.values import read, same
+from llm_as_judge.answers.expressions import parse
+from llm_as_judge.answers.extraction import extract_answer, last_boxed, strip_fence
+from llm_as_judge.answers.latex import clean, tight
+from llm_as_judge.answers.numeric import arranged, numbers, symbols
+from llm_as_judge.answers.values import read, same
 from llm_as_judge.types import Domain
 
 __all__ = ["equivalent", "extract_answer", "is_no_answer", "last_boxed", "matches", "strip_fence"]

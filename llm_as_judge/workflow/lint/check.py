@@ -14,39 +14,13 @@ import ast
 import operator as standard_operator
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from llm_as_judge.operators import catalog
-from llm_as_judge.workflow.lint_calls import FunctionLint, Scope
-from llm_as_judge.workflow.lint_names import Function, attributes_of, module_names
-from llm_as_judge.workflow.lint_values import Knowledge, operator_built
-
-#: code -> what it means, and whether it is fatal
-CODES: Mapping[str, tuple[str, bool]] = {
-    "W101": ("the text is not Python", True),
-    "W102": ("there is no class Workflow", True),
-    "W103": ("Workflow has no __init__", True),
-    "W104": ("Workflow has no async __call__", True),
-    "W105": ("__call__ cannot be called with (problem) or (problem, entry_point)", True),
-    "W106": ("__init__ cannot be called with (name, llm_config, dataset)", True),
-    "W107": ("a code problem's __call__ does not take entry_point", False),
-    "W108": ("an import that is not available or has no place in a workflow", False),
-    "W201": ("there is no such operator", True),
-    "W202": ("an attribute of self is used but not set in __init__", True),
-    "W203": ("an operator is given the wrong arguments", True),
-    "W204": ("an operator's call is not awaited", True),
-    "W205": ("an operator is built but never used", False),
-    "W206": ("an operator's call cannot be reached", False),
-    "W207": ("an operator's result has no such key", True),
-    "W208": ("get() of a key that an operator's result never has", False),
-    "W301": ("a variable may be unbound", True),
-    "W302": ("a variable is unbound if a loop does not run", False),
-    "W303": ("a name is not defined", True),
-    "W304": ("a path of __call__ ends without a return", True),
-    "W305": ("__call__ ends without a return if a loop comes to its end", False),
-    "W401": ("the answer is not a string", True),
-}
+from llm_as_judge.workflow.lint.calls import FunctionLint, Scope
+from llm_as_judge.workflow.lint.codes import Finding, Report
+from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
+from llm_as_judge.workflow.lint.names import Function, attributes_of, module_names
 
 _DISCOURAGED = frozenset(
     (
@@ -56,19 +30,6 @@ _DISCOURAGED = frozenset(
 )  # fmt: skip
 _AFLOW_ROOTS = ("workspace", "workflows", "scripts")
 _OPERATOR_MODULES = ("operator", "operators")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    code: str
-    message: str
-    line: int
-    fatal: bool
-
-
-def is_valid(findings: Iterable[Finding]) -> bool:
-    """No finding is fatal."""
-    return not any(finding.fatal for finding in findings)
 
 
 def lint(source: str, *, entry_point: str | None = None, operators: Collection[str] | None = None) -> list[Finding]:
@@ -86,7 +47,7 @@ def lint(source: str, *, entry_point: str | None = None, operators: Collection[s
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         return [Finding("W101", getattr(error, "msg", None) or str(error) or type(error).__name__, line, True)]
-    report = _Report()
+    report = Report()
     try:
         _lint_module(tree, report, entry_point, catalog.OPERATORS if operators is None else operators)
     except RecursionError:
@@ -94,19 +55,7 @@ def lint(source: str, *, entry_point: str | None = None, operators: Collection[s
     return sorted(report.findings, key=lambda finding: (finding.line, finding.code))
 
 
-class _Report:
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self._seen: set[tuple[str, str, int]] = set()
-
-    def __call__(self, code: str, message: str, node: ast.AST) -> None:
-        line = getattr(node, "lineno", 1)
-        if (code, message, line) not in self._seen:
-            self._seen.add((code, message, line))
-            self.findings.append(Finding(code, message, line, CODES[code][1]))
-
-
-def _lint_module(tree: ast.Module, report: _Report, entry_point: str | None, operators: Collection[str]) -> None:
+def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Collection[str]) -> None:
     modules, imported = _imports(tree, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
@@ -135,7 +84,7 @@ def _lint_module(tree: ast.Module, report: _Report, entry_point: str | None, ope
 def _check_methods(
     workflow: ast.ClassDef,
     methods: Mapping[str, Function],
-    report: _Report,
+    report: Report,
     entry_point: str | None,
 ) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
@@ -167,7 +116,7 @@ def _accepts(function: Function, count: int) -> bool:
     return required <= count and (count <= named or arguments.vararg is not None)
 
 
-def _imports(tree: ast.Module, report: _Report) -> tuple[frozenset[str], dict[str, str]]:
+def _imports(tree: ast.Module, report: Report) -> tuple[frozenset[str], dict[str, str]]:
     """Names that mean the operator module, and operators imported by name."""
     modules: set[str] = {"operator"}
     imported: dict[str, str] = {}
@@ -189,7 +138,7 @@ def _imports(tree: ast.Module, report: _Report) -> tuple[frozenset[str], dict[st
     return frozenset(modules), imported
 
 
-def _check_import(module: str, node: ast.stmt, report: _Report) -> None:
+def _check_import(module: str, node: ast.stmt, report: Report) -> None:
     root = module.partition(".")[0]
     if root in _DISCOURAGED:
         report("W108", f"{module} has no place in a workflow", node)
@@ -201,7 +150,7 @@ def _operators_built(
     init: Function | None,
     knowledge: Knowledge,
     operators: Collection[str],
-    report: _Report,
+    report: Report,
 ) -> dict[str, tuple[str, ast.stmt]]:
     """``self.attribute = operator.Name(...)`` of ``__init__``: attribute -> name and statement."""
     built: dict[str, tuple[str, ast.stmt]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.monitor.events import read_events
+from llm_as_judge.events import read_events
 from llm_as_judge.types import DOMAINS
 
 _SMOOTHING = 0.85

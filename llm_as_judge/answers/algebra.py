@@ -22,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from llm_as_judge.judging.expressions import Tree
-from llm_as_judge.judging.numeric import approximate, exact, has_matrix, symbols
+from llm_as_judge.answers.expressions import Tree
+from llm_as_judge.answers.numeric import approximate, exact, has_matrix, symbols
 
 logger = logging.getLogger(__name__)
 

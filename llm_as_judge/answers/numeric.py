@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from llm_as_judge.judging.expressions import Tree
+from llm_as_judge.answers.expressions import Tree
 
 _MOST_BITS = 4096
 

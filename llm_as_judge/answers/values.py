@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from llm_as_judge.judging import algebra
-from llm_as_judge.judging.expressions import Tree, parse
-from llm_as_judge.judging.latex import clean, tight, unwrap
-from llm_as_judge.judging.numeric import approximate, exact, symbols
-from llm_as_judge.judging.units import UNITS, Unit, split_unit
+from llm_as_judge.answers import algebra
+from llm_as_judge.answers.expressions import Tree, parse
+from llm_as_judge.answers.latex import clean, tight, unwrap
+from llm_as_judge.answers.numeric import approximate, exact, symbols
+from llm_as_judge.answers.units import UNITS, Unit, split_unit
 
 DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
 _PLAIN = re.compile(rf"[+-]?{DIGITS}")

@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Row, describe, takes_text
+from llm_as_judge.config.sources import Node, environment, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import nearest
-from llm_as_judge.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Row, describe, takes_text
-from llm_as_judge.settings_file import Node, environment, parse_text, read_yaml
 
 __all__ = ["Config", "ModelEntry", "Row", "describe", "load_config", "resolve_model", "to_yaml"]
 
@@ -145,7 +145,7 @@ def _parse_overrides(overrides: Iterable[str]) -> dict[str, Node]:
 def _beside(folder: Path | None, name: str) -> Path | None:
     """``name`` in the folder of the configuration, else in ./config, else in the source tree's config."""
     places = [folder] if folder else []
-    places += [Path("config"), Path(__file__).parents[1] / "config"]
+    places += [Path("config"), Path(__file__).parents[2] / "config"]
     return next((place / name for place in places if (place / name).is_file()), None)
 
 

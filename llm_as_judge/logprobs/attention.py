@@ -24,7 +24,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from llm_as_judge.rl.prefix_tree import Layout, Piece, TreePlan, dense_mask
+from llm_as_judge.logprobs.tree import Layout, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
 Kernel = Literal["cascade", "flex", "dense"]

@@ -1,6 +1,6 @@
 """The official metrics of SQuAD 2.0 and HotpotQA: normalisation, exact match and token F1.
 
-They are reported and never decide a verdict; whether two answers are the same is ``judging.answers``. For SQuAD a
+They are reported and never decide a verdict; whether two answers are the same is ``answers.equivalence``. For SQuAD a
 prediction that says in words that there is no answer counts as none.
 """
 
@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from llm_as_judge.judging.answers import is_no_answer
+from llm_as_judge.answers.equivalence import is_no_answer
 
 
 def normalize_squad(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The state of ``lint_flow`` at one point of a function, and what it knows about conditions."""
+"""The state of ``paths`` at one point of a function, and what it knows about conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from llm_as_judge.workflow.lint_values import Value, either
+from llm_as_judge.workflow.lint.kinds import Value, either
 
 Condition = tuple[str, bool]  # source of a test, and whether it held
 

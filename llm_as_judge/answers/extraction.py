@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from llm_as_judge.judging.latex import clean
-from llm_as_judge.judging.values import DIGITS, number, read
+from llm_as_judge.answers.latex import clean
+from llm_as_judge.answers.values import DIGITS, number, read
 from llm_as_judge.types import Domain
 
 _STATED = re.compile(

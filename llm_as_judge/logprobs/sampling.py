@@ -1,0 +1,53 @@
+"""The distribution that tokens are sampled from: sampler and trainer both use this, so a ratio is of what was sampled.
+
+Pure tensor functions, no model.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def sampling_logprobs(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    keep: Tensor | None = None,
+) -> Tensor:
+    """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
+
+    Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face
+    and vLLM. Sampler and trainer both use this function, so a scored ratio is the ratio of what was sampled.
+    ``keep`` [...] are ids that stay in whatever the filters say: a sampled token must not leave the support
+    by a rounding error.
+    """
+    if temperature <= 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    if temperature != 1.0:
+        logits = logits / temperature
+    if 0 < top_k < logits.shape[-1]:
+        threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
+        logits = _drop(logits, logits < threshold, keep)
+    if top_p < 1.0:
+        ordered, order = logits.detach().softmax(-1).sort(dim=-1, descending=True)
+        # A token goes when the mass before it already reaches top_p; the first always stays.
+        drop_ordered = ordered.cumsum(-1) - ordered >= top_p
+        drop_ordered[..., 0] = False
+        drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)
+        logits = _drop(logits, drop, keep)
+    return logits.log_softmax(-1)
+
+
+def entropy_of(logprobs: Tensor) -> Tensor:
+    """Entropy [...] in nats of log-probabilities [..., V] that may be -inf."""
+    return -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+
+
+def _drop(logits: Tensor, drop: Tensor, keep: Tensor | None) -> Tensor:
+    if keep is not None:
+        drop = drop.scatter(-1, keep[..., None], False)
+    return logits.masked_fill(drop, -torch.inf)
