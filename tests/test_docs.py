@@ -78,7 +78,7 @@ def test_every_operators_prompt_is_shown_with_its_arguments(generate: ModuleType
 
 
 def test_the_table_of_layers_is_the_one_that_is_tested() -> None:
-    rows = re.findall(r"^\| (\d) \| (.*?) \|", read("docs/architecture.md"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("docs/architecture.md"), re.MULTILINE)
     told = {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)}
     assert {name: told.get(name) for name in LAYERS} == LAYERS
     modules = {p.stem for p in (ROOT / "llm_as_judge").iterdir() if p.suffix == ".py" and p.stem != "__init__"}
