@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from llm_as_judge.cache import ResponseCache
-from llm_as_judge.config.schema import Config, Endpoint, JudgeEndpoint
+from llm_as_judge.config.schema import Config, EndpointConfig, JudgeConfig
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import JudgeOptions
@@ -15,7 +15,7 @@ from llm_as_judge.judging.prompts import JUDGE_SYSTEM, load_lines
 from llm_as_judge.llm import LLMClient, LLMSettings
 
 
-def open_client(endpoint: Endpoint, cache: Path | None = None) -> LLMClient:
+def open_client(endpoint: EndpointConfig, cache: Path | None = None) -> LLMClient:
     """A client of ``endpoint`` whose deterministic replies are kept in ``cache`` (None: in memory)."""
     settings = LLMSettings(
         base_url=endpoint.base_url,
@@ -35,7 +35,7 @@ def open_client(endpoint: Endpoint, cache: Path | None = None) -> LLMClient:
     return LLMClient(settings, ResponseCache(cache))
 
 
-def judge_options(judge: JudgeEndpoint) -> JudgeOptions:
+def judge_options(judge: JudgeConfig) -> JudgeOptions:
     """How the configured judge is asked; the embedded one as it was trained: no system prompt, no schema."""
     embedded = judge.provider == "embedded"
     return JudgeOptions(
@@ -65,7 +65,7 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
         yield Judge(settings.mode, model, None, options=judge_options(settings), second=second)
 
 
-async def second_judge(judge: JudgeEndpoint, stack: AsyncExitStack) -> LLMClient | None:
+async def second_judge(judge: JudgeConfig, stack: AsyncExitStack) -> LLMClient | None:
     """The client of the second judge, checked; None where none is configured."""
     if not judge.second_model or judge.mode == "rules":
         return None

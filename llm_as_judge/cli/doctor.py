@@ -21,7 +21,7 @@ import typer
 from llm_as_judge.cli.options import DEFAULT_CONFIG, AsJson, ConfigPath, Overrides, make_console, print_json
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config, Endpoint
+    from llm_as_judge.config.schema import Config, EndpointConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _model(settings: Config) -> str:
     return str(folder)
 
 
-def _endpoint(endpoint: Endpoint) -> str:
+def _endpoint(endpoint: EndpointConfig) -> str:
     if endpoint.provider == "embedded":
         return f"{endpoint.model}: embedded, started with the run"
     import asyncio

@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Row, describe, takes_text
+from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Leaf, describe, takes_text
 from llm_as_judge.config.sources import Node, environment, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import nearest
 
-__all__ = ["Config", "ModelEntry", "Row", "describe", "load_config", "resolve_model", "to_yaml"]
+__all__ = ["Config", "Leaf", "ModelEntry", "describe", "load_config", "resolve_model", "to_yaml"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class Model(_Strict):
+class ModelConfig(_Strict):
     model_name: str = Field("nano", min_length=1, description="Key of models.yaml, hub id or folder.")
     lora_rank: int = Field(64, gt=0, description="Rank of the LoRA adapter.")
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale; the update is multiplied by alpha / rank.")
@@ -74,7 +74,7 @@ class Model(_Strict):
     gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, more time.")
 
 
-class Training(_Strict):
+class TrainingConfig(_Strict):
     seed: int = Field(0, ge=0, description="Seeds sampling, data order and the adapter's first weights.")
     max_steps: int = Field(100, gt=0, description="Optimiser steps over the whole run.")
     rollout_batch_size: int = Field(4, gt=0, description="Problems per step.")
@@ -113,7 +113,7 @@ class Training(_Strict):
     shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards.")
 
 
-class Generation(_Strict):
+class GenerationConfig(_Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
     final_temperature: Float | None = Field(
         None, gt=0, description="Temperature reached linearly at the last step; null = constant."
@@ -124,7 +124,7 @@ class Generation(_Strict):
     engine: Literal["local", "vllm"] = Field("local", description="What samples the workflows.")
 
 
-class Data(_Strict):
+class DataConfig(_Strict):
     source: Literal["embedded", "files"] = Field(
         "embedded", description="Problems generated on the fly, or the JSONL files named below."
     )
@@ -138,14 +138,14 @@ class Data(_Strict):
     max_problems: int | None = Field(None, gt=0, description="Use only the first so many training problems.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Data:
+    def _consistent(self) -> DataConfig:
         _check_shares("domain_ratios", self.domain_ratios, DOMAINS)
         if self.source == "files" and self.train_dataset is None:
             raise ValueError("source is 'files' but train_dataset is not set; name a JSONL file")
         return self
 
 
-class Endpoint(_Strict):
+class EndpointConfig(_Strict):
     """An OpenAI-compatible LLM service: the executor's, and with a mode the judge's."""
 
     provider: Literal["embedded", "openai"] = Field(
@@ -172,7 +172,7 @@ class Endpoint(_Strict):
     )
 
 
-class JudgeEndpoint(Endpoint):
+class JudgeConfig(EndpointConfig):
     mode: Literal["hybrid", "llm", "rules"] = Field(
         "hybrid", description="hybrid: rules may accept, the LLM decides the rest; llm or rules: that alone."
     )
@@ -195,7 +195,7 @@ class JudgeEndpoint(Endpoint):
     audit_action: Literal["warn", "stop"] = Field("warn", description="What the alarm does to a training run.")
 
 
-class Workflow(_Strict):
+class WorkflowConfig(_Strict):
     operators: Names = Field(
         (
             "Custom", "AnswerGenerate", "CustomCodeGenerate", "ScEnsemble", "MdEnsemble",
@@ -216,7 +216,7 @@ class Workflow(_Strict):
     guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
 
 
-class SandboxSettings(_Strict):
+class SandboxConfig(_Strict):
     mode: Literal["auto", "full", "standard", "no-open", "unsafe"] = Field(
         "auto", description="How code is held; auto: the tightest that holds here; unsafe must be asked for."
     )
@@ -229,7 +229,7 @@ class SandboxSettings(_Strict):
     max_workflows: int = Field(64, gt=0, description="Workflows that run at once, about 4 MB each.")
 
 
-class RewardSettings(_Strict):
+class RewardConfig(_Strict):
     reward_weights: Mapping[RewardTerm, Float] = Field(
         {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05},
         description="Weight of each term (repetition is subtracted); sums to 1, which keeps the scale.",
@@ -241,12 +241,12 @@ class RewardSettings(_Strict):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> RewardSettings:
+    def _consistent(self) -> RewardConfig:
         _check_shares("reward_weights", self.reward_weights, typing.get_args(RewardTerm))
         return self
 
 
-class ExperienceBuffer(_Strict):
+class BufferConfig(_Strict):
     enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
     buffer_size: int = Field(100, gt=0, description="Workflows kept per domain.")
     reward_threshold: Float = Field(8.0, description="Least reward of a workflow that is kept.")
@@ -259,7 +259,7 @@ class ExperienceBuffer(_Strict):
     max_age: int = Field(0, ge=0, description="Steps after which a workflow leaves the buffer; 0 = never.")
 
 
-class Output(_Strict):
+class OutputConfig(_Strict):
     output_dir: FilePath = Field(Path("checkpoints"), description="Root of <model>/<run_name>/step_N.")
     log_dir: FilePath = Field(Path("logs"), description="Event logs.")
     results_dir: FilePath = Field(Path("results"), description="Evaluation results.")
@@ -269,24 +269,24 @@ class Output(_Strict):
 class Config(_Strict):
     """All settings of a run; ``config.load_config`` builds it."""
 
-    model: Model = Model()
-    training: Training = Training()
-    generation: Generation = Generation()
-    data: Data = Data()
-    executor: Endpoint = Endpoint()
-    judge: JudgeEndpoint = JudgeEndpoint()
-    workflow: Workflow = Workflow()
-    sandbox: SandboxSettings = SandboxSettings()
-    reward: RewardSettings = RewardSettings()
-    experience_buffer: ExperienceBuffer = ExperienceBuffer()
-    output: Output = Output()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
+    generation: GenerationConfig = GenerationConfig()
+    data: DataConfig = DataConfig()
+    executor: EndpointConfig = EndpointConfig()
+    judge: JudgeConfig = JudgeConfig()
+    workflow: WorkflowConfig = WorkflowConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    reward: RewardConfig = RewardConfig()
+    experience_buffer: BufferConfig = BufferConfig()
+    output: OutputConfig = OutputConfig()
 
     #: Of the file, where ``models.yaml`` is looked for.
     _folder: Path | None = PrivateAttr(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Leaf:
     """One leaf as ``describe`` tells it."""
 
     name: str
@@ -302,12 +302,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
 LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for leaf, field in cls.model_fields.items()}
 
 
-def describe() -> list[Row]:
+def describe() -> list[Leaf]:
     """Name, type, default and meaning of every leaf, in the order of the schema."""
     rows = []
     for name, field in LEAVES.items():
         default = field.get_default()
-        rows.append(Row(name, _type_name(field.annotation), _yaml_text(default), field.description or ""))
+        rows.append(Leaf(name, _type_name(field.annotation), _yaml_text(default), field.description or ""))
     return rows
 
 
