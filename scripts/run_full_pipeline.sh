@@ -86,7 +86,7 @@ for word in "${settings[@]}"; do [[ $word == --set ]] || plain+=("$word"); done
 { read -r checkpoint; read -r results; } < <("$python" - "$config" "$model" "${plain[@]}" <<'PYTHON'
 import sys
 
-from llm_as_judge.config import load_config, resolve_model
+from llm_as_judge.config.loading import load_config, resolve_model
 
 config = load_config(sys.argv[1], sys.argv[3:], extra={"model.model_name": sys.argv[2]})
 run = config.output.output_dir / resolve_model(config).key / config.output.run_name

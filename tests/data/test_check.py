@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import sample
+from helpers.benchmarks import benchmark
 
 from llm_as_judge.data.check import GoldReport, check_golds
 from llm_as_judge.datasets.catalog import DATASETS, Dataset
@@ -45,7 +45,7 @@ def check(path: Path, dataset: Dataset) -> GoldReport:
     ],
 )
 def test_every_gold_is_judged_correct(name: str, file: str, records: int, golds: int) -> None:
-    report = check(sample(file), DATASETS[name])
+    report = check(benchmark(file), DATASETS[name])
     assert (report.records, report.golds) == (records, golds)
     assert {failure.id: failure.reason for failure in report.failures} == EXCEPTIONS
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from samples import sample
+from helpers.benchmarks import benchmark
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.data.overview import inspect_file, inspect_folder
@@ -38,9 +38,9 @@ def test_counts_repetition_and_lengths_are_right(out: Path) -> None:
 
 
 def test_real_files_of_every_format_can_be_looked_at() -> None:
-    squad = inspect_file(sample("squad_v2/dev-v2.0.json"))["squad2"]
+    squad = inspect_file(benchmark("squad_v2/dev-v2.0.json"))["squad2"]
     assert (squad["lines"], squad["unanswerable"], squad["domain"]) == (706, 320, "qa")
-    assert len(inspect_file(sample("math"))["math"]["examples"]) == 1
+    assert len(inspect_file(benchmark("math"))["math"]["examples"]) == 1
 
 
 def test_the_command_writes_a_picture(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samples import sample
+from helpers.benchmarks import benchmark
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.data import ingest, process
@@ -71,7 +71,7 @@ TWO = ("gsm8k", "squad2")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Plan C on the real samples."""
     out = tmp_path_factory.mktemp("plan-c")
-    return out, run(sample(), out, any_split=True, val_fraction=0.1)
+    return out, run(benchmark(), out, any_split=True, val_fraction=0.1)
 
 
 def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]]) -> None:
@@ -128,7 +128,7 @@ def test_nothing_is_lost_and_problems_are_what_the_parsers_said(made: tuple[Path
     for name, path in (("gsm8k", "gsm8k/train.jsonl"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
                        ("humaneval", "humaneval/HumanEval.jsonl.gz"), ("mbpp", "mbpp/sanitized-mbpp.json"),
                        ("squad2", "squad_v2/dev-v2.0.json"), ("math", "math")):  # fmt: skip
-        raw = {problem.question.id: problem for problem in load_file(sample(path))}
+        raw = {problem.question.id: problem for problem in load_file(benchmark(path))}
         facts = info["datasets"][name]
         assert facts["records"] == len(raw)
         kept = [p for side in ("train", "val", "test") for p in load_file(out / f"processed/{name}_{side}.jsonl")]
@@ -137,7 +137,7 @@ def test_nothing_is_lost_and_problems_are_what_the_parsers_said(made: tuple[Path
 
 
 def test_info_says_what_was_repeated_and_taken_instead(tmp_path: Path) -> None:
-    info = run(sample(), tmp_path, any_split=True, train_size=20_000)
+    info = run(benchmark(), tmp_path, any_split=True, train_size=20_000)
     assert info["datasets"]["humaneval"]["train_mix"] == {"lines": 3000, "unique": 137, "repetition": 21.9}
     told = "\n".join(info["notes"])
     for words in ("humaneval: each of its 137 training problems comes about 22 times", "math: train had no files",
@@ -150,7 +150,7 @@ def test_info_says_what_was_repeated_and_taken_instead(tmp_path: Path) -> None:
 
 def test_official_keeps_the_published_splits(tmp_path: Path) -> None:
     names = ("gsm8k", "hotpotqa", "humaneval", "mbpp", "commonsenseqa")
-    info = run(sample(), tmp_path, "official", datasets=list(names))
+    info = run(benchmark(), tmp_path, "official", datasets=list(names))
     sizes = {name: (facts["train"], facts["test"]) for name, facts in info["datasets"].items()}
     assert sizes == {
         "gsm8k": (2000, 700), "hotpotqa": (150, 100), "humaneval": (0, 164), "mbpp": (120, 257),
@@ -269,7 +269,7 @@ def test_missing_files_are_all_named_with_their_place_and_origin(tmp_path: Path)
 
 def test_a_domain_that_has_a_share_needs_problems(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gives code"):
-        run(sample(), tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
+        run(benchmark(), tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from samples import sample
+from helpers.benchmarks import benchmark
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(tmp_path: Path) -> None:
     settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 400, "test_size": 40})
-    process(Job(settings, sample(), tmp_path, any_split=True))
+    process(Job(settings, benchmark(), tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
     config = load_config(ROOT / "config/embedded.yaml", ["data.source=files", "eval_problems=20", *files])
     drawn = training_sampler(config).sample(400)

@@ -8,20 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.benchmarks import benchmark
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def real(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"no benchmark samples at {path}")
-    return path
 
 
 def written(folder: Path, *records: Any) -> Path:
@@ -54,7 +46,7 @@ def one(folder: Path, **record: Any) -> Problem:
     ],
 )
 def test_every_real_record_parses(name: str, dataset: str, count: int) -> None:
-    problems = load_file(real(name))
+    problems = load_file(benchmark(name))
     assert len(problems) == count
     assert len({problem.question.id for problem in problems}) == count
     for problem in problems:
@@ -69,12 +61,12 @@ def test_every_real_record_parses(name: str, dataset: str, count: int) -> None:
 
 
 def test_gsm8k_answers_are_plain_numbers() -> None:
-    answers = [p.reference.answers[0] for p in load_file(real("gsm8k/train.jsonl"))]
+    answers = [p.reference.answers[0] for p in load_file(benchmark("gsm8k/train.jsonl"))]
     assert all(answer.lstrip("-").replace(".", "").isdigit() for answer in answers)
 
 
 def test_squad_keeps_every_annotator_and_the_unanswerable() -> None:
-    problems = load_file(real("squad_v2/dev-v2.0.json"))
+    problems = load_file(benchmark("squad_v2/dev-v2.0.json"))
     assert sum(problem.reference.unanswerable for problem in problems) == 320
     by_id = {problem.question.id: problem for problem in problems}
     assert by_id["squad2/56ddde6b9a695914005b9629"].reference.answers == (
@@ -85,13 +77,13 @@ def test_squad_keeps_every_annotator_and_the_unanswerable() -> None:
 
 
 def test_hotpot_context_holds_every_paragraph_and_nothing_points_at_the_right_ones() -> None:
-    for problem in load_file(real("hotpotqa/hotpot_dev_distractor_v1.json"), limit=5):
+    for problem in load_file(benchmark("hotpotqa/hotpot_dev_distractor_v1.json"), limit=5):
         assert len(problem.question.context.split("\n")) >= 2
         assert "supporting" not in repr(problem.question)
 
 
 def test_humaneval_tests_run_on_the_gold_solutions_and_stay_apart() -> None:
-    path = real("humaneval/HumanEval.jsonl.gz")
+    path = benchmark("humaneval/HumanEval.jsonl.gz")
     raw = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     failing = []
     for record, problem in zip(raw, load_file(path), strict=True):
@@ -108,7 +100,7 @@ def test_humaneval_tests_run_on_the_gold_solutions_and_stay_apart() -> None:
 
 
 def test_humaneval_prelude_holds_imports_and_helpers() -> None:
-    problems = {p.question.id: p for p in load_file(real("humaneval/HumanEval.jsonl.gz"))}
+    problems = {p.question.id: p for p in load_file(benchmark("humaneval/HumanEval.jsonl.gz"))}
     assert problems["humaneval/0"].reference.prelude == "from typing import List"
     for id_, helper in (("32", "def poly"), ("38", "def encode_cyclic"), ("50", "def encode_shift")):
         prelude = problems[f"humaneval/{id_}"].reference.prelude
@@ -117,7 +109,7 @@ def test_humaneval_prelude_holds_imports_and_helpers() -> None:
 
 
 def test_mbpp_setup_runs_after_the_solution() -> None:
-    problems = {p.question.id: p for p in load_file(real("mbpp/mbpp.jsonl"))}
+    problems = {p.question.id: p for p in load_file(benchmark("mbpp/mbpp.jsonl"))}
     assert problems["mbpp/367"].reference.tests.startswith("root = Node(1)")
     assert "Node" not in problems["mbpp/367"].reference.prelude
     assert "\r" not in problems["mbpp/367"].reference.tests
@@ -128,7 +120,7 @@ def test_mbpp_setup_runs_after_the_solution() -> None:
 
 
 def test_choices_are_in_the_text_and_letter_or_text_is_right() -> None:
-    (problem,) = load_file(real("commonsenseqa/dev_rand_split.jsonl"), limit=1)
+    (problem,) = load_file(benchmark("commonsenseqa/dev_rand_split.jsonl"), limit=1)
     assert "A. bank\nB. library" in problem.question.text
     for answer in ("A", "(A)", "bank", "A. bank"):
         assert matches(answer, problem.reference.answers, "qa")

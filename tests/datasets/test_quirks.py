@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.benchmarks import benchmark
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,14 +17,9 @@ from llm_as_judge.datasets.reading import files_in, read
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
 
 def records(name: str) -> list[Any]:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"no benchmark samples at {path}")
-    return [raw.record for file in files_in(path) for raw in read(file)]
+    return [raw.record for file in files_in(benchmark(name)) for raw in read(file)]
 
 
 def mbpp_task(**changes: Any) -> dict[str, Any]:
@@ -140,8 +134,7 @@ def test_humaneval_reads_examples_however_they_are_written() -> None:
 
 
 def test_humaneval_leaves_out_examples_that_are_wrong() -> None:
-    path = DATA / "humaneval/HumanEval.jsonl.gz"
-    rows = {row["task_id"]: row for row in records(f"humaneval/{path.name}")}
+    rows = {row["task_id"]: row for row in records("humaneval/HumanEval.jsonl.gz")}
     assert "15.0" in rows["HumanEval/47"]["prompt"]
     assert not any("15.0" in test for test in humaneval.parse(rows["HumanEval/47"]).question.public_tests)
     shown = [humaneval.parse(row).question.public_tests for row in rows.values()]
@@ -166,9 +159,7 @@ def test_choices_in_both_shapes() -> None:
     ["gsm8k/test.jsonl", "math", "squad_v2", "hotpotqa", "humaneval", "mbpp", "mmlu", "commonsenseqa"],
 )
 def test_every_problem_survives_the_projects_own_format(name: str) -> None:
-    if not (DATA / name).exists():
-        pytest.skip(f"no benchmark samples at {DATA / name}")
-    for problem in load_file(DATA / name):
+    for problem in load_file(benchmark(name)):
         again = custom.parse(json.loads(json.dumps(custom.to_record(problem))))
         assert again == problem
 
@@ -202,9 +193,3 @@ def test_no_record_of_wrong_types_gets_past_a_parser_or_breaks_it(name: str, dat
         return
     assert problem.question.text.strip()
     assert problem.reference.answers or problem.reference.tests or problem.reference.unanswerable
-
-
-def test_humaneval_file_is_gzip() -> None:
-    path = DATA / "humaneval/HumanEval.jsonl.gz"
-    if path.exists():
-        assert len(gzip.decompress(path.read_bytes()).splitlines()) == len(records("humaneval/HumanEval.jsonl.gz"))
