@@ -66,18 +66,51 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorCall:
-    """One operator call as the host metered it."""
+class Finding:
+    """Something lint found in a workflow's text; a fatal one keeps it from being run."""
 
-    name: str
-    arguments: Mapping[str, Any]
-    result: Mapping[str, Any]
-    llm_calls: int
+    code: str
+    message: str
+    line: int
+    fatal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One prompt to the executor and its reply, as the host metered them."""
+
+    prompt: str
+    reply: str
+    finish_reason: str  # "length": the reply was cut off
     prompt_tokens: int
     completion_tokens: int
     cost: float  # in the currency of the price table
     seconds: float
-    parse_ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """One operator call of a workflow, with what it asked the executor."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: Mapping[str, Any]  # empty where the call failed
+    exchanges: tuple[Exchange, ...] = ()
+    seconds: float = 0.0
+    error: str = ""  # why there is no result, or what the operator says of it
+
+    @property
+    def parse_ok(self) -> bool:
+        return bool(self.result.get("parse_ok", False))
+
+    @property
+    def tokens(self) -> int:
+        """Executor tokens, prompts and replies."""
+        return sum(e.prompt_tokens + e.completion_tokens for e in self.exchanges)
+
+    @property
+    def cost(self) -> float:
+        return sum(e.cost for e in self.exchanges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +122,12 @@ class Execution:
     calls: tuple[OperatorCall, ...] = ()
     error: str = ""
     seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()  # of lint, before the run
 
     @property
     def tokens(self) -> int:
-        """Executor tokens, prompt and completion."""
-        return sum(c.prompt_tokens + c.completion_tokens for c in self.calls)
+        """Executor tokens, prompts and replies."""
+        return sum(c.tokens for c in self.calls)
 
     @property
     def cost(self) -> float:
@@ -125,7 +159,6 @@ class Rollout:
     execution: Execution
     verdict: Verdict
     reward: Reward
-    lint: tuple[str, ...] = ()  # codes found by ``workflow.lint``
 
     @property
     def valid(self) -> bool:

@@ -41,7 +41,6 @@ from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -124,10 +123,7 @@ class Workbench:
         await self._stack.aclose()
 
     def rollout_parts(self, judge: JudgeLike) -> RolloutParts:
-        def codes(source: str, entry_point: str | None) -> Sequence[str]:
-            return [f.code for f in lint(source, entry_point=entry_point)]
-
-        return RolloutParts(self.runner, judge, self.reward, codes, concurrency=_ROLLOUT_CONCURRENCY)
+        return RolloutParts(self.runner, judge, self.reward, concurrency=_ROLLOUT_CONCURRENCY)
 
     def training_parts(self, judge: JudgeLike) -> RolloutParts:
         """``rollout_parts`` with what only training has: the user's own rewards, and truncated workflows not run."""

@@ -15,7 +15,7 @@ import pytest
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
-from llm_as_judge.types import Execution, OperatorCall
+from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 WORKFLOW = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
@@ -230,7 +230,7 @@ def test_workflow_lint_finds_faults_and_says_so_by_its_exit_status(
 
 
 def test_workflow_run_prints_the_execution(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, 1, 10, 5, 0.25, 0.1)
+    call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, (Exchange("x", "4", "stop", 10, 5, 0.25, 0.1),))
     trainer.run_workflow_file = lambda config, source, question: Execution("finished", question.text, (call,))
     Path("w.py").write_text(WORKFLOW, encoding="utf-8")
     assert main(["workflow", "run", "w.py", "--problem", "2+2", "--json"]) == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
-from llm_as_judge.types import DOMAINS, Domain, Execution, OperatorCall, Problem, Question, Verdict
+from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workbench import load_policy, make_engine, reward_function, trainer_settings, training_sampler
 from llm_as_judge.workflow.catalogue import name_of
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
@@ -27,7 +27,7 @@ class Runner:
 
     async def run(self, source: str, question: Question) -> Execution:
         name = name_of(source, question.domain)
-        call = OperatorCall(name, {}, {}, 1, 100, 20, 0.0, 0.0)
+        call = OperatorCall(name, {}, {}, (Exchange("", "", "stop", 100, 20, 0.0, 0.0),))
         return Execution("finished", name, (call,)) if name else Execution("invalid", None)
 
 
@@ -60,7 +60,6 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
             Runner(),
             Judge(),
             reward_function(config),
-            lambda source, entry_point: (),
         ),
         log=log,
         checkpoint_dir=tmp_path,

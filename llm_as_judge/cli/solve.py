@@ -29,8 +29,9 @@ def solution_lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield result["workflow"]
     yield ""
     for number, call in enumerate(result["trace"], start=1):
-        tokens = call["prompt_tokens"] + call["completion_tokens"]
-        yield f"call {number}: {call['name']}, {call['llm_calls']} LLM calls, {tokens} tokens, {call['seconds']:.2f} s"
+        exchanges = call["exchanges"]
+        tokens = sum(e["prompt_tokens"] + e["completion_tokens"] for e in exchanges)
+        yield f"call {number}: {call['name']}, {len(exchanges)} LLM calls, {tokens} tokens, {call['seconds']:.2f} s"
         for key, value in call["result"].items():
             if key not in ("parse_ok", "error") or value not in (True, ""):
                 yield f"    {key}: {value}"

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Sequence
 
 from llm_as_judge.answers.equivalence import extract_answer
-from llm_as_judge.types import Domain
+from llm_as_judge.types import Domain, Finding
 
 _LONGEST = {"math": 100, "qa": 200}
 
 
-def answer_format(answer: str | None, domain: Domain, lint: Sequence[str]) -> float:
-    """10, 5 or 0: 5 for no codes in ``lint`` and 5 for a clean answer."""
-    return 5.0 * (not lint) + 5.0 * is_clean(answer, domain)
+def answer_format(answer: str | None, domain: Domain, findings: Sequence[Finding]) -> float:
+    """10, 5 or 0: 5 for no ``findings`` of lint and 5 for a clean answer."""
+    return 5.0 * (not findings) + 5.0 * is_clean(answer, domain)
 
 
 def is_clean(answer: str | None, domain: Domain) -> bool:

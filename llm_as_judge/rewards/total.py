@@ -11,7 +11,7 @@ all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.correctness import RIGHT, WRONG, correctness
@@ -72,7 +72,6 @@ class RewardFunction:
         completion: Completion,
         execution: Execution,
         verdict: Verdict,
-        lint: Sequence[str] = (),
     ) -> Reward:
         """The terms and their total; no total when nobody could tell whether the answer is right."""
         if execution.outcome == "fault" or (execution.outcome == "finished" and verdict.correct is None):
@@ -84,7 +83,7 @@ class RewardFunction:
                 "correctness": correctness(bool(verdict.correct)),
                 "efficiency": efficiency(execution.tokens, self._token_budget),
                 "simplicity": simplicity(len(execution.calls), self._operator_budget),
-                "format": answer_format(execution.answer, problem.question.domain, lint),
+                "format": answer_format(execution.answer, problem.question.domain, execution.findings),
                 "repetition": repetition(execution.calls, completion.text),
             }
         signs = {"repetition": -1.0}

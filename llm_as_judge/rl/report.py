@@ -110,7 +110,7 @@ def log_step(
                 text=rollout.completion.text,
                 completion_tokens=len(rollout.completion.token_ids),
                 finish_reason=rollout.completion.finish_reason,
-                lint=list(rollout.lint),
+                lint=[finding.code for finding in rollout.execution.findings],
                 outcome=rollout.execution.outcome,
                 error=rollout.execution.error,
                 answer=rollout.execution.answer,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -52,7 +52,6 @@ class RewardLike(Protocol):
         completion: Completion,
         execution: Execution,
         verdict: Verdict,
-        lint: tuple[str, ...],
     ) -> Reward: ...
 
 
@@ -64,7 +63,7 @@ class GroupRewards(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
-    """What turns a workflow's text into a reward. ``lint`` maps (source, entry point) to finding codes.
+    """What turns a workflow's text into a reward.
 
     ``truncated``: a workflow cut off at the length limit is run as it is, gets the floor without running, or is masked
     (unscored, out of the update).
@@ -73,7 +72,6 @@ class RolloutParts:
     runner: Runner
     judge: JudgeLike
     reward: RewardLike
-    lint: Callable[[str, str | None], Sequence[str]]
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
     extra: GroupRewards | None = None
@@ -140,21 +138,20 @@ async def roll_out(
 ) -> Rollout:
     """One workflow from text to reward."""
     source = extract_code(completion.text, special_tokens)
-    lint = tuple(parts.lint(source, problem.question.entry_point))
     if completion.finish_reason == "length" and parts.truncated != "run":
         error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
         cut = Execution("invalid", None, error=error)
         verdict = Verdict(False, "none", reason="truncated")
         masked = parts.truncated == "mask"
-        reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict, lint)
-        return Rollout(problem, completion, cut, verdict, reward, lint)
+        reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict)
+        return Rollout(problem, completion, cut, verdict, reward)
     try:
         execution = await parts.runner.run(source, problem.question)
     except InfrastructureError as error:
         execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
     verdict = await _verdict(problem, execution, parts.judge)
-    reward = parts.reward(problem, completion, execution, verdict, lint)
-    return Rollout(problem, completion, execution, verdict, reward, lint)
+    reward = parts.reward(problem, completion, execution, verdict)
+    return Rollout(problem, completion, execution, verdict, reward)
 
 
 async def _verdict(problem: Problem, execution: Execution, judge: JudgeLike) -> Verdict:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from llm_as_judge.workflow.lint.codes import Finding
+from llm_as_judge.types import Finding
 
 _UNBOUND = ("W301", "W302")
 

@@ -19,7 +19,7 @@ from llm_as_judge.llm import ChatModel, LLMReply
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, Limits, OperatorParameters, Sandbox
-from llm_as_judge.types import Execution, OperatorCall, Question
+from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 from llm_as_judge.workflow.budget import Budget, Ledger
 from llm_as_judge.workflow.lint.check import lint
 
@@ -61,10 +61,10 @@ class WorkflowRunner:
 
     async def run(self, source: str, question: Question) -> Execution:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run."""
-        findings = lint(source, entry_point=question.entry_point, operators=self._operators)
+        findings = tuple(lint(source, entry_point=question.entry_point, operators=self._operators))
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
-            return Execution("invalid", None, error="; ".join(fatal))
+            return Execution("invalid", None, error="; ".join(fatal), findings=findings)
         service = _Operators(self, question)
         result = await self._sandbox.run_workflow(
             source,
@@ -76,35 +76,24 @@ class WorkflowRunner:
             limits=self._limits,
         )
         calls = tuple(record.finished() for record in service.records)
-        return Execution(result.outcome, result.answer, calls, result.error, result.seconds)
+        return Execution(result.outcome, result.answer, calls, result.error, result.seconds, findings)
 
 
 @dataclass(slots=True)
 class _Record:
-    """One operator call under way; its model's calls are counted here, and stay so if it fails."""
+    """One operator call under way; its exchanges with the model stay if it fails."""
 
     name: str
     arguments: Mapping[str, Any]
     started: float
     result: Mapping[str, Any] = field(default_factory=dict)
     seconds: float | None = None
-    llm_calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float = 0.0
+    exchanges: list[Exchange] = field(default_factory=list)
+    error: str = "the run ended before this call came back"
 
     def finished(self) -> OperatorCall:
-        return OperatorCall(
-            name=self.name,
-            arguments=self.arguments,
-            result=self.result,
-            llm_calls=self.llm_calls,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cost=self.cost,
-            seconds=time.monotonic() - self.started if self.seconds is None else self.seconds,
-            parse_ok=bool(self.result.get("parse_ok", False)),
-        )
+        seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
+        return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
 
 
 class _Operators:
@@ -115,6 +104,7 @@ class _Operators:
         self._question = question
         self.records: list[_Record] = []
         self._ledger = Ledger(runner._budget)
+        self._asked = 0  # calls of the executor, those under way included
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
@@ -128,8 +118,12 @@ class _Operators:
         tools = Toolbox(_Metered(self, record), self._run_code, self._question, enhance=self._runner._enhance)
         try:
             record.result = await catalog.OPERATORS[name](tools, **init)(**arguments)
-        except ValueError as error:  # an operator's word for arguments it cannot use
-            raise WorkflowError(f"{name}: {error}") from error
+            record.error = str(record.result.get("error", ""))
+        except Exception as error:  # noted, then it travels
+            record.error = f"{type(error).__name__}: {error}"
+            if isinstance(error, ValueError):  # an operator's word for arguments it cannot use
+                raise WorkflowError(f"{name}: {error}") from error
+            raise
         finally:
             record.seconds = time.monotonic() - record.started
         return record.result
@@ -145,18 +139,26 @@ class _Operators:
     ) -> LLMReply:
         """One call of the executor model, within the budget and counted."""
         most = _LLM_CALLS_PER_CALL * self._runner._limits.max_calls
-        if sum(r.llm_calls for r in self.records) >= most:
+        if self._asked >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
         with self._ledger.call(prompt, max_tokens) as call:
-            record.llm_calls += 1
+            self._asked += 1
             # Only a reply that must be shorter is asked for by its length.
             shorter = call.reply_tokens < (max_tokens or self._runner._budget.reply_tokens)
             limit = call.reply_tokens if shorter else max_tokens
             reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit)
             call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
-        record.prompt_tokens += reply.prompt_tokens
-        record.completion_tokens += reply.completion_tokens
-        record.cost += reply.cost
+        record.exchanges.append(
+            Exchange(
+                prompt,
+                reply.text,
+                reply.finish_reason,
+                reply.prompt_tokens,
+                reply.completion_tokens,
+                reply.cost,
+                reply.seconds,
+            )
+        )
         return reply
 
 

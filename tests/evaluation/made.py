@@ -5,6 +5,7 @@ from __future__ import annotations
 from llm_as_judge.types import (
     Completion,
     Domain,
+    Exchange,
     Execution,
     OperatorCall,
     Outcome,
@@ -33,7 +34,7 @@ def rollout(
     text: str | None = None,
 ) -> Rollout:
     """A rollout of ``plan`` that took ``tokens`` executor tokens; unscored ones are our fault unless said otherwise."""
-    call = OperatorCall("Custom", {}, {}, 1, tokens - 3, 3, 0.0, 0.1)
+    call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(PLANS[plan], of.question.domain) if text is None else text
     return Rollout(

@@ -140,7 +140,7 @@ async def test_every_plan_runs_on_every_problem() -> None:
             return Reward(1.0)
 
     bench, seen = Bench(), []
-    made = await baselines.measure(PROBLEMS, RolloutParts(bench, bench, bench, lambda s, e: []), seen.append)
+    made = await baselines.measure(PROBLEMS, RolloutParts(bench, bench, bench), seen.append)
     assert seen == list(range(1, len(PLANS) + 1)) and list(made.rollouts) == list(PLANS)
     assert sorted(ran) == sorted(
         (workflow(plan, p.question.domain), p.question.id) for plan in PLANS.values() for p in PROBLEMS

@@ -17,7 +17,9 @@ from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import (
     Completion,
     Domain,
+    Exchange,
     Execution,
+    Finding,
     OperatorCall,
     Outcome,
     Problem,
@@ -45,8 +47,11 @@ WORKFLOW = """class Workflow:
 """
 
 
+UNUSED = Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
+
+
 def call(name: str = "Custom", tokens: int = 0, **arguments: Any) -> OperatorCall:
-    return OperatorCall(name, arguments, {}, 1, tokens, 0, 0.0, 0.0)
+    return OperatorCall(name, arguments, {}, (Exchange("", "", "stop", tokens, 0, 0.0, 0.0),))
 
 
 def reward(
@@ -56,16 +61,15 @@ def reward(
     answer: str | None = "12",
     calls: tuple[OperatorCall, ...] = (),
     text: str = WORKFLOW,
-    lint: tuple[str, ...] = (),
+    findings: tuple[Finding, ...] = (),
     domain: Domain = "math",
 ) -> Reward:
     function = RewardFunction(WEIGHTS, token_budget=1000, operator_budget=5)
     return function(
         Problem(Question("p", "?", domain), Reference(("12",))),
         Completion(text, (), (), (), "stop"),
-        Execution(outcome, answer, calls),
+        Execution(outcome, answer, calls, findings=findings),
         Verdict(correct, "rules"),
-        lint,
     )
 
 
@@ -96,7 +100,7 @@ runs = st.fixed_dictionaries(
         "answer": st.sampled_from(["12", "The answer is 12", "x" * 500, "def f(): return 1"]),
         "calls": calls_,
         "text": st.sampled_from([WORKFLOW, "a b c " * 50, ""]),
-        "lint": st.sampled_from([(), ("W101",)]),
+        "findings": st.sampled_from([(), (UNUSED,)]),
         "domain": st.sampled_from(["math", "code", "qa"]),
     }
 )
@@ -128,7 +132,7 @@ def test_what_is_our_fault_is_unscored() -> None:
 
 
 def test_the_total_is_the_weighted_sum_of_its_terms() -> None:
-    got = reward(True, calls=(call(tokens=300), call(tokens=200)), lint=("W101",), text="a b c d e f " * 4)
+    got = reward(True, calls=(call(tokens=300), call(tokens=200)), findings=(UNUSED,), text="a b c d e f " * 4)
     terms = got.terms
     assert terms["efficiency"] == 5.0 and terms["simplicity"] == 7.5 and terms["format"] == 5.0
     assert terms["repetition"] > 0
@@ -141,7 +145,7 @@ def test_the_total_is_the_weighted_sum_of_its_terms() -> None:
     [
         ({"calls": (call(tokens=10),)}, {"calls": (call(tokens=900),)}),
         ({"calls": (call(input="a"),)}, {"calls": (call(input="a"), call(input="b"))}),
-        ({}, {"lint": ("W101",)}),
+        ({}, {"findings": (UNUSED,)}),
         ({}, {"answer": "The answer is 12"}),
         (
             {"calls": (call(input="a"), call(input="b"))},
@@ -181,7 +185,7 @@ def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
 def test_clean_answers(answer: str | None, domain: Domain, clean: bool) -> None:
     assert is_clean(answer, domain) is clean
     assert answer_format(answer, domain, ()) == (10.0 if clean else 5.0)
-    assert answer_format(answer, domain, ("W101",)) == (5.0 if clean else 0.0)
+    assert answer_format(answer, domain, (UNUSED,)) == (5.0 if clean else 0.0)
 
 
 def test_repetition_of_calls_and_text() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tiny import EchoRunner, LuckyJudge, no_lint, problem, ten_or_minus_five
+from tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
@@ -17,7 +17,7 @@ def completion(text: str) -> Completion:
 
 
 async def collected(texts: list[str], **parts: object) -> Group:
-    defaults = {"runner": EchoRunner(), "judge": LuckyJudge(), "reward": ten_or_minus_five, "lint": no_lint}
+    defaults = {"runner": EchoRunner(), "judge": LuckyJudge(), "reward": ten_or_minus_five}
     (group,) = await collect(
         [problem(0)],
         [[completion(t) for t in texts]],
@@ -132,15 +132,10 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
     assert sorted(cancelled) == ["a", "b"]
 
 
-async def test_lint_codes_travel_with_the_rollout() -> None:
-    group = await collected(["7"], lint=lambda source, entry_point: ["W101", "W203"])
-    assert group.rollouts[0].lint == ("W101", "W203")
-
-
 @pytest.mark.parametrize(("truncated", "total"), [("run", 10.0), ("floor", -5.0), ("mask", None)])
 async def test_a_workflow_cut_off_is_run_floored_or_masked(truncated: str, total: float | None) -> None:
     cut = Completion("7", (1,), (2,), (0.0,), "length")
-    parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, no_lint, truncated=truncated)  # type: ignore[arg-type]
+    parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, truncated=truncated)  # type: ignore[arg-type]
     (group,) = await collect([problem(0)], [[cut]], parts)
     assert group.rollouts[0].reward.total == total
     assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")

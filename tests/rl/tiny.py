@@ -167,17 +167,11 @@ class LuckyJudge:
         return Verdict(LUCKY in (answer or "").split(), "rules")
 
 
-def ten_or_minus_five(
-    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, lint: tuple[str, ...]
-) -> Reward:
+def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
     if verdict.correct is None:
         return Reward(None)
     total = 10.0 if verdict.correct else -5.0
     return Reward(total, {"correctness": total})
-
-
-def no_lint(source: str, entry_point: str | None) -> tuple[str, ...]:
-    return ()
 
 
 @dataclass
@@ -220,7 +214,7 @@ def bandit_trainer(
             engine=LocalEngine(policy, policy.tokenizer),
             sampler=CountingSampler(),
             build_prompt=build_prompt,
-            rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five, no_lint),
+            rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five),
             log=(events or Events()).log,
             checkpoint_dir=directory,
             buffer=buffer,

@@ -69,9 +69,39 @@ def test_one_call_is_run_and_metered() -> None:
     execution = run(TEMPLATES["answer_generate"], llm)
     assert (execution.outcome, execution.answer, names(execution)) == ("finished", "42", ["AnswerGenerate"])
     (call,) = execution.calls
-    assert (call.llm_calls, call.prompt_tokens, call.completion_tokens, call.cost) == (1, 10, 5, 0.5)
+    (exchange,) = call.exchanges
+    assert (exchange.prompt, exchange.reply) == (llm.prompts[0], "<thought>6*7</thought><answer>42</answer>")
+    assert (exchange.prompt_tokens, exchange.completion_tokens, exchange.cost) == (10, 5, 0.5)
     assert call.arguments == {"input": QUESTION.text} and call.result["answer"] == "42" and call.parse_ok
     assert (execution.tokens, execution.cost) == (15, 0.5)
+
+
+def test_findings_of_the_configured_operators_travel_with_the_run() -> None:
+    unused = TEMPLATES["answer_generate"].replace(
+        "        self.answer", "        self.r = operator.Review(self.llm)\n        self.answer"
+    )
+    execution = run(unused, Script("<answer>1</answer>"))
+    assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W205"])
+    execution = run(unused, Script("<answer>1</answer>"), operators=["AnswerGenerate"])
+    assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
+    assert run(TEMPLATES["answer_generate"], Script("<answer>1</answer>")).findings == ()
+
+
+def test_a_reply_that_was_cut_off_can_be_seen() -> None:
+    class Cut:
+        async def chat(self, prompt: str, **options: Any) -> LLMReply:
+            return LLMReply("<answer>4", "", "length", 10, 5, 0.5, 0.1)
+
+    ((exchange,),) = [call.exchanges for call in run(TEMPLATES["answer_generate"], Cut()).calls]
+    assert (exchange.finish_reason, exchange.seconds) == ("length", 0.1)
+
+
+def test_a_call_says_why_it_failed() -> None:
+    (call,) = run(TEMPLATES["answer_generate"], Down()).calls
+    assert (call.result, call.parse_ok, call.exchanges) == ({}, False, ())
+    assert call.error == "ProviderError: http://127.0.0.1:1 does not answer"
+    (call,) = run(TEMPLATES["answer_generate"], Script("no tags")).calls
+    assert (call.error, call.parse_ok) == ("no <answer> in the reply", False)
 
 
 def test_the_context_belongs_to_the_problem() -> None:
@@ -112,7 +142,7 @@ def test_the_programmers_code_runs_in_the_sandbox_and_its_errors_come_back() -> 
     texts = iter(["def solve():\n    return 1 / 0", "def solve():\n    return 6 * 7"])
     llm = Script(lambda prompt: next(texts))
     execution = run(TEMPLATES["programmer"], llm)
-    assert execution.answer == "42" and execution.calls[0].llm_calls == 2
+    assert execution.answer == "42" and len(execution.calls[0].exchanges) == 2
     assert "ZeroDivisionError" in llm.prompts[1]
 
 
@@ -217,7 +247,7 @@ def test_one_operator_cannot_spend_without_bound() -> None:
     count = iter(range(10**6))
     execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), limits=Limits(max_calls=4))
     assert execution.outcome == "budget"
-    assert sum(call.llm_calls for call in execution.calls) <= 16
+    assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
 
 def test_the_workflows_own_mistakes_with_an_operator_are_its_own() -> None:

@@ -17,8 +17,9 @@ import warnings
 from collections.abc import Collection, Mapping
 
 from llm_as_judge.operators import catalog
+from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.calls import FunctionLint, Scope
-from llm_as_judge.workflow.lint.codes import Finding, Report
+from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 from llm_as_judge.workflow.lint.names import Function, attributes_of, module_names
 

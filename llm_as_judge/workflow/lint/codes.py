@@ -1,10 +1,11 @@
-"""What lint can find: the numbered codes, a finding, and the report that collects them."""
+"""What lint can find: the numbered codes, and the report that collects them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from llm_as_judge.types import Finding
 
 #: code -> what it means, and whether it is fatal
 CODES: Mapping[str, tuple[str, bool]] = {
@@ -31,14 +32,6 @@ CODES: Mapping[str, tuple[str, bool]] = {
     "W305": ("__call__ ends without a return if a loop comes to its end", False),
     "W401": ("the answer is not a string", True),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    code: str
-    message: str
-    line: int
-    fatal: bool
 
 
 def is_valid(findings: Iterable[Finding]) -> bool:
