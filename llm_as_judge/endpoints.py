@@ -10,8 +10,6 @@ from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.schema import Config, EndpointConfig, JudgeConfig
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JudgeOptions
-from llm_as_judge.judging.prompts import JUDGE_SYSTEM, load_lines
 from llm_as_judge.llm import LLMClient, LLMSettings
 
 
@@ -35,19 +33,6 @@ def open_client(endpoint: EndpointConfig, cache: Path | None = None) -> LLMClien
     return LLMClient(settings, ResponseCache(cache))
 
 
-def judge_options(judge: JudgeConfig) -> JudgeOptions:
-    """How the configured judge is asked; the embedded one as it was trained: no system prompt, no schema."""
-    embedded = judge.provider == "embedded"
-    return JudgeOptions(
-        system=None if embedded else JUDGE_SYSTEM,
-        max_tokens=judge.max_tokens,
-        two_stage=judge.two_stage,
-        votes=judge.votes,
-        structured=judge.structured and not embedded,
-        lines=load_lines(judge.prompts),
-    )
-
-
 @asynccontextmanager
 async def open_judge(config: Config) -> AsyncIterator[Judge]:
     """The configured judge alone, without a sandbox: it cannot judge code. Raises ``ProviderError``."""
@@ -59,13 +44,12 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
             if settings.provider == "embedded":
                 config.output.log_dir.mkdir(parents=True, exist_ok=True)
                 await enter(EmbeddedServer(settings.base_url, config.output.log_dir / "embedded_server.log"))
-            model, second = await enter(open_client(settings, settings.cache)), await second_judge(settings, stack)
+            model, second = await enter(open_client(settings, settings.cache)), await second_client(settings, stack)
             await model.check()
-        second = second if settings.second_role == "verdicts" else None
-        yield Judge(settings.mode, model, None, options=judge_options(settings), second=second)
+        yield Judge(settings, model, second=second)
 
 
-async def second_judge(judge: JudgeConfig, stack: AsyncExitStack) -> LLMClient | None:
+async def second_client(judge: JudgeConfig, stack: AsyncExitStack) -> LLMClient | None:
     """The client of the second judge, checked; None where none is configured."""
     if not judge.second_model or judge.mode == "rules":
         return None

@@ -21,7 +21,6 @@ from rich.console import Console
 
 from llm_as_judge.config.loading import load_config, resolve_model, to_yaml
 from llm_as_judge.config.schema import Config
-from llm_as_judge.endpoints import judge_options
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.evaluate import Summary, evaluate_policy, summarise
@@ -296,7 +295,7 @@ async def judge_agreement(bench: Workbench, rollouts: Sequence[Rollout], limit: 
         return {}
     from llm_as_judge.judging.judge import Judge
 
-    alone = Judge("llm", bench.judge_model, None, options=judge_options(bench.config.judge))
+    alone = Judge(bench.config.judge.model_copy(update={"mode": "llm"}), bench.judge_model)
     known = [r for r in rollouts if r.execution.answer and not r.problem.reference.tests]
     chosen = known[:: max(1, len(known) // limit)][:limit]
     verdicts = await asyncio.gather(*(alone.verdict(r.problem, r.execution.answer) for r in chosen))

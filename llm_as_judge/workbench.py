@@ -22,19 +22,18 @@ from llm_as_judge.data.settings import field_spellings
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.embedded.tasks.generate import problems as generated
-from llm_as_judge.endpoints import judge_options, open_client, second_judge
+from llm_as_judge.endpoints import open_client, second_client
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Sampled
 from llm_as_judge.judging.audit import AuditedJudge
-from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.judging.judge import RULES, Judge, JudgeLike
 from llm_as_judge.llm import LLMClient
 from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, fit_threads, load_trained
-from llm_as_judge.rl.rollout import Engine, JudgeLike, RolloutParts
+from llm_as_judge.rl.rollout import Engine, RolloutParts
 from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
@@ -54,7 +53,7 @@ class Workbench:
 
     executor: LLMClient
     judge_model: LLMClient
-    second_judge: LLMClient | None
+    second_client: LLMClient | None
     sandbox: Sandbox
     runner: WorkflowRunner
     judge: Judge  # as configured
@@ -112,10 +111,9 @@ class Workbench:
         self.runner = WorkflowRunner(
             self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators, budget=budget
         )
-        self.second_judge = await second_judge(judge, self._stack)
-        second = self.second_judge if judge.second_role == "verdicts" else None
-        self.judge = Judge(judge.mode, self.judge_model, self.sandbox, options=judge_options(judge), second=second)
-        self.official = Judge("rules", None, self.sandbox)
+        self.second_client = await second_client(judge, self._stack)
+        self.judge = Judge(judge, self.judge_model, self.sandbox, self.second_client)
+        self.official = Judge(RULES, None, self.sandbox)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -135,10 +133,7 @@ class Workbench:
         settings = self.config.judge
         if settings.mode == "rules" or not settings.audit_share:
             return None
-        second = None
-        if self.second_judge is not None and settings.second_role == "audit":
-            second = LLMJudge(self.second_judge, judge_options(settings))
-        return AuditedJudge(self.judge, settings.audit_share, settings.audit_gap, second)
+        return AuditedJudge(settings, self.judge, self.second_client)
 
     def prompt(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
         """Layer 1 for one question; switched off, the problem alone."""

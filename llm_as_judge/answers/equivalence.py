@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.expressions import parse
-from llm_as_judge.answers.extraction import extract_answer, last_boxed, strip_fence
+from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.latex import clean, tight
 from llm_as_judge.answers.numeric import arranged, numbers, symbols
 from llm_as_judge.answers.values import read, same
 from llm_as_judge.types import Domain
-
-__all__ = ["equivalent", "extract_answer", "is_no_answer", "last_boxed", "matches", "strip_fence"]
 
 _NO_ANSWER = frozenset(
     (
@@ -59,7 +58,7 @@ def _qa_form(text: str) -> str:
 def equivalent(a: str, b: str, domain: Domain) -> bool:
     """Whether two answers are the same answer; True only when they certainly are. Symmetric, no tolerance."""
     if domain == "code":
-        return bool(a.strip()) and strip_fence(a) == strip_fence(b)
+        return bool(a.strip()) and last_block(a) == last_block(b)
     if domain == "qa":
         if is_no_answer(a) or is_no_answer(b):
             return is_no_answer(a) and is_no_answer(b)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 
+from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.latex import clean
 from llm_as_judge.answers.values import DIGITS, number, read
 from llm_as_judge.types import Domain
@@ -84,12 +85,6 @@ def last_boxed(text: str) -> str | None:
     return f"{joined}%" if after and len(run) == 1 and number(clean(joined)) is not None else joined
 
 
-def strip_fence(text: str) -> str:
-    """Python source of a reply: the last fenced block if there is one, else the text itself."""
-    fenced = re.findall(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", text, re.DOTALL)
-    return str(fenced[-1] if fenced else text).strip("\r\n").rstrip()
-
-
 def extract_answer(text: str, domain: Domain) -> str:
     r"""The answer inside a reply.
 
@@ -97,7 +92,7 @@ def extract_answer(text: str, domain: Domain) -> str:
     formula or the last number for maths and the whole text for qa. For code, the source without its markdown fence.
     """
     if domain == "code":
-        return strip_fence(text)
+        return last_block(text)
     text = _SPECIAL.sub("", text.rsplit("</think>", 1)[-1]).strip()
     if domain == "math" and _offers_another(text):
         return text

@@ -16,7 +16,7 @@ from llm_as_judge.datasets.catalog import Dataset
 from llm_as_judge.datasets.reading import files_in, read
 from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.judge import CodeJudge, Judge
+from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
 from llm_as_judge.sandbox.verdict import RunsCode, run_assert
 from llm_as_judge.types import Problem, Verdict
 
@@ -46,7 +46,7 @@ class GoldReport:
 
 async def check_golds(paths: Iterable[Path], dataset: Dataset, sandbox: Sandbox) -> GoldReport:
     """Judge the golds of every record in ``paths``. Raises ``DataError`` where there is no such file."""
-    judge, gate = Judge("rules", None, sandbox), asyncio.Semaphore(_CONCURRENT)
+    judge, gate = Judge(RULES, None, sandbox), asyncio.Semaphore(_CONCURRENT)
     records = golds = 0
     failures: list[Failure] = []
 

@@ -6,7 +6,7 @@ subject.
 
 from __future__ import annotations
 
-from llm_as_judge.answers.equivalence import last_boxed
+from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.datasets.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference

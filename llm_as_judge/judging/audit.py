@@ -14,18 +14,17 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.answers.equivalence import matches
+from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.llm import ChatModel
 from llm_as_judge.types import DOMAINS, Domain, Problem, Verdict
 
 WINDOW = 100  # checks a domain's share is over
 LEAST = 20  # checks before a share is believed
-
-
-class JudgeLike(Protocol):
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
 
 
 @dataclass
@@ -56,13 +55,15 @@ class Alarm:
 
 
 class AuditedJudge:
-    """``judge`` with ``share`` of its LLM verdicts True checked; ``second`` is asked where words do not confirm."""
+    """``judge`` with ``config.audit_share`` of its LLM verdicts True checked.
 
-    def __init__(self, judge: JudgeLike, share: float, gap: float, second: LLMJudge | None = None) -> None:
+    Where words do not confirm one, ``second`` is asked, if its ``second_role`` is audit.
+    """
+
+    def __init__(self, config: JudgeConfig, judge: JudgeLike, second: ChatModel | None = None) -> None:
+        self._config = config
         self._judge = judge
-        self._share = share
-        self._gap = gap
-        self._second = second
+        self._second = LLMJudge(config, second) if second is not None and config.second_role == "audit" else None
         self._domains: dict[Domain, _Domain] = {}
 
     async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
@@ -81,7 +82,7 @@ class AuditedJudge:
     def _chosen(self, problem: Problem, answer: str) -> bool:
         """By the content, so that a resumed run checks the same ones."""
         digest = hashlib.sha256(f"{problem.question.id}\n{answer}".encode()).digest()
-        return int.from_bytes(digest[:6], "big") < self._share * 2**48
+        return int.from_bytes(digest[:6], "big") < self._config.audit_share * 2**48
 
     async def _confirmed(self, problem: Problem, answer: str) -> bool | None:
         question, references = problem.question, problem.reference.answers
@@ -108,7 +109,7 @@ class AuditedJudge:
             if failed is None or len(state.checks) < LEAST:
                 continue
             state.lowest = min(state.lowest, failed)
-            if failed - state.lowest > self._gap:
+            if failed - state.lowest > self._config.audit_gap:
                 alarms.append(Alarm(domain, failed, state.lowest))
         return figures, alarms
 

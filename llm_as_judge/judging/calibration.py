@@ -13,18 +13,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.answers.equivalence import is_no_answer
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import Domain, Problem, Question, Reference, Verdict
+from llm_as_judge.judging.judge import JudgeLike
+from llm_as_judge.types import Domain, Problem, Question, Reference
 
 PLAIN = "plain"
-
-
-class JudgeLike(Protocol):
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,26 @@ verdict, never as it.
 from __future__ import annotations
 
 import asyncio
-from typing import Literal, Protocol
+from typing import Protocol
 
-from llm_as_judge.answers.equivalence import extract_answer, is_no_answer, matches, strip_fence
+from llm_as_judge.answers.code import last_block
+from llm_as_judge.answers.equivalence import is_no_answer, matches
+from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
+from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge
+from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm import ChatModel
 from llm_as_judge.types import Problem, Verdict
 
-JudgeMode = Literal["hybrid", "llm", "rules"]
+#: Rules and tests alone: no model is asked, and what the rules refuse is wrong.
+RULES = JudgeConfig(mode="rules")
+
+
+class JudgeLike(Protocol):
+    """What decides whether an answer is right."""
+
+    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
 
 
 class CodeVerdict(Protocol):
@@ -42,28 +52,24 @@ class CodeJudge(Protocol):
 
 
 class Judge:
-    """``mode``: ``hybrid`` (rules, then the LLM), ``llm`` (the LLM alone), ``rules`` (what they refuse is
-    wrong).
+    """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: what they refuse is wrong.
 
-    Code with hidden tests goes to the sandbox in every mode. Raises ``ConfigError`` when a mode lacks its
-    model.
+    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked where ``second_role`` is verdicts.
+    Raises ``ConfigError`` when a mode lacks its model.
     """
 
     def __init__(
         self,
-        mode: JudgeMode,
-        llm: ChatModel | None,
-        sandbox: CodeJudge | None,
-        *,
-        options: JudgeOptions | None = None,
+        config: JudgeConfig,
+        llm: ChatModel | None = None,
+        sandbox: CodeJudge | None = None,
         second: ChatModel | None = None,
     ) -> None:
-        if mode not in ("hybrid", "llm", "rules"):
-            raise ConfigError(f"judge.mode must be hybrid, llm or rules, got {mode!r}")
-        if mode != "rules" and llm is None:
-            raise ConfigError(f"judge.mode = {mode} needs a judge model; configure one or set judge.mode=rules")
-        self._mode = mode
-        self._llm = None if llm is None or mode == "rules" else LLMJudge(llm, options or JudgeOptions(), second)
+        if config.mode != "rules" and llm is None:
+            raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
+        self._mode = config.mode
+        second = second if config.second_role == "verdicts" else None
+        self._llm = None if llm is None or config.mode == "rules" else LLMJudge(config, llm, second)
         self._sandbox = sandbox
 
     async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
@@ -97,7 +103,7 @@ class Judge:
         reference = problem.reference
         try:
             result = await self._sandbox.verdict(
-                strip_fence(answer),
+                last_block(answer),
                 reference.tests,
                 problem.question.entry_point or "",
                 prelude=reference.prelude,

@@ -11,14 +11,14 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
 from llm_as_judge.judging.fence import fence, says_nothing
 from llm_as_judge.judging.prompts import (
-    DATASET_LINES,
     EXTRACT_PROMPT,
     EXTRACT_SYSTEM,
     JSON_PROMPT,
@@ -28,6 +28,7 @@ from llm_as_judge.judging.prompts import (
     RETRY_LINE,
     VERDICT_SCHEMA,
     build_prompt,
+    load_lines,
 )
 from llm_as_judge.llm import ChatModel, LLMReply
 
@@ -46,22 +47,6 @@ class Decision:
 
     correct: bool | None
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeOptions:
-    """How the judge is asked. ``system`` None sends no system prompt (the embedded judge was trained without one).
-
-    ``two_stage``: a first request copies the final answer out of the candidate, the verdict is on that. ``votes``:
-    verdicts drawn, of which the majority counts. ``structured``: JSON of a schema, until the server refuses it.
-    """
-
-    system: str | None = JUDGE_SYSTEM
-    max_tokens: int = 1024
-    two_stage: bool = False
-    votes: int = 1
-    structured: bool = False
-    lines: Mapping[str, str] = field(default_factory=lambda: DATASET_LINES)
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -89,13 +74,19 @@ def _without_thinking(text: str) -> str:
 
 
 class LLMJudge:
-    """Asks ``llm``, and where ``second`` is given that one too: True needs both, a disagreement is an abstention."""
+    """Asks ``llm``, and where ``second`` is given that one too: True needs both, a disagreement is an abstention.
 
-    def __init__(self, llm: ChatModel, options: JudgeOptions | None = None, second: ChatModel | None = None) -> None:
+    The embedded judge is asked as it was trained: no system prompt, no schema. Raises ``ConfigError`` for a file of
+    ``config.prompts`` that cannot be read.
+    """
+
+    def __init__(self, config: JudgeConfig, llm: ChatModel, second: ChatModel | None = None) -> None:
+        self._config = config
         self._llm = llm
         self._second = second
-        self._options = options or JudgeOptions()
-        self._structured = self._options.structured
+        self._lines = load_lines(config.prompts)
+        self._embedded = config.provider == "embedded"
+        self._structured = config.structured and not self._embedded  # until the server refuses it
 
     async def judge(self, question: str, references: Sequence[str], candidate: str) -> bool | None:
         """True, False, or None for an abstention."""
@@ -117,7 +108,7 @@ class LLMJudge:
     async def _decide_with(
         self, llm: ChatModel, question: str, references: Sequence[str], candidate: str, dataset: str
     ) -> Decision:
-        if self._options.two_stage:
+        if self._config.two_stage:
             try:
                 found = await self._extract(llm, question, candidate)
             except ProviderError as error:
@@ -125,7 +116,7 @@ class LLMJudge:
             if found == "":
                 return Decision(False, "the candidate gives no single final answer")
             candidate = found or candidate
-        votes = self._options.votes
+        votes = self._config.votes
         if votes == 1:
             return await self._verdict(llm, question, references, candidate, dataset, 0.0, None)
         drawn = await asyncio.gather(
@@ -150,11 +141,10 @@ class LLMJudge:
         temperature: float,
         seed: int | None,
     ) -> Decision:
-        options, problem = self._options, ""
-        line = options.lines.get(dataset)
-        system = f"{options.system} {line}" if options.system and line else options.system
+        problem = ""
+        system = None if self._embedded else f"{JUDGE_SYSTEM} {self._lines.get(dataset, '')}".rstrip()
         for attempt in range(2):
-            max_tokens = options.max_tokens * (1 + attempt)
+            max_tokens = self._config.max_tokens * (1 + attempt)
             heat = max(temperature, _RETRY_TEMPERATURE) if attempt else temperature
             try:
                 reply, correct = await self._ask(
@@ -162,7 +152,7 @@ class LLMJudge:
                     (question, references, candidate),
                     attempt,
                     {"system": system, "temperature": heat, "max_tokens": max_tokens}
-                    | ({} if seed is None else {"seed": seed + attempt * options.votes}),
+                    | ({} if seed is None else {"seed": seed + attempt * self._config.votes}),
                 )
             except ProviderError as error:
                 return Decision(None, f"judge unreachable: {error}")
@@ -193,8 +183,8 @@ class LLMJudge:
     async def _extract(self, llm: ChatModel, question: str, candidate: str) -> str | None:
         """The candidate's final answer; empty for none, None where no answer was copied that stands there."""
         prompt = EXTRACT_PROMPT.format(question=fence(question), candidate=fence(candidate))
-        system = None if self._options.system is None else EXTRACT_SYSTEM
-        reply = await llm.chat(prompt, system=system, temperature=0.0, max_tokens=self._options.max_tokens)
+        system = None if self._embedded else EXTRACT_SYSTEM
+        reply = await llm.chat(prompt, system=system, temperature=0.0, max_tokens=self._config.max_tokens)
         found = _ANSWER.findall(_without_thinking(reply.text))
         if reply.finish_reason == "length" or not found:
             return None

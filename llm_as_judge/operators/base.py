@@ -94,12 +94,6 @@ def field(text: str, name: str) -> str | None:
     return unclosed.group(1).strip() if unclosed else None
 
 
-def code_block(text: str) -> str:
-    """Python source of a reply: the last fenced block if there is one, else the text itself."""
-    fenced = re.findall(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", text, re.DOTALL | re.IGNORECASE)
-    return str(fenced[-1] if fenced else text).strip("\n").rstrip()
-
-
 def letter(text: str, count: int) -> int | None:
     """Index of the first option letter named in ``text`` (``B``, ``B.``, ``Option B``), if among ``count``."""
     for found in re.findall(r"(?<![A-Za-z])([A-Za-z])(?![A-Za-z])", text):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, code_block, result
+from llm_as_judge.answers.code import last_block
+from llm_as_judge.operators.base import Toolbox, result
 
 PROMPT = "{problem}\nWrite the Python function {entry_point}. Reply with code only."
 
@@ -24,5 +25,5 @@ class CustomCodeGenerate:
         prompt = PROMPT.format(problem=problem, entry_point=entry_point)
         if instruction:
             prompt = f"{instruction}\n{prompt}"
-        code = code_block(await self.tools.ask(self.NAME, prompt))
+        code = last_block(await self.tools.ask(self.NAME, prompt))
         return result(parse_ok=bool(code), response=code)

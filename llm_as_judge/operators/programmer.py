@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, code_block, result
+from llm_as_judge.answers.code import last_block
+from llm_as_judge.operators.base import Toolbox, result
 
 PROMPT = "{problem}\n{analysis}{feedback}Write a Python function solve() that returns the answer. Reply with code only."
 TRIES = 3
@@ -27,7 +28,7 @@ class Programmer:
         for _ in range(TRIES):
             feedback = f"The last program failed: {error}\n" if error else ""
             prompt = PROMPT.format(problem=problem, analysis=known, feedback=feedback)
-            code = code_block(await self.tools.ask(self.NAME, prompt))
+            code = last_block(await self.tools.ask(self.NAME, prompt))
             run = await self.tools.run_code(code, call="solve", args=[])
             if run.outcome == "finished" and run.value is not None:
                 return result(code=code, output=str(run.value))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, code_block, result
+from llm_as_judge.answers.code import last_block
+from llm_as_judge.operators.base import Toolbox, result
 
 PROMPT = (
     "{problem}\nThis code is wrong:\n{solution}\nFailed test: {test}\nError: {error}\n"
@@ -25,7 +26,7 @@ class Test:
         self.tools = tools
 
     async def __call__(self, problem: str, solution: str, entry_point: str, test_loop: int = 3) -> dict[str, Any]:
-        code = code_block(solution)
+        code = last_block(solution)
         failure = await self._first_failure(code, entry_point)
         for _ in range(test_loop):
             if failure is None:
@@ -33,7 +34,7 @@ class Test:
             prompt = PROMPT.format(
                 problem=problem, solution=code, test=failure[0], error=failure[1], entry_point=entry_point
             )
-            code = code_block(await self.tools.ask(self.NAME, prompt)) or code
+            code = last_block(await self.tools.ask(self.NAME, prompt)) or code
             failure = await self._first_failure(code, entry_point)
         error = "" if failure is None else f"{failure[0]}: {failure[1]}"
         return result(result=failure is None, solution=code, error=error)

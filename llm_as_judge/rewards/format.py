@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from llm_as_judge.answers.equivalence import extract_answer
+from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.types import Domain, Finding
 
 _LONGEST = {"math": 100, "qa": 200}

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
+from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 
 
@@ -39,10 +41,6 @@ class Runner(Protocol):
     """``workflow.run.WorkflowRunner``. It gets the question, never the reference."""
 
     async def run(self, source: str, question: Question) -> Execution: ...
-
-
-class JudgeLike(Protocol):
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
 
 
 class RewardLike(Protocol):
@@ -82,7 +80,6 @@ class RolloutParts:
 
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_FENCE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
 
 def extract_code(text: str, special_tokens: Sequence[str] = ()) -> str:
@@ -94,8 +91,7 @@ def extract_code(text: str, special_tokens: Sequence[str] = ()) -> str:
     text = _THINKING.sub("", text, count=1).strip()
     while ends := [t for t in special_tokens if t and (text.startswith(t) or text.endswith(t))]:
         text = text.removeprefix(ends[0]).removesuffix(ends[0]).strip()
-    fence = _FENCE.search(text)
-    return fence.group(1) if fence else text
+    return first_block(text)
 
 
 async def collect(

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
+from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm import LLMReply
 from llm_as_judge.types import Problem, Question, Reference
-
-TRUE, FALSE = (f"<true_false>{word}</true_false>" for word in (True, False))
-
-
-class Says:
-    """A judge model with one reply for everything."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def chat(self, prompt: str, **_: Any) -> LLMReply:
-        return LLMReply(self.text, "", "stop", 1, 1, 0.0, 0.0)
 
 
 def problem(i: int) -> Problem:
     return Problem(Question(f"p{i}", "Who?", "qa"), Reference(("Marie Curie",)))
 
 
-def audited(share: float = 1.0, second: LLMJudge | None = None) -> AuditedJudge:
-    return AuditedJudge(Judge("hybrid", Says(TRUE), None), share, 0.3, second)
+def audited(share: float = 1.0, second: ScriptedModel | None = None) -> AuditedJudge:
+    config = asked(audit_share=share, audit_gap=0.3, second_role="audit")
+    return AuditedJudge(config, Judge(HYBRID, ScriptedModel(TRUE)), second)
 
 
 async def feed(judge: AuditedJudge, answer: str, n: int = LEAST) -> None:
@@ -69,7 +56,7 @@ async def test_a_check_that_always_missed_some_is_no_alarm() -> None:
 
 @pytest.mark.parametrize(("text", "failed"), [(TRUE, 0.0), (FALSE, 1.0)])
 async def test_a_second_judge_confirms_or_refutes(text: str, failed: float) -> None:
-    judge = audited(second=LLMJudge(Says(text)))
+    judge = audited(second=ScriptedModel(text))
     await feed(judge, "the discoverer of radium")
     assert judge.step()[0]["qa"]["failed_checks"] == failed
 

@@ -10,7 +10,7 @@ import pytest
 from llm_as_judge.cli.app import main
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.calibration import ATTACKS, Counts, attacked, calibrate, count, read_pairs
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.types import Problem, Verdict
 
 LINES = [
@@ -52,7 +52,7 @@ def test_nothing_decided_and_one_sided_labels_have_no_rate() -> None:
 
 
 async def test_rules_have_no_false_accept_plain_or_attacked(pairs_file: Path) -> None:
-    plain, *hostile = await calibrate(Judge("rules", None, None), read_pairs(pairs_file))
+    plain, *hostile = await calibrate(Judge(RULES), read_pairs(pairs_file))
     assert (plain.true_accepts, plain.false_rejects, plain.true_rejects) == (4, 1, 1)
     assert [row.kind for row in hostile] == list(ATTACKS)
     assert [row.false_accepts for row in hostile] == [0] * len(ATTACKS)

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.judging import HYBRID, asked
 
+from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JudgeOptions
 from llm_as_judge.llm import LLMClient, LLMSettings
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
@@ -24,7 +25,7 @@ _names = count()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    script = Path(__file__).with_name("misbehaving_server.py")
+    script = Path(__file__).parents[1] / "helpers/misbehaving_server.py"
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -34,14 +35,14 @@ def server() -> Iterator[str]:
 
 
 async def judged(
-    server: str, behaviour: str, options: JudgeOptions | None = None, **settings: Any
+    server: str, behaviour: str, config: JudgeConfig = HYBRID, **settings: Any
 ) -> tuple[Verdict, list[dict[str, Any]]]:
     """The verdict on an answer that only a model can judge, and the requests that it took."""
     name = f"m{next(_names)}"
     settings = {"timeout_s": 1.0, "max_retries": 2, **settings}
     client = LLMClient(LLMSettings(server, "k", f"{name}/{behaviour}", **settings), backoff_s=0.01)
     async with client as llm:
-        verdict = await Judge("hybrid", llm, None, options=options).verdict(PROBLEM, "a baker's dozen less one")
+        verdict = await Judge(config, llm).verdict(PROBLEM, "a baker's dozen less one")
     with urllib.request.urlopen(f"{server}/{name}", timeout=5) as reply:
         return verdict, json.load(reply)
 
@@ -105,19 +106,19 @@ async def test_retry_after_is_waited_for(server: str) -> None:
 
 
 async def test_the_retry_has_more_room_and_other_words(server: str) -> None:
-    _, requests = await judged(server, "empty_length+true", JudgeOptions(max_tokens=100))
+    _, requests = await judged(server, "empty_length+true", asked(max_tokens=100))
     assert [request["max_tokens"] for request in requests] == [100, 200]
     assert requests[0]["messages"] != requests[1]["messages"]
 
 
 async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(server: str) -> None:
-    verdict, requests = await judged(server, "no_schema", JudgeOptions(structured=True))
+    verdict, requests = await judged(server, "no_schema", asked(structured=True))
     assert verdict.correct is True
     assert ["response_format" in request for request in requests] == [True, False]
 
 
 async def test_a_server_with_schemas_answers_in_json(server: str) -> None:
-    verdict, requests = await judged(server, "schema", JudgeOptions(structured=True))
+    verdict, requests = await judged(server, "schema", asked(structured=True))
     assert verdict.correct is True
     assert requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["analysis", "true_false"]
 
@@ -133,5 +134,5 @@ async def test_the_dataset_has_its_own_line_and_the_embedded_judge_no_system_pro
     _, requests = await judged(server, "true")
     system = requests[0]["messages"][0]
     assert system["role"] == "system" and "one number" in system["content"]
-    _, requests = await judged(server, "true", JudgeOptions(system=None))
+    _, requests = await judged(server, "true", asked(provider="embedded"))
     assert [message["role"] for message in requests[0]["messages"]] == ["user"]

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from helpers.judging import ALONE, HYBRID, asked
 
 from llm_as_judge.judging.fence import fence, says_nothing
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge, parse_json_verdict, parse_verdict
+from llm_as_judge.judging.llm_judge import LLMJudge, parse_json_verdict, parse_verdict
 from llm_as_judge.judging.prompts import EXTRACT_PROMPT, JSON_PROMPT, JUDGE_PROMPT
 from llm_as_judge.llm import LLMReply
 from llm_as_judge.types import Problem, Question, Reference
@@ -99,16 +100,17 @@ class Obedient:
         return False, True
 
 
-@pytest.mark.parametrize("options", [JudgeOptions(), JudgeOptions(system=None), JudgeOptions(structured=True)])
+@pytest.mark.parametrize("changed", [{}, {"provider": "embedded"}, {"structured": True}])
 @pytest.mark.parametrize("candidate", ATTACKS + MASTER_KEYS)
-async def test_no_hostile_candidate_gets_true(candidate: str, options: JudgeOptions) -> None:
-    for judge in (Judge("hybrid", Obedient(), None, options=options), Judge("llm", Obedient(), None, options=options)):
+async def test_no_hostile_candidate_gets_true(candidate: str, changed: dict[str, Any]) -> None:
+    for mode in ("hybrid", "llm"):
+        judge = Judge(asked(mode=mode, **changed), Obedient())
         assert (await judge.verdict(PROBLEM, candidate)).correct is False
 
 
 @pytest.mark.parametrize("candidate", ATTACKS)
 async def test_nor_through_the_extraction_stage_nor_by_votes(candidate: str) -> None:
-    judge = LLMJudge(Obedient(), JudgeOptions(two_stage=True, votes=3))
+    judge = LLMJudge(asked(two_stage=True, votes=3), Obedient())
     assert await judge.judge(PROBLEM.question.text, ["12"], candidate) is False
 
 
@@ -123,7 +125,7 @@ async def test_the_scripted_judge_does_obey_what_is_not_fenced(text: str) -> Non
 
 
 async def test_the_scripted_judge_accepts_the_right_answer() -> None:
-    assert (await Judge("llm", Obedient(), None).verdict(PROBLEM, "12")).correct is True
+    assert (await Judge(ALONE, Obedient()).verdict(PROBLEM, "12")).correct is True
 
 
 @pytest.mark.parametrize("candidate", [key for key in MASTER_KEYS if "\\" not in key and "<" not in key])
@@ -133,7 +135,7 @@ async def test_announcing_an_answer_is_none_whatever_the_model_says(candidate: s
             return LLMReply(TRUE, "", "stop", 1, 1, 0.0, 0.0)
 
     assert says_nothing(candidate)
-    assert (await Judge("llm", Fooled(), None).verdict(PROBLEM, candidate)).correct is False
+    assert (await Judge(ALONE, Fooled()).verdict(PROBLEM, candidate)).correct is False
 
 
 @pytest.mark.parametrize("text", ["12", "Solution: 12", "x", "Paris", "The answer is yes", "-", "Answer B"])
@@ -143,7 +145,7 @@ def test_an_answer_says_something(text: str) -> None:
 
 async def test_a_reference_that_is_only_a_sign_can_be_answered() -> None:
     model = Obedient()
-    assert await LLMJudge(model).judge("Which sign?", [":"], ":") is True
+    assert await LLMJudge(HYBRID, model).judge("Which sign?", [":"], ":") is True
 
 
 def test_the_fence_leaves_an_ordinary_answer_alone() -> None:

@@ -7,43 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
 from llm_as_judge.judging.fence import fence
-from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import JudgeOptions, LLMJudge, parse_verdict
+from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.llm_judge import LLMJudge, parse_verdict
 from llm_as_judge.judging.prompts import JUDGE_PROMPT, JUDGE_SYSTEM, build_prompt, load_lines
-from llm_as_judge.llm import LLMReply
 from llm_as_judge.types import Domain, Problem, Question, Reference
-
-TRUE = "<analysis>a</analysis><true_false>True</true_false>"
-FALSE = "<analysis>a</analysis><true_false>False</true_false>"
-
-
-@dataclass
-class FakeModel:
-    """Replies from a list: a text, a (text, finish_reason) pair or an error."""
-
-    replies: list[Any]
-    asked: list[dict[str, Any]] = field(default_factory=list)
-
-    async def chat(
-        self,
-        prompt: str,
-        *,
-        system: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-    ) -> LLMReply:
-        self.asked.append({"prompt": prompt, "system": system, "temperature": temperature, "max_tokens": max_tokens})
-        reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
-            raise reply
-        text, finish = reply if isinstance(reply, tuple) else (reply, "stop")
-        return LLMReply(text, "", finish, 1, 1, 0.0, 0.0)
 
 
 @dataclass
@@ -78,53 +51,51 @@ CODE = Problem(
 
 
 async def test_rules_say_yes_without_asking_the_model() -> None:
-    model = FakeModel([])
-    verdict = await Judge("hybrid", model, None).verdict(problem("12"), "The answer is 12.0")
+    model = ScriptedModel([])
+    verdict = await Judge(HYBRID, model).verdict(problem("12"), "The answer is 12.0")
     assert (verdict.correct, verdict.tier) == (True, "rules")
 
 
 @pytest.mark.parametrize(("reply", "correct"), [(TRUE, True), (FALSE, False)])
 async def test_the_model_decides_what_rules_do_not_accept(reply: str, correct: bool) -> None:
-    model = FakeModel([reply])
-    verdict = await Judge("hybrid", model, None).verdict(problem("12"), "a dozen")
+    model = ScriptedModel([reply])
+    verdict = await Judge(HYBRID, model).verdict(problem("12"), "a dozen")
     assert (verdict.correct, verdict.tier) == (correct, "llm")
     assert "a dozen" in model.asked[0]["prompt"] and model.asked[0]["system"] == JUDGE_SYSTEM
 
 
 async def test_mode_rules_never_asks_and_mode_llm_always_does() -> None:
-    verdict = await Judge("rules", None, None).verdict(problem("12"), "a dozen")
+    verdict = await Judge(RULES).verdict(problem("12"), "a dozen")
     assert (verdict.correct, verdict.tier) == (False, "rules")
-    verdict = await Judge("llm", FakeModel([FALSE]), None).verdict(problem("12"), "12")
+    verdict = await Judge(ALONE, ScriptedModel([FALSE])).verdict(problem("12"), "12")
     assert (verdict.correct, verdict.tier) == (False, "llm")
 
 
 def test_a_mode_without_its_model_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"judge\.mode=rules"):
-        Judge("hybrid", None, None)
-    with pytest.raises(ConfigError, match="hybird"):
-        Judge("hybird", None, None)  # type: ignore[arg-type]
+        Judge(HYBRID)
 
 
 @pytest.mark.parametrize("answer", [None, "", "  \n"])
 async def test_no_answer_is_a_wrong_answer(answer: str | None) -> None:
     for judged in (problem("12"), CODE):
-        verdict = await Judge("hybrid", FakeModel([]), None).verdict(judged, answer)
+        verdict = await Judge(HYBRID, ScriptedModel([])).verdict(judged, answer)
         assert (verdict.correct, verdict.tier) == (False, "rules")
 
 
 @pytest.mark.parametrize("answer", ["", "Unanswerable.", "no answer"])
 async def test_saying_that_there_is_no_answer_is_right_where_there_is_none(answer: str) -> None:
-    judge = Judge("hybrid", FakeModel([]), None)
+    judge = Judge(HYBRID, ScriptedModel([]))
     right = await judge.verdict(problem(domain="qa", unanswerable=True), answer)
     assert (right.correct, right.tier, right.score) == (True, "rules", 1.0)
-    nothing = await Judge("rules", None, None).verdict(problem(domain="qa", unanswerable=True), None)
+    nothing = await Judge(RULES).verdict(problem(domain="qa", unanswerable=True), None)
     assert nothing.correct is False
-    wrong = await Judge("rules", None, None).verdict(problem("Normans", domain="qa"), answer)
+    wrong = await Judge(RULES).verdict(problem("Normans", domain="qa"), answer)
     assert (wrong.correct, wrong.score) == (False, 0.0)
 
 
 async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
-    judge = Judge("rules", None, None)
+    judge = Judge(RULES)
     squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes it is")
     hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes it is")
     assert squad.correct is False and squad.score is not None and squad.score > 0
@@ -133,7 +104,7 @@ async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
 
 async def test_code_is_judged_by_its_tests_alone() -> None:
     sandbox = FakeSandbox(FakeResult(True, weak=True))
-    verdict = await Judge("llm", FakeModel([]), sandbox).verdict(CODE, "```python\ndef f():\n    return 1\n```")
+    verdict = await Judge(ALONE, ScriptedModel([]), sandbox).verdict(CODE, "```python\ndef f():\n    return 1\n```")
     assert (verdict.correct, verdict.tier) == (True, "tests")
     assert "weak" in verdict.reason
     assert sandbox.asked == [("def f():\n    return 1", "assert f() == 1", "f", "import math")]
@@ -141,26 +112,26 @@ async def test_code_is_judged_by_its_tests_alone() -> None:
 
 async def test_failed_tests_are_wrong_and_a_sandbox_fault_is_unscored() -> None:
     async def judged(result: FakeResult | Exception) -> tuple[bool | None, str]:
-        verdict = await Judge("rules", None, FakeSandbox(result)).verdict(CODE, "def f(): ...")
+        verdict = await Judge(RULES, None, FakeSandbox(result)).verdict(CODE, "def f(): ...")
         return verdict.correct, verdict.tier
 
     assert await judged(FakeResult(False, "raised", error="AssertionError")) == (False, "tests")
     assert await judged(FakeResult(False, "timeout")) == (False, "tests")
     assert await judged(FakeResult(False, "fault")) == (None, "none")
     assert await judged(SandboxFault("zygote gone")) == (None, "none")
-    assert (await Judge("rules", None, None).verdict(CODE, "def f(): ...")).correct is None
+    assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
 
 
 async def test_an_unreachable_judge_leaves_the_answer_unscored_with_the_reason() -> None:
-    verdict = await Judge("hybrid", FakeModel([ProviderError("503 at x")]), None).verdict(problem("12"), "a dozen")
+    verdict = await Judge(HYBRID, ScriptedModel([ProviderError("503 at x")])).verdict(problem("12"), "a dozen")
     assert (verdict.correct, verdict.tier) == (None, "none")
     assert "503 at x" in verdict.reason
 
 
 @pytest.mark.parametrize("first", ["I think they are equal", (TRUE, "length"), ""])
 async def test_the_retry_differs_from_the_first_attempt(first: Any) -> None:
-    model = FakeModel([first, TRUE])
-    assert await LLMJudge(model, JudgeOptions(system=None, max_tokens=100)).judge("q", ["12"], "a dozen") is True
+    model = ScriptedModel([first, TRUE])
+    assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
     one, two = model.asked
     assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
     assert (two["temperature"], two["max_tokens"]) == (0.3, 200)
@@ -168,7 +139,7 @@ async def test_the_retry_differs_from_the_first_attempt(first: Any) -> None:
 
 
 async def test_two_useless_replies_are_an_abstention() -> None:
-    decision = await LLMJudge(FakeModel(["?", ("", "length")])).decide("q", ["12"], "a dozen")
+    decision = await LLMJudge(HYBRID, ScriptedModel(["?", ("", "length")])).decide("q", ["12"], "a dozen")
     assert decision.correct is None
     assert "cut off" in decision.reason
 
@@ -222,23 +193,23 @@ def test_a_long_candidate_keeps_head_and_tail() -> None:
 
 
 async def test_the_extracted_answer_is_what_is_judged() -> None:
-    model = FakeModel(["<answer>twelve eggs</answer>", TRUE])
-    judge = LLMJudge(model, JudgeOptions(two_stage=True))
+    model = ScriptedModel(["<answer>twelve eggs</answer>", TRUE])
+    judge = LLMJudge(asked(two_stage=True), model)
     assert await judge.judge("q", ["12"], "I count them: it is twelve eggs, I am sure") is True
     assert "Candidate: twelve eggs\n" in model.asked[1]["prompt"]
 
 
 @pytest.mark.parametrize("extracted", ["<answer>12</answer>", "no tag", ("<answer>twel", "length")])
 async def test_an_answer_that_was_not_copied_is_not_used(extracted: Any) -> None:
-    model = FakeModel([extracted, FALSE])
-    assert await LLMJudge(model, JudgeOptions(two_stage=True)).judge("q", ["12"], "a score less eight") is False
+    model = ScriptedModel([extracted, FALSE])
+    assert await LLMJudge(asked(two_stage=True), model).judge("q", ["12"], "a score less eight") is False
     assert "Candidate: a score less eight\n" in model.asked[1]["prompt"]
 
 
 async def test_no_single_answer_is_wrong_and_an_unreachable_extractor_unscored() -> None:
-    options = JudgeOptions(two_stage=True)
-    assert await LLMJudge(FakeModel(["<answer>NONE</answer>"]), options).judge("q", ["12"], "twelve or ten") is False
-    assert await LLMJudge(FakeModel([ProviderError("down")]), options).judge("q", ["12"], "a dozen") is None
+    config = asked(two_stage=True)
+    assert await LLMJudge(config, ScriptedModel(["<answer>NONE</answer>"])).judge("q", ["12"], "twelve or ten") is False
+    assert await LLMJudge(config, ScriptedModel([ProviderError("down")])).judge("q", ["12"], "a dozen") is None
 
 
 @pytest.mark.parametrize(
@@ -246,10 +217,10 @@ async def test_no_single_answer_is_wrong_and_an_unreachable_extractor_unscored()
     [([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None)],
 )
 async def test_the_majority_of_votes_counts_and_a_tie_abstains(replies: list[Any], correct: bool | None) -> None:
-    model = FakeModel(list(replies))
-    judge = LLMJudge(model, JudgeOptions(votes=3))
+    model = ScriptedModel(list(replies))
+    judge = LLMJudge(asked(votes=3), model)
     assert await judge.judge("q", ["12"], "a dozen") is correct
-    assert all(asked["temperature"] >= 0.3 for asked in model.asked)
+    assert all(request["temperature"] >= 0.3 for request in model.asked)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +230,7 @@ async def test_the_majority_of_votes_counts_and_a_tie_abstains(replies: list[Any
 async def test_true_needs_the_second_judge_and_a_disagreement_abstains(
     first: list[Any], second: list[Any], correct: bool | None
 ) -> None:
-    judge = LLMJudge(FakeModel(first), second=FakeModel(second))
+    judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
     assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
@@ -276,7 +247,7 @@ def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
 
 async def test_removing_the_rules_or_the_model_shows() -> None:
     """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
-    model = FakeModel([FALSE])
-    assert (await Judge("hybrid", model, None).verdict(problem("12"), "12.0")).correct is True and not model.asked
-    assert (await Judge("hybrid", FakeModel([TRUE]), None).verdict(problem("12"), "a dozen")).correct is True
-    assert (await Judge("rules", None, None).verdict(problem("12"), "a dozen")).correct is False
+    model = ScriptedModel([FALSE])
+    assert (await Judge(HYBRID, model).verdict(problem("12"), "12.0")).correct is True and not model.asked
+    assert (await Judge(HYBRID, ScriptedModel([TRUE])).verdict(problem("12"), "a dozen")).correct is True
+    assert (await Judge(RULES).verdict(problem("12"), "a dozen")).correct is False

@@ -20,7 +20,7 @@ def math_verify_accepts(pairs: list[dict[str, Any]]) -> list[bool] | None:
     verdicts: list[bool] = []
     while len(verdicts) < len(pairs):
         with subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("peer_math_verify.py"))],
+            [sys.executable, "-W", "ignore", str(Path(__file__).with_name("math_verify_process.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

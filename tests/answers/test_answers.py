@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.math_verify_peer import math_verify_accepts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peer import math_verify_accepts
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.equivalence import equivalent, extract_answer, last_boxed, matches, strip_fence
+from llm_as_judge.answers.code import first_block, last_block
+from llm_as_judge.answers.equivalence import equivalent, matches
+from llm_as_judge.answers.extraction import extract_answer, last_boxed
 from llm_as_judge.answers.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Domain
 
@@ -408,7 +410,14 @@ def test_the_option_a_reply_begins_with(reply: str, letter: str, taken: bool) ->
 
 def test_code_comes_without_its_fence() -> None:
     assert extract_answer("Sure:\n```python\ndef f():\n    return 1\n```\nDone.", "code") == "def f():\n    return 1"
-    assert strip_fence("    return 1") == "    return 1"
+    assert last_block("    return 1") == "    return 1"
+
+
+def test_a_reply_may_be_cut_off_in_its_fence_and_a_workflow_may_not() -> None:
+    cut = "First:\n```python\nx = 1\n```\nBetter: ```py\ny = 2"
+    assert last_block(cut) == "y = 2"
+    assert first_block(cut) == "x = 1\n"
+    assert first_block("```python\nnever closed") == "```python\nnever closed"
 
 
 def test_squad_metrics_are_the_official_ones() -> None:

@@ -1,0 +1,24 @@
+"""The code in a text with markdown fences: of a reply the last block, of a policy's completion the first.
+
+A model's reply ends with its answer and may be cut off in it, so any fence counts. A workflow may hold fences in its
+own strings, and must not gain by what is never closed: only fences that have a line of their own count.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
+_OWN_LINE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+
+
+def last_block(text: str) -> str:
+    """Source of a reply: the last fenced block if there is one, closed or not, else the text itself."""
+    blocks = _ANY.findall(text)
+    return str(blocks[-1] if blocks else text).strip("\r\n").rstrip()
+
+
+def first_block(text: str) -> str:
+    """Source of a completion: its first closed Python block, or the text as it is."""
+    found = _OWN_LINE.search(text)
+    return found.group(1) if found else text

@@ -1,0 +1,44 @@
+"""Sections of the configuration for judges, and a judge model whose replies are written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.llm import LLMReply
+
+TRUE = "<analysis>a</analysis><true_false>True</true_false>"
+FALSE = "<analysis>a</analysis><true_false>False</true_false>"
+
+HYBRID = JudgeConfig(provider="openai", structured=False)
+ALONE = HYBRID.model_copy(update={"mode": "llm"})
+
+
+def asked(**changed: Any) -> JudgeConfig:
+    """``HYBRID`` with some settings changed."""
+    return HYBRID.model_copy(update=changed)
+
+
+@dataclass
+class ScriptedModel:
+    """Replies from a list: a text, a (text, finish_reason) pair or an error. One text is the reply to everything."""
+
+    replies: list[Any] | str
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    async def chat(
+        self,
+        prompt: str,
+        *,
+        system: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> LLMReply:
+        self.asked.append({"prompt": prompt, "system": system, "temperature": temperature, "max_tokens": max_tokens})
+        reply = self.replies if isinstance(self.replies, str) else self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        text, finish = reply if isinstance(reply, tuple) else (reply, "stop")
+        return LLMReply(text, "", finish, 1, 1, 0.0, 0.0)
