@@ -1,20 +1,16 @@
-"""Where the real benchmark samples are, for the tests of this folder."""
+"""The labelled pairs for the tests of this folder, and the figures that they measure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+from helpers.benchmarks import benchmark
 
 
 @pytest.fixture
 def judge_pairs() -> Path:
-    folder = DATA / "judge_pairs"
-    if not folder.is_dir():
-        pytest.skip(f"no benchmark samples at {folder}")
-    return folder
+    return benchmark("judge_pairs")
 
 
 REPORT: list[str] = []
