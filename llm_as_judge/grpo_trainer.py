@@ -46,7 +46,6 @@ from llm_as_judge.workbench import (
 )
 from llm_as_judge.workflow.catalogue import PLANS
 from llm_as_judge.workflow.prompt import Example, Prompt, system_prompt
-from llm_as_judge.workflow.shape import shape
 
 logger = logging.getLogger(__name__)
 
@@ -55,25 +54,12 @@ class Experiences:
     """The experience buffer as the loop and the prompts use it; persistent where a folder is configured."""
 
     def __init__(self, config: Config, policy: Policy) -> None:
-        settings = config.experience_buffer
-        self.settings = settings
-        self.buffer = ExperienceBuffer(
-            settings.persistence_dir,
-            settings.buffer_size,
-            settings.reward_threshold,
-            _embedder(settings.embedder, policy),
-            shape=shape,
-        )
+        self.settings = config.experience_buffer
+        self.buffer = ExperienceBuffer(self.settings, _embedder(self.settings.embedder, policy))
         self.buffer.load()
 
     def examples(self, question: Question) -> list[Example]:
-        found = self.buffer.top_k(
-            question.statement,
-            question.domain,
-            self.settings.top_k,
-            problem_id=question.id,
-            min_similarity=self.settings.min_similarity,
-        )
+        found = self.buffer.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in found]
 
     def update(self, groups: Sequence[Group], step: int) -> None:

@@ -18,8 +18,8 @@ LAYERS = {
         (
             "types errors",
             "events registry cache config answers",
-            "llm sandbox logprobs operators datasets rewards experience",
-            "judging workflow data engines",
+            "llm sandbox logprobs operators datasets rewards",
+            "judging workflow data engines experience",
             "rl",
             "evaluation",
             "views embedded endpoints",

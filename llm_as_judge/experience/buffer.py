@@ -7,20 +7,22 @@ handed in.
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.workflow.shape import normalise_code, shape
 
 Embed = Callable[[list[str]], Iterable[Iterable[float]]]
+#: Part of a domain's places that workflows of one shape may take.
+_MAX_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,42 +47,15 @@ class _Entry:
     shape: str
 
 
-def normalise_code(source: str) -> str:
-    """``source`` without comments, blank lines and layout; text that is no Python keeps its words."""
-    try:
-        return ast.unparse(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return " ".join(source.split())
-
-
-def operators_called(source: str) -> str:
-    """The default shape: operators in the order in which the workflow builds them."""
-    return ">".join(re.findall(r"\boperator\.(\w+)\s*\(", source))
-
-
 class ExperienceBuffer:
-    """At most ``buffer_size`` experiences a domain, each rewarded at least ``reward_threshold``.
-
-    ``shape`` names what a workflow is built like; one name may hold ``max_share`` of a domain's places.
-    ``directory`` None keeps the buffer in memory.
+    """``config.buffer_size`` experiences a domain at most, half of them of one shape, each with a reward of
+    ``config.reward_threshold`` at least. Without ``config.persistence_dir`` it stays in memory.
     """
 
-    def __init__(
-        self,
-        directory: str | Path | None,
-        buffer_size: int,
-        reward_threshold: float,
-        embed: Embed,
-        *,
-        shape: Callable[[str], str] = operators_called,
-        max_share: float = 0.5,
-    ) -> None:
-        self._directory = None if directory is None else Path(directory)
-        self._size = buffer_size
-        self._threshold = reward_threshold
+    def __init__(self, config: BufferConfig, embed: Embed) -> None:
+        self.config = config
         self._embed = embed
-        self._shape = shape
-        self._per_shape = max(1, math.ceil(buffer_size * max_share))
+        self._per_shape = max(1, math.ceil(config.buffer_size * _MAX_SHARE))
         self._entries: dict[Domain, list[_Entry]] = {domain: [] for domain in DOMAINS}
         self._vectors: dict[str, list[float]] = {}
 
@@ -97,7 +72,7 @@ class ExperienceBuffer:
         A copy (same problem, same code but for layout) stays once, with its best reward. Where the shape's or
         the domain's places are taken, the worst of them makes room for a better one.
         """
-        if not experience.reward >= self._threshold:  # also refuses nan
+        if not experience.reward >= self.config.reward_threshold:  # also refuses nan
             return False
         entries, new = self._entries[experience.domain], self._entry(experience)
         rivals = [e for e in entries if (e.problem, e.code) == (new.problem, new.code)]
@@ -105,7 +80,7 @@ class ExperienceBuffer:
             alike = [e for e in entries if e.shape == new.shape]
             if len(alike) >= self._per_shape:
                 rivals = alike
-            elif len(entries) >= self._size:
+            elif len(entries) >= self.config.buffer_size:
                 rivals = entries
         if rivals:
             worst = min(rivals, key=lambda e: (e.experience.reward, e.experience.step))
@@ -117,9 +92,7 @@ class ExperienceBuffer:
 
     def _entry(self, experience: Experience) -> _Entry:
         workflow = experience.workflow
-        return _Entry(
-            experience, _problem_key(experience.problem_text), normalise_code(workflow), self._shape(workflow)
-        )
+        return _Entry(experience, _problem_key(experience.problem_text), normalise_code(workflow), shape(workflow))
 
     def expire(self, oldest: int) -> int:
         """Drop what was added before step ``oldest``; how many these were. What is good is found again."""
@@ -128,10 +101,9 @@ class ExperienceBuffer:
             self._entries[domain] = [entry for entry in entries if entry.experience.step >= oldest]
         return before - len(self)
 
-    def top_k(
-        self, text: str, domain: Domain, k: int, *, problem_id: str = "", min_similarity: float = 0.0
-    ) -> list[Experience]:
-        """The ``k`` experiences on the most similar problems by cosine, the better reward first among equals.
+    def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
+        """The ``config.top_k`` experiences on the most similar problems by cosine, each at least
+        ``config.min_similarity`` alike, the better reward first among equals.
 
         One a problem, and never one of the problem asked for, by id or by text.
         """
@@ -144,11 +116,12 @@ class ExperienceBuffer:
             known = best.get(key)
             if known is None or (entry.reward, entry.step) > (known.reward, known.step):
                 best[key] = entry
+        k = self.config.top_k
         if not best or k < 1:
             return []
         question, *vectors = self._embedded([text, *(entry.problem_text for entry in best.values())])
         scored = [(_cosine(question, v), e) for v, e in zip(vectors, best.values(), strict=True)]
-        scored = [(similarity, e) for similarity, e in scored if similarity >= min_similarity]
+        scored = [(similarity, e) for similarity, e in scored if similarity >= self.config.min_similarity]
         scored.sort(key=lambda pair: (-round(pair[0], 6), -pair[1].reward, -pair[1].step))
         return [entry for _, entry in scored[:k]]
 
@@ -166,11 +139,12 @@ class ExperienceBuffer:
 
     def save(self) -> None:
         """Write ``{domain}_top_samples.jsonl``, best first; each file is replaced whole or not at all."""
-        if self._directory is None:
+        directory = self.config.persistence_dir
+        if directory is None:
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for domain in self._entries:
-            path = self._directory / f"{domain}_top_samples.jsonl"
+            path = directory / f"{domain}_top_samples.jsonl"
             aside = path.with_suffix(".tmp")
             with open(aside, "w", encoding="utf-8") as file:
                 for entry in sorted(self.entries(domain), key=lambda e: -e.reward):
@@ -181,8 +155,9 @@ class ExperienceBuffer:
 
     def load(self) -> None:
         """Offer what ``save`` wrote to the buffer; missing files are empty. Raises ``DataError``."""
-        for domain in DOMAINS if self._directory is not None else ():
-            path = Path(self._directory or "") / f"{domain}_top_samples.jsonl"
+        directory = self.config.persistence_dir
+        for domain in DOMAINS if directory is not None else ():
+            path = (directory or Path()) / f"{domain}_top_samples.jsonl"
             if not path.exists():
                 continue
             for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from llm_as_judge.experience.buffer import normalise_code
 from llm_as_judge.types import Domain
+from llm_as_judge.workflow.shape import normalise_code
 
 _THREE_ANSWERS = (
     "solutions = []",

@@ -1,7 +1,7 @@
-"""Workflows written by hand, and the shape of any workflow: which operators it calls in which order.
+"""The shape of a workflow: which operators it calls in which order, and its text without layout.
 
-The templates serve as baselines, tests and examples. A shape (``3xAnswerGenerate>ScEnsemble``) is read off
-the text, so that equal ideas in other words count as one; branches are not told from straight lines.
+A shape (``3xAnswerGenerate>ScEnsemble``) is read off the text, so that equal ideas in other words count as one;
+branches are not told from straight lines.
 """
 
 from __future__ import annotations
@@ -11,125 +11,13 @@ from collections.abc import Iterable, Mapping
 
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
-_QA = "problem: str"
-_CODE = "problem: str, entry_point: str"
 
-
-def _workflow(operators: Mapping[str, str], parameters: str, *body: str) -> str:
-    built = [f"        self.{attribute} = operator.{name}(self.llm)" for attribute, name in operators.items()]
-    return "\n".join(
-        (
-            "class Workflow:",
-            "    def __init__(self, name: str, llm_config, dataset):",
-            "        self.llm = create_llm_instance(llm_config)",
-            *built,
-            "",
-            f"    async def __call__(self, {parameters}):",
-            *(f"        {line}" for line in body),
-            "",
-        )
-    )
-
-
-def _aflow(dataset: str, operator: str, attribute: str, parameters: str, arguments: str) -> str:
-    """AFlow's ``workspace/<dataset>/workflows/round_1/graph.py``."""
-    return f'''from typing import Literal
-import workspace.{dataset}.workflows.template.operator as operator
-import workspace.{dataset}.workflows.round_1.prompt as prompt_custom
-from scripts.async_llm import create_llm_instance
-
-from scripts.evaluator import DatasetType
-
-
-class Workflow:
-    def __init__(
-        self,
-        name: str,
-        llm_config,
-        dataset: DatasetType,
-    ) -> None:
-        self.name = name
-        self.dataset = dataset
-        self.llm = create_llm_instance(llm_config)
-        self.{attribute} = operator.{operator}(self.llm)
-
-    async def __call__(self, {parameters}):
-        """
-        Implementation of the workflow
-        """
-        solution = await self.{attribute}({arguments})
-        return solution['response'], self.llm.get_usage_summary()["total_cost"]
-'''
-
-
-TEMPLATES: Mapping[str, str] = {
-    "answer_direct": _workflow(
-        {"custom": "Custom"},
-        _QA,
-        'result = await self.custom(input=problem, instruction="")',
-        "return result['response'], 0.0",
-    ),
-    "answer_generate": _workflow(
-        {"answer_generate": "AnswerGenerate"},
-        _QA,
-        "result = await self.answer_generate(input=problem)",
-        "return result['answer'], 0.0",
-    ),
-    "custom_think": _workflow(
-        {"custom": "Custom"},
-        _QA,
-        'result = await self.custom(input=problem, instruction="Think step by step.")',
-        "return result['response'], 0.0",
-    ),
-    "programmer": _workflow(
-        {"programmer": "Programmer"},
-        _QA,
-        "result = await self.programmer(problem=problem)",
-        "return result['output'], 0.0",
-    ),
-    "sc_ensemble": _workflow(
-        {"answer_generate": "AnswerGenerate", "sc_ensemble": "ScEnsemble"},
-        _QA,
-        "solutions = []",
-        "for _ in range(3):",
-        "    result = await self.answer_generate(input=problem)",
-        "    solutions.append(result['answer'])",
-        "chosen = await self.sc_ensemble(solutions=solutions, problem=problem)",
-        "return chosen['response'], 0.0",
-    ),
-    "review_revise": _workflow(
-        {"answer_generate": "AnswerGenerate", "review": "Review", "revise": "Revise"},
-        _QA,
-        "result = await self.answer_generate(input=problem)",
-        "answer = result['answer']",
-        "check = await self.review(problem=problem, solution=answer)",
-        "if not check['review_result']:",
-        "    revised = await self.revise(problem=problem, solution=answer, feedback=check['feedback'])",
-        "    answer = revised['solution']",
-        "return answer, 0.0",
-    ),
-    "code_generate": _workflow(
-        {"code_generate": "CustomCodeGenerate"},
-        _CODE,
-        'result = await self.code_generate(problem=problem, entry_point=entry_point, instruction="")',
-        "return result['response'], 0.0",
-    ),
-    "code_test": _workflow(
-        {"code_generate": "CustomCodeGenerate", "test": "Test"},
-        _CODE,
-        'draft = await self.code_generate(problem=problem, entry_point=entry_point, instruction="")',
-        "result = await self.test(problem=problem, solution=draft['response'], entry_point=entry_point)",
-        "return result['solution'], 0.0",
-    ),
-    "aflow_gsm8k": _aflow("GSM8K", "Custom", "custom", "problem: str", 'input=problem, instruction=""'),
-    "aflow_humaneval": _aflow(
-        "HumanEval",
-        "CustomCodeGenerate",
-        "custom_code_generate",
-        "problem: str, entry_point: str",
-        'problem=problem, entry_point=entry_point, instruction=""',
-    ),
-}
+def normalise_code(source: str) -> str:
+    """``source`` without comments, blank lines and layout; text that is no Python keeps its words."""
+    try:
+        return ast.unparse(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return " ".join(source.split())
 
 
 def shape(source: str) -> str:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.errors import DataError
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
 
-CODE = "class W:\n    def __init__(self, llm):\n        self.a = operator.{}(llm)\n"
+CODE = """class Workflow:
+    def __init__(self, name, llm_config, dataset):
+        self.a = operator.{0}(self.llm)
+    async def __call__(self, problem):
+        return (await self.a(problem))["{0}"]
+"""
 
 
 def letters(texts: list[str]) -> list[list[float]]:
@@ -25,8 +32,8 @@ def experience(
     return Experience(id_, text, workflow, reward, "math", 1)
 
 
-def buffer(directory: Path | None = None, size: int = 100, max_share: float = 1.0) -> ExperienceBuffer:
-    return ExperienceBuffer(directory, size, 8.0, letters, max_share=max_share)
+def buffer(directory: Path | None = None, **settings: Any) -> ExperienceBuffer:
+    return ExperienceBuffer(BufferConfig(persistence_dir=directory, **settings), letters)
 
 
 def test_only_rewards_from_the_threshold_on_are_kept() -> None:
@@ -40,7 +47,7 @@ def test_only_rewards_from_the_threshold_on_are_kept() -> None:
 def test_copies_are_kept_once_with_the_best_reward() -> None:
     b = buffer()
     b.add(experience(reward=8.5))
-    layout = CODE.format("Custom").replace("(llm)", "( llm )  # comment") + "\n\n"
+    layout = CODE.format("Custom").replace("(self.llm)", "( self.llm )  # comment") + "\n\n"
     assert not b.add(experience(reward=8.4, workflow=layout))
     assert b.add(experience(reward=9.5, workflow=layout))
     assert [e.reward for e in b.entries("math")] == [9.5]
@@ -51,17 +58,17 @@ def test_copies_are_kept_once_with_the_best_reward() -> None:
 
 
 def test_a_full_domain_drops_its_worst_and_only_for_a_better_one() -> None:
-    b = buffer(size=2)
-    for id_, reward in (("1", 8.2), ("2", 9.0)):
-        b.add(experience(id_, reward, workflow=CODE.format(id_)))
-    assert not b.add(experience("3", 8.1))
-    assert b.add(experience("4", 8.3))
+    b = buffer(buffer_size=2)
+    for id_, reward, operator in (("1", 8.2, "Custom"), ("2", 9.0, "Review")):
+        b.add(experience(id_, reward, workflow=CODE.format(operator)))
+    assert not b.add(experience("3", 8.1, workflow=CODE.format("Format")))
+    assert b.add(experience("4", 8.3, workflow=CODE.format("Format")))
     assert {e.problem_id for e in b.entries("math")} == {"2", "4"}
     assert b.add(replace(experience("5", 8.1), domain="qa"))
 
 
 def test_no_shape_takes_more_than_its_share() -> None:
-    b = buffer(size=4, max_share=0.5)
+    b = buffer(buffer_size=4)
     for i in range(6):
         b.add(experience(str(i), 9.0 + i / 10, f"a {i}"))
     assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
@@ -75,10 +82,12 @@ def test_the_most_similar_problems_come_first_and_rewards_break_ties() -> None:
     b.add(experience("same-direction", 8.2, "aaab aaab"))
     b.add(experience("same-direction-better", 9.0, "aaab"))
     b.add(experience("far", 9.5, "ccc"))
-    found = [e.problem_id for e in b.top_k("aaab aaab aaab", "math", 3)]
+    found = [e.problem_id for e in b.top_k("aaab aaab aaab", "math")]
     assert found == ["same-direction-better", "same-direction", "near"]
-    assert [e.problem_id for e in b.top_k("c", "math", 9, min_similarity=0.5)] == ["far"]
-    assert b.top_k("a", "qa", 3) == []
+    picky = buffer(top_k=9, min_similarity=0.5)
+    picky.load_state_dict(b.state_dict())
+    assert [e.problem_id for e in picky.top_k("c", "math")] == ["far"]
+    assert b.top_k("a", "qa") == []
 
 
 def test_a_problem_never_gets_its_own_example() -> None:
@@ -86,15 +95,15 @@ def test_a_problem_never_gets_its_own_example() -> None:
     b.add(experience("me", 9.9, "a question"))
     b.add(experience("me-under-another-id", 9.9, "a  question"))
     b.add(experience("you", 8.0, "b"))
-    assert [e.problem_id for e in b.top_k("a question", "math", 3, problem_id="me")] == ["you"]
-    assert [e.problem_id for e in b.top_k("a", "math", 3, problem_id="me")] == ["you"]
+    assert [e.problem_id for e in b.top_k("a question", "math", problem_id="me")] == ["you"]
+    assert [e.problem_id for e in b.top_k("a", "math", problem_id="me")] == ["you"]
 
 
 def test_one_example_a_problem_the_best() -> None:
     b = buffer()
     b.add(experience("p", 8.0, workflow="x = 1"))
     b.add(experience("p", 9.0, workflow="x = 2"))
-    assert [e.reward for e in b.top_k("a b", "math", 3)] == [9.0]
+    assert [e.reward for e in b.top_k("a b", "math")] == [9.0]
 
 
 def test_stored_problems_are_embedded_once() -> None:
@@ -104,10 +113,10 @@ def test_stored_problems_are_embedded_once() -> None:
         asked.extend(texts)
         return letters(texts)
 
-    b = ExperienceBuffer(None, 10, 8.0, counting)
+    b = ExperienceBuffer(BufferConfig(top_k=1), counting)
     b.add(experience("p", text="a b"))
-    b.top_k("b", "math", 1)
-    b.top_k("c", "math", 1)
+    b.top_k("b", "math")
+    b.top_k("c", "math")
     assert sorted(asked) == ["a b", "b", "c"]
 
 
@@ -164,7 +173,7 @@ def test_the_same_problem_under_another_id_is_a_copy_and_no_example_for_itself()
     b = buffer()
     b.add(experience("one", text="How many  apples?"))
     assert not b.add(experience("two", reward=8.9, text="how many apples?"))
-    assert b.top_k("HOW many apples?", "math", 3, problem_id="three") == []
+    assert b.top_k("HOW many apples?", "math", problem_id="three") == []
 
 
 def test_old_workflows_leave() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,15 @@ from llm_as_judge.llm import LLMReply
 from llm_as_judge.sandbox.host import BudgetExceeded, Limits, Sandbox
 from llm_as_judge.types import Execution, Question
 from llm_as_judge.workflow.budget import Budget, Ledger
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.run import WorkflowRunner
-from llm_as_judge.workflow.shape import TEMPLATES
 
 QUESTION = Question("q1", "What is 6 times 7?", "math")
 CODE = Question(
     "q2", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9")
 )
+#: Every plan, for code where it is about code.
+TEXTS = {name: workflow(plan, "code" if name.startswith("code") else "math") for name, plan in PLANS.items()}
 DOUBLE, SQUARE = "def f(x):\n    return x + x", "def f(x):\n    return x * x"
 
 
@@ -66,7 +69,7 @@ def names(execution: Execution) -> list[str]:
 
 def test_one_call_is_run_and_metered() -> None:
     llm = Script("<thought>6*7</thought><answer>42</answer>")
-    execution = run(TEMPLATES["answer_generate"], llm)
+    execution = run(TEXTS["answer"], llm)
     assert (execution.outcome, execution.answer, names(execution)) == ("finished", "42", ["AnswerGenerate"])
     (call,) = execution.calls
     (exchange,) = call.exchanges
@@ -77,14 +80,14 @@ def test_one_call_is_run_and_metered() -> None:
 
 
 def test_findings_of_the_configured_operators_travel_with_the_run() -> None:
-    unused = TEMPLATES["answer_generate"].replace(
+    unused = TEXTS["answer"].replace(
         "        self.answer", "        self.r = operator.Review(self.llm)\n        self.answer"
     )
     execution = run(unused, Script("<answer>1</answer>"))
     assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W205"])
     execution = run(unused, Script("<answer>1</answer>"), operators=["AnswerGenerate"])
     assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
-    assert run(TEMPLATES["answer_generate"], Script("<answer>1</answer>")).findings == ()
+    assert run(TEXTS["answer"], Script("<answer>1</answer>")).findings == ()
 
 
 def test_a_reply_that_was_cut_off_can_be_seen() -> None:
@@ -92,25 +95,25 @@ def test_a_reply_that_was_cut_off_can_be_seen() -> None:
         async def chat(self, prompt: str, **options: Any) -> LLMReply:
             return LLMReply("<answer>4", "", "length", 10, 5, 0.5, 0.1)
 
-    ((exchange,),) = [call.exchanges for call in run(TEMPLATES["answer_generate"], Cut()).calls]
+    ((exchange,),) = [call.exchanges for call in run(TEXTS["answer"], Cut()).calls]
     assert (exchange.finish_reason, exchange.seconds) == ("length", 0.1)
 
 
 def test_a_call_says_why_it_failed() -> None:
-    (call,) = run(TEMPLATES["answer_generate"], Down()).calls
+    (call,) = run(TEXTS["answer"], Down()).calls
     assert (call.result, call.parse_ok, call.exchanges) == ({}, False, ())
     assert call.error == "ProviderError: http://127.0.0.1:1 does not answer"
-    (call,) = run(TEMPLATES["answer_generate"], Script("no tags")).calls
+    (call,) = run(TEXTS["answer"], Script("no tags")).calls
     assert (call.error, call.parse_ok) == ("no <answer> in the reply", False)
 
 
 def test_the_context_belongs_to_the_problem() -> None:
     llm = Script("<answer>x</answer>")
-    run(TEMPLATES["answer_generate"], llm, replace(QUESTION, context="Some facts."))
+    run(TEXTS["answer"], llm, replace(QUESTION, context="Some facts."))
     assert "Context: Some facts.\nQuestion: What is 6 times 7?" in llm.prompts[0]
 
 
-def test_each_template_runs_to_an_answer() -> None:
+def test_each_plan_and_published_graph_runs_to_an_answer() -> None:
     def reply(prompt: str) -> str:
         if "solve()" in prompt:
             return "```python\ndef solve():\n    return 6 * 7\n```"
@@ -119,7 +122,9 @@ def test_each_template_runs_to_an_answer() -> None:
         tags = {"answer": "42", "review_result": "False", "feedback": "no", "solution": "42", "solution_letter": "A"}
         return "".join(f"<{tag}>{text}</{tag}>" for tag, text in tags.items())
 
-    for name, source in TEMPLATES.items():
+    graphs = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "graphs").glob("*.py")}
+    assert graphs
+    for name, source in {**TEXTS, **graphs}.items():
         is_code = "entry_point" in source
         execution = run(source, Script(reply), CODE if is_code else QUESTION)
         assert execution.outcome == "finished", (name, execution.error)
@@ -134,14 +139,14 @@ def test_review_and_revise_are_called_in_turn() -> None:
             "<solution>42</solution>",
         ]
     )
-    execution = run(TEMPLATES["review_revise"], Script(lambda prompt: next(texts)))
+    execution = run(TEXTS["review"], Script(lambda prompt: next(texts)))
     assert (execution.answer, names(execution)) == ("42", ["AnswerGenerate", "Review", "Revise"])
 
 
 def test_the_programmers_code_runs_in_the_sandbox_and_its_errors_come_back() -> None:
     texts = iter(["def solve():\n    return 1 / 0", "def solve():\n    return 6 * 7"])
     llm = Script(lambda prompt: next(texts))
-    execution = run(TEMPLATES["programmer"], llm)
+    execution = run(TEXTS["program"], llm)
     assert execution.answer == "42" and len(execution.calls[0].exchanges) == 2
     assert "ZeroDivisionError" in llm.prompts[1]
 
@@ -149,29 +154,29 @@ def test_the_programmers_code_runs_in_the_sandbox_and_its_errors_come_back() -> 
 def test_public_tests_repair_code() -> None:
     texts = iter([DOUBLE, SQUARE])
     llm = Script(lambda prompt: next(texts))
-    execution = run(TEMPLATES["code_test"], llm, CODE)
+    execution = run(TEXTS["code_test"], llm, CODE)
     assert (execution.answer, names(execution)) == (SQUARE, ["CustomCodeGenerate", "Test"])
     assert "assert f(3) == 9" in llm.prompts[1] and "got 6" in llm.prompts[1]
 
 
 def test_an_invalid_text_is_not_run() -> None:
     llm = Script("x")
-    execution = run(TEMPLATES["answer_generate"].replace("'answer'", "'anser'"), llm)
+    execution = run(TEXTS["answer"].replace("'answer'", "'anser'"), llm)
     assert execution.outcome == "invalid" and "W207" in execution.error
     assert execution.answer is None and llm.prompts == []
 
 
 def test_operators_not_allowed_are_invalid() -> None:
-    assert run(TEMPLATES["programmer"], Script("x"), operators=["Custom"]).outcome == "invalid"
+    assert run(TEXTS["program"], Script("x"), operators=["Custom"]).outcome == "invalid"
 
 
 def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it() -> None:
-    source = TEMPLATES["answer_direct"].replace(
-        '        result = await self.custom(input=problem, instruction="")\n',
-        '        try:\n            result = await self.custom(input=problem, instruction="")\n'
+    source = TEXTS["direct"].replace(
+        "        result = await self.custom(input=problem, instruction='')\n",
+        "        try:\n            result = await self.custom(input=problem, instruction='')\n"
         "        except BaseException:\n            return 'caught'\n",
     )
-    for text in (source, TEMPLATES["answer_direct"]):
+    for text in (source, TEXTS["direct"]):
         execution = run(text, Down())
         assert (execution.outcome, execution.answer) == ("fault", None)
         assert "does not answer" in execution.error
@@ -180,7 +185,7 @@ def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it() ->
 
 def test_layer_two_reaches_the_executor() -> None:
     llm = Script("<answer>1</answer>")
-    run(TEMPLATES["answer_generate"], llm, enhance=lambda operator, domain: f"[{operator} for {domain}]")
+    run(TEXTS["answer"], llm, enhance=lambda operator, domain: f"[{operator} for {domain}]")
     assert llm.prompts[0].startswith("[AnswerGenerate for math]\n")
 
 
@@ -204,7 +209,7 @@ class Metered:
 
 def test_tokens_have_a_budget_that_the_worst_case_is_reserved_of() -> None:
     prices = {"reply_tokens": 100, "price_per_million_input": 2.0, "price_per_million_output": 8.0}
-    many = TEMPLATES["sc_ensemble"].replace("range(3)", "range(20)")
+    many = TEXTS["vote"].replace("range(3)", "range(20)")
     for bound in (300, 700, 1500, 3000):
         llm = Metered(tokens=bound)
         execution = run(many, llm, budget=Budget(max_tokens=bound, **prices))
@@ -218,7 +223,7 @@ def test_tokens_have_a_budget_that_the_worst_case_is_reserved_of() -> None:
 
 def test_a_budget_that_suffices_changes_no_call() -> None:
     llm = Metered()
-    execution = run(TEMPLATES["sc_ensemble"], llm, budget=Budget(max_tokens=10**6, max_cost=1e3, reply_tokens=100))
+    execution = run(TEXTS["vote"], llm, budget=Budget(max_tokens=10**6, max_cost=1e3, reply_tokens=100))
     assert execution.outcome == "finished" and set(llm.limits) == {None}
 
 
@@ -236,14 +241,14 @@ def test_what_a_call_reserved_and_did_not_take_is_there_for_the_next() -> None:
 
 
 def test_calls_have_a_budget() -> None:
-    source = TEMPLATES["sc_ensemble"].replace("range(3)", "range(100)")
+    source = TEXTS["vote"].replace("range(3)", "range(100)")
     execution = run(source, Script("<answer>1</answer>"), limits=Limits(max_calls=4))
     assert execution.outcome == "budget" and len(execution.calls) == 4
 
 
 def test_one_operator_cannot_spend_without_bound() -> None:
-    source = TEMPLATES["sc_ensemble"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10000)")
-    source = source.replace("chosen['response']", "chosen['solution']")
+    source = TEXTS["vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10000)")
+    source = source.replace("result['response']", "result['solution']")
     count = iter(range(10**6))
     execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), limits=Limits(max_calls=4))
     assert execution.outcome == "budget"
@@ -251,29 +256,29 @@ def test_one_operator_cannot_spend_without_bound() -> None:
 
 
 def test_the_workflows_own_mistakes_with_an_operator_are_its_own() -> None:
-    source = TEMPLATES["sc_ensemble"].replace("solutions=solutions", "solutions=problem")
+    source = TEXTS["vote"].replace("solutions=solutions", "solutions=problem")
     execution = run(source, Script("<answer>1</answer>"))
     assert execution.outcome == "raised" and "solutions must be a list, got str" in execution.error
-    source = TEMPLATES["sc_ensemble"].replace("solutions=solutions", "solutions=[]")
+    source = TEXTS["vote"].replace("solutions=solutions", "solutions=[]")
     assert "must hold 1 to 26 entries" in run(source, Script("<answer>1</answer>")).error
 
 
 def test_text_arguments_take_what_a_format_string_takes() -> None:
     llm = Script("ok")
-    source = TEMPLATES["answer_direct"].replace("input=problem", "input={'a': 1}")
+    source = TEXTS["direct"].replace("input=problem", "input={'a': 1}")
     assert run(source, llm).answer == "ok"
     assert "{'a': 1}" in llm.prompts[0]
 
 
 def test_what_the_workflow_says_of_its_cost_is_ignored() -> None:
-    source = TEMPLATES["answer_direct"].replace("0.0", "-1e9")
+    source = TEXTS["direct"].replace("0.0", "-1e9")
     assert run(source, Script("x")).cost == 0.5
 
 
 def test_many_runs_at_once_keep_their_accounts_apart() -> None:
     async def all_of_them() -> list[Execution]:
         runner = WorkflowRunner(Script(lambda prompt: f"<answer>{prompt[-3:]}</answer>"), box)
-        runs = [runner.run(TEMPLATES["answer_generate"], replace(QUESTION, text=f"number {n:03}")) for n in range(30)]
+        runs = [runner.run(TEXTS["answer"], replace(QUESTION, text=f"number {n:03}")) for n in range(30)]
         return list(await asyncio.gather(*runs))
 
     executions = loop.run_until_complete(all_of_them())
