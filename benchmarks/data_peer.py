@@ -31,32 +31,35 @@ FEATURES = datasets.Features({
 })  # fmt: skip
 
 
-def convert(row: dict, name: str) -> dict:
-    found = {**COLUMNS, "dataset": name, "type": DOMAINS[name]}
+def convert(record: dict, name: str) -> dict:
+    row = {**COLUMNS, "dataset": name, "type": DOMAINS[name]}
     if name == "gsm8k":
-        found |= {"problem": row["question"], "answer": [row["answer"].rpartition("####")[2].strip().replace(",", "")]}
+        row |= {
+            "problem": record["question"],
+            "answer": [record["answer"].rpartition("####")[2].strip().replace(",", "")],
+        }
     elif name == "math":
-        found |= {"problem": row["problem"], "answer": re.findall(r"\\boxed\{(.*)\}", row["solution"])[-1:]}
+        row |= {"problem": record["problem"], "answer": re.findall(r"\\boxed\{(.*)\}", record["solution"])[-1:]}
     elif name == "squad2":
-        answers = list(dict.fromkeys(row["answers"]["text"]))
-        found |= {"problem": row["question"], "context": row["context"], "answer": answers, "id": row["id"]}
-        found["unanswerable"] = not answers
+        answers = list(dict.fromkeys(record["answers"]["text"]))
+        row |= {"problem": record["question"], "context": record["context"], "answer": answers, "id": record["id"]}
+        row["unanswerable"] = not answers
     elif name == "hotpotqa":
-        paragraphs = zip(row["context"]["title"], row["context"]["sentences"], strict=True)
+        paragraphs = zip(record["context"]["title"], record["context"]["sentences"], strict=True)
         context = "\n".join(f"{title}: {''.join(sentences).strip()}" for title, sentences in paragraphs)
-        found |= {"problem": row["question"], "context": context, "answer": [row["answer"]], "id": row["id"]}
+        row |= {"problem": record["question"], "context": context, "answer": [record["answer"]], "id": record["id"]}
     elif name == "humaneval":
-        found |= {"problem": row["prompt"], "tests": row["test"], "entry_point": row["entry_point"]}
-        found["id"] = row["task_id"]
+        row |= {"problem": record["prompt"], "tests": record["test"], "entry_point": record["entry_point"]}
+        row["id"] = record["task_id"]
     else:
-        call = next(n for n in ast.walk(ast.parse(row["test_list"][0])) if isinstance(n, ast.Call))
-        found |= {"problem": row["prompt"], "tests": "\n".join(row["test_list"]), "entry_point": call.func.id}
-        found |= {"public_tests": row["test_list"][:1], "prelude": "import math", "id": str(row["task_id"])}
-    words = " ".join(re.findall(r"\w+", found["problem"].casefold()))
-    found["key"] = hashlib.blake2b(words.encode(), digest_size=16).hexdigest()
-    found["copy"] = hashlib.blake2b((words + "\0" + found["context"]).encode(), digest_size=16).hexdigest()
-    found["id"] = f"{name}/{found['id'] or found['copy'][:12]}"
-    return found
+        call = next(n for n in ast.walk(ast.parse(record["test_list"][0])) if isinstance(n, ast.Call))
+        row |= {"problem": record["prompt"], "tests": "\n".join(record["test_list"]), "entry_point": call.func.id}
+        row |= {"public_tests": record["test_list"][:1], "prelude": "import math", "id": str(record["task_id"])}
+    words = " ".join(re.findall(r"\w+", row["problem"].casefold()))
+    row["key"] = hashlib.blake2b(words.encode(), digest_size=16).hexdigest()
+    row["copy"] = hashlib.blake2b((words + "\0" + row["context"]).encode(), digest_size=16).hexdigest()
+    row["id"] = f"{name}/{row['id'] or row['copy'][:12]}"
+    return row
 
 
 def main(raw: Path, out: Path, train_size: int, test_size: int) -> None:

@@ -60,12 +60,9 @@ def process(
     any_split: Annotated[
         bool, typer.Option("--any-split", help="Where the split to be pooled has no files, take those that have.")
     ] = False,
-    processes: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = one a core. No effect on results.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Split and mix the raw files; info.json is written last."""
-    import os
-
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
 
@@ -76,7 +73,7 @@ def process(
     console = make_console(as_json)
     job = Job(
         settings, raw, out, mode=split, custom=tuple(custom or ()), any_split=any_split,  # type: ignore[arg-type]
-        processes=processes or os.cpu_count() or 1, tell=lambda line: console.print(line, highlight=False),
+        tell=lambda line: console.print(line, highlight=False),
     )  # fmt: skip
     info = run(job)
     if as_json:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from llm_as_judge.errors import DataError
 
@@ -23,48 +24,30 @@ _BLOCK = 1 << 20
 
 
 class Writer:
-    """A file in lines of bytes, with its checksum. Close it (or use ``with``) before reading ``facts``.
-
-    ``lasting`` files survive a loss of power and are checksummed; others are for this process alone.
+    """A file in lines of bytes with its checksum, which survives a loss of power. Close it (or use ``with``) before
+    reading ``facts``.
     """
 
-    def __init__(self, path: Path, *, lasting: bool = True) -> None:
-        self.path, self.lines, self.bytes, self._lasting = path, 0, 0, lasting
-        self._digest, self._pending, self._size = hashlib.sha256(), list[bytes](), 0
+    def __init__(self, path: Path) -> None:
+        self.path, self.lines, self.bytes, self._digest = path, 0, 0, hashlib.sha256()
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = path.open("wb", buffering=0)
+            self._file = path.open("wb", 1 << 20)
 
-    def write(self, line: bytes) -> int:
-        """Append one line; its offset."""
-        offset = self.bytes
-        self._pending.append(line)
+    def write(self, line: bytes) -> None:
+        """Append one line."""
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        self._digest.update(line)
         self.lines += 1
         self.bytes += len(line)
-        self._size += len(line)
-        if self._size >= _BLOCK:
-            self._flush()
-        return offset
-
-    def _flush(self) -> None:
-        block = b"".join(self._pending)
-        self._pending.clear()
-        self._size = 0
-        if self._lasting:
-            self._digest.update(block)
-        view = memoryview(block)
-        with writing(self.path):
-            while view:
-                view = view[self._file.write(view) :]
 
     def close(self) -> None:
-        try:
-            self._flush()
-            if self._lasting:
-                with writing(self.path):
-                    os.fsync(self._file.fileno())
-        finally:
-            self._file.close()
+        with writing(self.path), self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -80,6 +63,38 @@ class Writer:
         if error is None:
             self.close()
         else:
+            with suppress(OSError):  # what is left in the buffer of a full disk
+                self._file.close()
+
+
+class Spool:
+    """Lines put aside in one file and read back by place, without mapping them into memory. For this process alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, 0
+        with writing(path):
+            self._file = io.BufferedWriter(io.FileIO(path, "w+"), 1 << 20)
+
+    def add(self, line: bytes) -> int:
+        """Append one line; its offset."""
+        try:
+            self._file.write(line)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        self.size += len(line)
+        return self.size - len(line)
+
+    def flush(self) -> None:
+        """To be called between the last ``add`` and the first ``read``."""
+        with writing(self.path):
+            self._file.flush()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The line that was added there."""
+        return os.pread(self._file.fileno(), length, offset)
+
+    def close(self) -> None:
+        with suppress(OSError):
             self._file.close()
 
 
@@ -89,12 +104,16 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cure = {
-            errno.ENOSPC: "make room or choose another folder with --out",
-            errno.EDQUOT: "make room or choose another folder with --out",
-        }.get(error.errno or 0, "make it writable or choose another folder with --out")
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise DataError(f"{path}: cannot be written: {reason}; {cure}. What was there before is as it was") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    cure = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return DataError(
+        f"{path}: cannot be written: {reason}; {cure} or choose another folder with --out. What was there before is "
+        "as it was"
+    )
 
 
 def write_json(path: Path, value: Any) -> None:

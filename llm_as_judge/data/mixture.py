@@ -73,8 +73,3 @@ class Mixture:
             for domain, quota in self._inside.items()
             for name in quota.drawn
         )
-
-
-def repeated(line: bytes, repeat: int) -> bytes:
-    """The line as it is written for the ``repeat``-th time again."""
-    return line if not repeat else b'%b, "repeat": %d}\n' % (line[:-2], repeat)

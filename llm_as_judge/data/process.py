@@ -1,23 +1,24 @@
 """``llm-as-judge data process``: raw files -> per-dataset splits, test sets and the mix, with ``info.json`` last.
 
-Memory holds one short row a problem, never the texts: lines go to a spool, are sorted by reading them back, and are
-copied as bytes from then on. Nothing under ``out`` is touched before everything is written aside.
+Memory holds an index entry a problem, never the texts: lines go to a spool and are copied from there, as bytes, to
+every file they belong to. Nothing under ``out`` is touched before everything is written aside.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from llm_as_judge.data.files import Writer, move_into_place, sha256_of, staging, write_json, writing
-from llm_as_judge.data.ingest import Lines, Pool, ingest_all, units, without_collection
-from llm_as_judge.data.mixture import Mixture, repeated
-from llm_as_judge.data.rows import Row
+from llm_as_judge.data.files import Spool, Writer, move_into_place, sha256_of, staging, write_json, writing
+from llm_as_judge.data.index import Entry, repeated
+from llm_as_judge.data.ingest import Pool, ingest
+from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
 from llm_as_judge.datasets.catalog import DATASETS
@@ -36,7 +37,7 @@ _OFTEN = 20
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to process. ``custom``: users' own files; ``any_split``: where the pool's splits have no files, take those
-    that have; ``processes`` changes nothing but the time.
+    that have.
     """
 
     settings: DatasetSettings
@@ -45,14 +46,7 @@ class Job:
     mode: SplitMode = "plan-c"
     custom: tuple[Path, ...] = ()
     any_split: bool = False
-    processes: int = 1
     tell: Callable[[str], None] = field(default=lambda line: None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    pools: list[Pool]
-    used: dict[str, list[str]]  # dataset -> splits
 
 
 def process(job: Job) -> dict[str, Any]:
@@ -61,43 +55,58 @@ def process(job: Job) -> dict[str, Any]:
     """
     if job.mode not in ("plan-c", "official"):
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
-    sources = _sources(job)
+    pools, splits = _pools(job)
     mix = job.settings.mix
-    with staging(job.out, "process") as aside, without_collection():
-        spool, staged = aside / "spool", aside / "out"
-        work = units(sources.pools, spool, mix.seed)
-        rows: dict[str, dict[Domain, list[Row]]] = {}
+    wanted = [side for side in SIDES if side != "val" or mix.val_fraction]
+    with staging(job.out, "process") as aside, closing(Spool(aside / "spool.jsonl")) as spool, _without_collection():
+        index: dict[str, dict[Domain, list[Entry]]] = {}
         faults: list[str] = []
-        for part in ingest_all(work, job.processes):
-            faults += part.faults
-            for domain, several in part.rows.items():
-                rows.setdefault(part.pool, {}).setdefault(domain, []).extend(several)
+        for pool in pools:
+            index[pool.name], bad = ingest(pool, spool, mix.seed)
+            faults += bad
         if faults:
             raise DataError("\n".join([*faults, f"{len(faults)} bad records; nothing was written to {job.out}"]))
-        job.tell(f"read {sum(len(r) for by in rows.values() for r in by.values()):,} records")
-        sides, domains = _split(job, rows)
-        del rows
-        written: dict[tuple[str, str], _File] = {}
-        with closing(Lines(lambda part: spool / f"{part}.jsonl")) as lines:
-            for name, one in sides.items():
-                for side in SIDES:
-                    if side != "val" or mix.val_fraction:
-                        written[name, side] = _write_side(staged, lines, name, side, getattr(one, side))
-                job.tell(f"{name}: {len(one.train):,} train, {len(one.val):,} validation, {len(one.test):,} test")
-        info = _info(job, sources, sides, domains)
-        for side in SIDES:
-            if side != "val" or mix.val_fraction:
-                _mix(job, staged, side, domains, written, info)
+        spool.flush()
+        job.tell(f"read {sum(len(e) for by_domain in index.values() for e in by_domain.values()):,} records")
+        datasets, domains = _split(job, index)
+        del index
+        staged = aside / "out"
+        files: dict[str, dict[str, Any]] = {}
+        for name, sides in datasets.items():
+            for side in wanted:
+                files |= _write_side(staged, spool, name, side, getattr(sides, side))
+            job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
+        info = _info(job, pools, splits, datasets, domains)
+        for side in wanted:
+            files[f"mixed/{side}_mixed.jsonl"] = _mix(job, staged, spool, side, datasets, domains, info)
         info["notes"] += _notes(info)
-        _write_indexes(staged, info, domains, written)
-        shutil.rmtree(spool)
+        info["files"] = dict(sorted(files.items()))
+        tests = {
+            name: {"file": f"{name}_test.jsonl", "domain": domains[name], **files[f"test/{name}_test.jsonl"]}
+            for name in datasets
+        }
+        write_json(staged / TEST_INDEX, {"split": job.mode, "datasets": tests})
+        write_json(staged / INFO, info)
         stale = {"mixed": "*_mixed.jsonl", "test": "*_test.jsonl", "processed": "*.jsonl"}
         move_into_place(staged, job.out, INFO, stale)
     return info
 
 
-def _sources(job: Job) -> _Sources:
-    pools, used, missing = list[Pool](), dict[str, list[str]](), list[str]()
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """The cyclic garbage collector paused: the index holds no cycles, and it would be walked again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _pools(job: Job) -> tuple[list[Pool], dict[str, list[str]]]:
+    """What to read, and the splits that this takes of every benchmark."""
+    pools, taken, missing = list[Pool](), dict[str, list[str]](), list[str]()
     for name, source in job.settings.chosen(job.settings.mix.datasets).items():
         wanted: dict[str, tuple[list[str], str | None]] = {name: (list(source.pool), None)}
         if job.mode == "official":
@@ -106,91 +115,85 @@ def _sources(job: Job) -> _Sources:
                 f"{name} {side}": (list(source.release) if one_file else [split_], split_ if one_file else None)
                 for side, split_ in source.official.items()
             }
-            used[name] = list(source.official.values())
+            taken[name] = list(source.official.values())
         elif job.any_split:
             there = splits_there(job.raw, name, source)
             wanted = {name: ([s for s in source.pool if s in there] or there or list(source.pool), None)}
         for pool, (splits, only) in wanted.items():
-            used.setdefault(name, splits)
+            taken.setdefault(name, splits)
             try:
                 files = [file for s in splits for file in raw_files(job.raw, name, source, s)]
             except DataError as error:
                 missing.append(str(error))
                 continue
-            pools.append(Pool(pool, name, tuple(files), only))
+            pools.append(Pool(pool, tuple(files), DATASETS[name], only))
     if missing:
         raise DataError("\n".join(missing))
     if job.custom:
         own = [file for path in job.custom for file in files_in(path)]
-        pools.append(Pool("custom", "custom", tuple(own), fields=job.settings.fields))
+        pools.append(Pool("custom", tuple(own), fields=job.settings.fields))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
-    return _Sources(pools, used)
+    return pools, taken
 
 
-def _split(job: Job, rows: dict[str, dict[Domain, list[Row]]]) -> tuple[dict[str, Sides], dict[str, Domain]]:
+def _split(job: Job, index: Mapping[str, Mapping[Domain, list[Entry]]]) -> tuple[dict[str, Sides], dict[str, Domain]]:
+    """Every dataset's sides, and its domain."""
     mix, sides, domains = job.settings.mix, dict[str, Sides](), dict[str, Domain]()
     for name in mix.datasets:
         domain = DATASETS[name].domain
         if job.mode == "official":
-            train, test = (rows.get(f"{name} {side}", {}).get(domain, []) for side in ("train", "test"))
+            train, test = (index.get(f"{name} {side}", {}).get(domain, []) for side in ("train", "test"))
             sides[name] = split_official(train, test, mix.val_fraction)
         else:
-            sides[name] = split(rows.get(name, {}).get(domain, []), mix.train_test, mix.val_fraction)
+            sides[name] = split(index.get(name, {}).get(domain, []), mix.train_test, mix.val_fraction)
         domains[name] = domain
         if not sides[name].train and not sides[name].test:
             raise DataError(f"{name}: no problems in its files")
-    for domain, own in rows.get("custom", {}).items():
+    for domain, own in index.get("custom", {}).items():
         sides[f"custom_{domain}"] = split(own, mix.train_test, mix.val_fraction)
         domains[f"custom_{domain}"] = domain
     return decontaminated(sides), domains
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One side of a dataset as written; line ``i`` lies from ``offsets[i]`` to ``offsets[i + 1]``."""
-
-    path: Path
-    offsets: list[int]
-    facts: dict[str, Any]
-
-
-def _write_side(staged: Path, lines: Lines, name: str, side: str, rows: Sequence[Row]) -> _File:
-    """``processed/<name>_<side>.jsonl``, and for the test side its copy in ``test``."""
-    with Writer(staged / "processed" / f"{name}_{side}.jsonl") as writer:
-        offsets = [writer.write(lines.read(row.part, row.offset, row.length)) for row in rows]
-    if side == "test":
-        copy = staged / "test" / f"{name}_test.jsonl"
-        with writing(copy):
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(writer.path, copy)
-    return _File(writer.path, [*offsets, writer.bytes], writer.facts)
+def _write_side(
+    staged: Path, spool: Spool, name: str, side: str, entries: Sequence[Entry]
+) -> dict[str, dict[str, Any]]:
+    """``processed/<name>_<side>.jsonl``, and for the test side its copy in ``test``; what they hold, by name."""
+    place = f"processed/{name}_{side}.jsonl"
+    with Writer(staged / place) as writer:
+        for entry in entries:
+            writer.write(spool.read(entry.offset, entry.length))
+    if side != "test":
+        return {place: writer.facts}
+    copy = f"test/{name}_test.jsonl"
+    with writing(staged / copy):
+        (staged / copy).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(staged / place, staged / copy)
+    return {place: writer.facts, copy: writer.facts}
 
 
 def _mix(
     job: Job,
     staged: Path,
+    spool: Spool,
     side: str,
+    datasets: Mapping[str, Sides],
     domains: Mapping[str, Domain],
-    written: Mapping[tuple[str, str], _File],
     info: dict[str, Any],
-) -> None:
+) -> dict[str, Any]:
+    """``mixed/<side>_mixed.jsonl``; what it holds. Notes in ``info`` how often each dataset comes."""
     mix = job.settings.mix
     size = {"train": mix.train_size, "test": mix.test_size, "val": round(mix.train_size * mix.val_fraction)}[side]
-    names = sorted(domains)
-    offsets = {name: written[name, side].offsets for name in names}
-    sizes = {name: len(offsets[name]) - 1 for name in names}
+    entries: dict[str, list[Entry]] = {name: getattr(datasets[name], side) for name in sorted(datasets)}
+    sizes = {name: len(several) for name, several in entries.items()}
     present = set(domains.values())
     ratios = {domain: ratio for domain, ratio in mix.domain_ratios.items() if domain in present}
     mixture = Mixture(sizes, domains, ratios, f"{mix.seed}/{side}")
-    number = {name: i for i, name in enumerate(names)}
-    with (
-        closing(Lines(lambda part: written[names[part], side].path)) as lines,
-        Writer(staged / "mixed" / f"{side}_mixed.jsonl") as writer,
-    ):
+    with Writer(staged / f"mixed/{side}_mixed.jsonl") as writer:
         for slot in mixture.take(size):
-            begin, end = offsets[slot.name][slot.index : slot.index + 2]
-            writer.write(repeated(lines.read(number[slot.name], begin, end - begin), slot.repeat))
+            entry = entries[slot.name][slot.index]
+            writer.write(repeated(spool.read(entry.offset, entry.length), slot.repeat))
     counts = {domain: 0 for domain in ratios}
     for name, drawn in mixture.drawn.items():
         counts[domains[name]] += drawn
@@ -199,42 +202,46 @@ def _mix(
             "unique": min(drawn, sizes[name]),
             "repetition": round(drawn / (min(drawn, sizes[name]) or 1), 2),
         }
-    info["mixed"][side] = {
-        **writer.facts,
-        "domains": counts,
-        "largest_without_repeats": mixture.largest_without_repeats(),
-    }
+    largest = mixture.largest_without_repeats()
+    info["mixed"][side] = {**writer.facts, "domains": counts, "largest_without_repeats": largest}
     job.tell(f"mixed {size:,} for {side}")
+    return writer.facts
 
 
-def _info(job: Job, sources: _Sources, sides: Mapping[str, Sides], domains: Mapping[str, Domain]) -> dict[str, Any]:
+def _info(
+    job: Job,
+    pools: Sequence[Pool],
+    splits: Mapping[str, Sequence[str]],
+    datasets: Mapping[str, Sides],
+    domains: Mapping[str, Domain],
+) -> dict[str, Any]:
     mix = job.settings.mix
-    datasets: dict[str, Any] = {}
-    for name, one in sides.items():
-        datasets[name] = {
-            "domain": domains[name],
-            "splits": sources.used.get(name, []),
-            "records": len(one.train) + len(one.val) + len(one.test) + sum(one.dropped.values()),
-            "train": len(one.train),
-            "val": len(one.val),
-            "test": len(one.test),
-            "dropped": dict(one.dropped),
-        }
     notes = []
-    for name, splits in sources.used.items():
+    for name, taken in splits.items():
         pool = job.settings.datasets[name].pool
-        if job.mode == "plan-c" and splits != list(pool):
-            notes.append(f"{name}: {', '.join(pool)} had no files; {', '.join(splits)} taken instead (--any-split)")
+        if job.mode == "plan-c" and list(taken) != list(pool):
+            notes.append(f"{name}: {', '.join(pool)} had no files; {', '.join(taken)} taken instead (--any-split)")
     return {
         "split": job.mode,
         "seed": mix.seed,
         "train_test": list(mix.train_test),
         "val_fraction": mix.val_fraction,
         "domain_ratios": dict(mix.domain_ratios),
-        "raw": {pool.name: _fingerprint(pool.files) for pool in sources.pools},
-        "datasets": datasets,
+        "raw": {pool.name: _fingerprint(pool.files) for pool in pools},
+        "datasets": {
+            name: {
+                "domain": domains[name],
+                "splits": splits.get(name, []),
+                "records": len(sides.train) + len(sides.val) + len(sides.test) + sum(sides.dropped.values()),
+                "train": len(sides.train),
+                "val": len(sides.val),
+                "test": len(sides.test),
+                "dropped": dict(sides.dropped),
+            }
+            for name, sides in datasets.items()
+        },
         "mixed": {},
-        "contamination": contamination(dict(sides)),
+        "contamination": contamination(dict(datasets)),
         "notes": notes,
     }
 
@@ -261,20 +268,3 @@ def _notes(info: Mapping[str, Any]) -> list[str]:
         if shared["context"]:
             notes.append(f"{name}: {shared['context']} test problems share their context with a training problem")
     return notes
-
-
-def _write_indexes(
-    staged: Path, info: dict[str, Any], domains: Mapping[str, Domain], written: Mapping[tuple[str, str], _File]
-) -> None:
-    index: dict[str, Any] = {"split": info["split"], "datasets": {}}
-    files: dict[str, Any] = {f"mixed/{side}_mixed.jsonl": facts for side, facts in info["mixed"].items()}
-    for (name, side), file in written.items():
-        files[f"processed/{name}_{side}.jsonl"] = file.facts
-        if side == "test":
-            files[f"test/{name}_test.jsonl"] = file.facts
-            index["datasets"][name] = {"file": f"{name}_test.jsonl", "domain": domains[name], **file.facts}
-    info["files"] = {
-        name: {key: facts[key] for key in ("lines", "bytes", "sha256")} for name, facts in sorted(files.items())
-    }
-    write_json(staged / TEST_INDEX, index)
-    write_json(staged / INFO, info)

@@ -2,7 +2,7 @@
 
 ``.jsonl``, ``.json`` (an array, SQuAD's nested object, an object with ``data``, a single record, or lines in
 disguise) and MMLU's ``.csv``, each of them gzipped too. Memory is bounded by one record of ``LONGEST`` bytes. In
-lines and rows a bad one is reported and the next one read; a JSON document ends at its first fault.
+lines a bad one is reported and the next one read; a JSON document ends at its first fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST = 16 << 20
 _CHUNK = 1 << 20
 _DECODER = json.JSONDecoder()
 #: As ``json.loads`` in half the time, whole numbers of any size included; what it accepts, ``json`` reads alike.
-_decode = msgspec.json.Decoder().decode
+_decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +58,31 @@ def files_in(path: Path) -> list[Path]:
     return files
 
 
-def read(path: Path, start: int = 0, end: int | None = None) -> Iterator[Raw]:
-    """Every record of ``path``. ``start`` and ``end``: only the lines of a plain ``.jsonl`` that begin there, in
-    bytes, numbered from 1 at ``start``. Raises ``DataError`` for a suffix that is none of ``SUFFIXES``.
-    """
+def read(path: Path) -> Iterator[Raw]:
+    """Every record of ``path``. Raises ``DataError`` for a suffix that is none of ``SUFFIXES``."""
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {', '.join(SUFFIXES)}")
     try:
         with path.open("rb", 1 << 20) as file:
             stream = typing.cast("IO[bytes]", gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file)
-            if start:
-                stream.seek(start)
             if suffix == ".jsonl":
-                yield from _lines(stream, None if end is None else end - start)
+                yield from _lines(stream)
             elif suffix == ".csv":
-                yield from _rows(stream)
+                yield from _csv(stream)
             else:
                 yield from _document(stream)
     except (OSError, EOFError, zlib.error) as error:
         yield Raw("1", None, f"cannot be read: {error}")
 
 
-def _lines(stream: IO[bytes], length: int | None) -> Iterator[Raw]:
-    number = position = 0
-    while length is None or position < length:
-        line = stream.readline(LONGEST + 1)
-        if not line:
-            return
+def _lines(stream: IO[bytes]) -> Iterator[Raw]:
+    number = 0
+    while line := stream.readline(LONGEST + 1):
         number += 1
-        position += len(line)
         if len(line) > LONGEST:
             while line and not line.endswith(b"\n"):
                 line = stream.readline(_CHUNK)
-                position += len(line)
             yield Raw(str(number), None, f"the line is longer than {LONGEST >> 20} MB")
         elif not line.isspace():
             yield _parsed(line, str(number))
@@ -99,7 +90,8 @@ def _lines(stream: IO[bytes], length: int | None) -> Iterator[Raw]:
 
 def _parsed(line: bytes, place: str) -> Raw:
     try:
-        return _object(_decode(line), place)
+        value = _decode(line)
+        return Raw(place, value) if isinstance(value, dict) else _object(value, place)
     except (ValueError, RecursionError):
         pass  # told in the words of ``json``, which also takes what others do not: NaN, half a surrogate pair, a BOM
     try:
@@ -114,12 +106,16 @@ def _parsed(line: bytes, place: str) -> Raw:
 
 
 def _object(value: Any, place: str) -> Raw:
-    if isinstance(value, dict):
-        return Raw(place, value)
-    return Raw(place, None, f"must be an object, got {type(value).__name__}")
+    if not isinstance(value, dict):
+        return Raw(place, None, f"must be an object, got {type(value).__name__}")
+    try:
+        _encode(value)
+    except UnicodeEncodeError:
+        return Raw(place, None, "holds half a surrogate pair, such as \\ud83d, which is no character; take it out")
+    return Raw(place, value)
 
 
-def _rows(stream: IO[bytes]) -> Iterator[Raw]:
+def _csv(stream: IO[bytes]) -> Iterator[Raw]:
     reader = csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""))
     while True:
         try:

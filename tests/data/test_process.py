@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import shutil
 import subprocess
@@ -16,10 +15,10 @@ import pytest
 from helpers.benchmarks import benchmark
 
 from llm_as_judge.cli.app import main
-from llm_as_judge.data import ingest, process
+from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole, move_into_place
+from llm_as_judge.data.index import normalised
 from llm_as_judge.data.process import Job
-from llm_as_judge.data.rows import normalised
 from llm_as_judge.data.settings import DatasetSettings, load_settings
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import ConfigError, DataError
@@ -33,7 +32,7 @@ def settings(**changes: Any) -> DatasetSettings:
 
 
 def run(raw: Path, out: Path, mode: Any = "plan-c", **changes: Any) -> dict[str, Any]:
-    job = {name: changes.pop(name) for name in ("custom", "any_split", "processes") if name in changes}
+    job = {name: changes.pop(name) for name in ("custom", "any_split") if name in changes}
     return process.process(Job(settings(**changes), raw, out, mode=mode, **job))
 
 
@@ -161,19 +160,15 @@ def test_official_keeps_the_published_splits(tmp_path: Path) -> None:
     assert not any("humaneval" in row["id"] for row in lines(tmp_path / "mixed/train_mixed.jsonl"))
 
 
-def test_order_of_the_input_and_number_of_processes_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_of_the_input_changes_nothing(tmp_path: Path) -> None:
     raw = small(tmp_path / "raw", 300)
     run(raw, tmp_path / "one", datasets=list(TWO))
-    monkeypatch.setattr(ingest, "_SLICE", 5000)
-    monkeypatch.setattr(ingest, "_WORTH_A_PROCESS", 0)
     for name in TWO:
         path = raw / name / "train.jsonl"
         shuffled = path.read_text().splitlines(keepends=True)
         random.Random(1).shuffle(shuffled)
-        path.write_text("".join([*shuffled, shuffled[0], "\n"]) + "\n" * 2_000_000)  # slices need a large file
-    run(raw, tmp_path / "two", datasets=list(TWO), processes=2)
+        path.write_text("\n".join([*shuffled, shuffled[0]]))
+    run(raw, tmp_path / "two", datasets=list(TWO))
     one, two = digests(tmp_path / "one"), digests(tmp_path / "two")
     assert one.keys() == two.keys()
     assert {name for name in one if one[name] != two[name]} == {"mixed/info.json"}  # the raw files' checksums
@@ -225,16 +220,6 @@ def test_every_bad_record_of_every_file_is_told_before_anything_is_written(tmp_p
         assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in told)
     assert digests(tmp_path / "out") == before
     assert not list((tmp_path / "out").glob(".process-*"))
-
-
-def test_line_numbers_in_a_slice_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "_SLICE", 100_000)
-    raw = tmp_path / "raw"
-    (raw / "gsm8k").mkdir(parents=True)
-    good = json.dumps({"question": "q" * 200, "answer": "#### 1"}) + "\n"
-    (raw / "gsm8k/train.jsonl").write_text(good * 5000 + "bad\n" + good * 5000 + "worse\n")
-    with pytest.raises(DataError, match=r":5001: not JSON.*\n.*:10002: not JSON"):
-        run(raw, tmp_path / "out", datasets=["gsm8k"])
 
 
 def test_a_line_of_50_mb_is_told_like_any_other_fault(tmp_path: Path) -> None:
@@ -369,10 +354,3 @@ def test_the_command_processes_and_tells(tmp_path: Path, capsys: pytest.CaptureF
                   ["--datasets", "none"]):  # fmt: skip
         assert main(["data", "process", *options, *wrong]) == 2
     assert capsys.readouterr().err.count("error: ") == 5
-
-
-def test_no_worker_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "_WORTH_A_PROCESS", 0)
-    run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), processes=2)
-    command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
-    assert "spawn_main" not in subprocess.run(command, capture_output=True, text=True, check=False).stdout

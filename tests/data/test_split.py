@@ -13,23 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.data.mixture import Mixture, repeated
-from llm_as_judge.data.rows import Row, keys_of, line_of, normalised
+from llm_as_judge.data.index import Entry, entry_of, line_of, normalised, repeated
+from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
 from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
 
 
-def row(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Row:
-    problem = Problem(Question(id_, question, "qa", context=context), Reference((answer,)))
-    line = line_of(problem)
-    key, grams = keys_of(problem, seed)
-    return Row(key, 0, 0, len(line), grams)
+def entry(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Entry:
+    return entry_of(Problem(Question(id_, question, "qa", context=context), Reference((answer,))), seed, 0, 0)
 
 
-def rows_of(spec: list[tuple[int, int, int]], seed: int = 0) -> list[Row]:
-    return [row(f"question {q}", f"context {c}", f"answer {a}", seed) for q, c, a in spec]
+def entries_of(spec: list[tuple[int, int, int]], seed: int = 0) -> list[Entry]:
+    return [entry(f"question {q}", f"context {c}", f"answer {a}", seed) for q, c, a in spec]
 
 
 specs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 2)), max_size=120)
@@ -41,15 +38,15 @@ pairs = st.tuples(st.integers(1, 9), st.integers(1, 9))
 def test_no_question_on_two_sides_and_the_order_of_the_input_does_not_matter(
     spec: list[tuple[int, int, int]], train_test: tuple[int, int], val: float, rng: random.Random
 ) -> None:
-    rows = rows_of(spec)
-    sides = split(rows, train_test, val)
-    questions = [{row.question for row in side} for side in (sides.train, sides.val, sides.test)]
+    entries = entries_of(spec)
+    sides = split(entries, train_test, val)
+    questions = [{entry.question for entry in side} for side in (sides.train, sides.val, sides.test)]
     assert not questions[0] & questions[1] and not questions[0] & questions[2] and not questions[1] & questions[2]
     kept = [*sides.train, *sides.val, *sides.test]
-    assert {row.problem for row in kept} == {row.problem for row in rows}
-    assert len({row.problem for row in kept}) == len(kept) == len(rows) - sum(sides.dropped.values())
-    rng.shuffle(rows)
-    assert split(rows, train_test, val) == sides
+    assert {entry.problem for entry in kept} == {entry.problem for entry in entries}
+    assert len({entry.problem for entry in kept}) == len(kept) == len(entries) - sum(sides.dropped.values())
+    rng.shuffle(entries)
+    assert split(entries, train_test, val) == sides
 
 
 @settings(deadline=None, max_examples=150)
@@ -57,7 +54,7 @@ def test_no_question_on_two_sides_and_the_order_of_the_input_does_not_matter(
 def test_sizes_are_exact_where_every_question_is_there_once(
     n: int, train_test: tuple[int, int], val: float, seed: int
 ) -> None:
-    sides = split(rows_of([(i, 0, 0) for i in range(n)], seed), train_test, val)
+    sides = split(entries_of([(i, 0, 0) for i in range(n)], seed), train_test, val)
     share = Fraction(n * train_test[1], sum(train_test))
     assert abs(len(sides.test) - share) <= Fraction(1, 2)
     assert len(sides.val) == round((n - len(sides.test)) * val)
@@ -66,25 +63,25 @@ def test_sizes_are_exact_where_every_question_is_there_once(
 
 def test_plan_c_volumes_of_the_code_benchmarks() -> None:
     for total, train, test in ((164, 137, 27), (427, 356, 71)):
-        sides = split(rows_of([(i, 0, 0) for i in range(total)]), (5, 1))
+        sides = split(entries_of([(i, 0, 0) for i in range(total)]), (5, 1))
         assert (len(sides.train), len(sides.test)) == (train, test)
 
 
 def test_another_seed_is_another_split_and_a_new_record_moves_little() -> None:
     spec = [(i, 0, 0) for i in range(600)]
-    first, other = (split(rows_of(spec, seed), (5, 1)) for seed in (0, 1))
-    assert len({r.key[32:] for r in first.test} & {r.key[32:] for r in other.test}) < 60
-    more = split(rows_of([*spec, (600, 0, 0)]), (5, 1))
-    assert len({r.problem for r in more.test} ^ {r.problem for r in first.test}) <= 2
+    first, other = (split(entries_of(spec, seed), (5, 1)) for seed in (0, 1))
+    assert len({e.content for e in first.test} & {e.content for e in other.test}) < 60
+    more = split(entries_of([*spec, (600, 0, 0)]), (5, 1))
+    assert len({e.problem for e in more.test} ^ {e.problem for e in first.test}) <= 2
 
 
 def test_copies_in_other_clothes_are_one_question() -> None:
-    assert row("What  is it? ").problem == row("what is it").problem
-    assert row("What, is it?").question == row("what is it").question
-    assert row("ﬁve").problem == row("five").problem
-    assert row("2 + 3?").problem != row("2 - 3?").problem
-    assert row("2 + 3?", "c").problem != row("2 + 3?", "d").problem
-    assert row("?").question != row("!").question or normalised("?") == normalised("!")
+    assert entry("What  is it? ").problem == entry("what is it").problem
+    assert entry("What, is it?").question == entry("what is it").question
+    assert entry("ﬁve").problem == entry("five").problem
+    assert entry("2 + 3?").problem != entry("2 - 3?").problem
+    assert entry("2 + 3?", "c").problem != entry("2 + 3?", "d").problem
+    assert entry("?").question != entry("!").question or normalised("?") == normalised("!")
 
 
 @settings(deadline=None, max_examples=300)
@@ -94,7 +91,7 @@ def test_the_words_of_a_text_are_its_letters_digits_and_underscores(text: str) -
     assert normalised(text)[1] == re.findall(r"\w+", folded)
 
 
-texts = st.text(st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"]), max_size=20)
+texts = st.text(st.characters(categories=["L", "N", "P", "S", "Z", "Cc"]), max_size=20)
 problems = st.builds(
     Problem,
     st.builds(
@@ -111,17 +108,12 @@ problems = st.builds(
 @given(problems)
 def test_a_line_is_what_the_json_module_writes(problem: Problem) -> None:
     record = to_record(problem)
-    if record.get("entry_point", "") is None:
-        record["entry_point"] = ""
-    half_a_pair = any("\ud800" <= char <= "\udfff" for char in json.dumps(record, ensure_ascii=False))
-    if half_a_pair:
-        assert json.loads(line_of(problem)) == to_record(problem)
-    else:
-        assert line_of(problem).decode() == json.dumps(record, ensure_ascii=False) + "\n"
+    assert line_of(problem).decode() == json.dumps(record, ensure_ascii=False) + "\n"
+    assert repeated(line_of(problem), 3).decode() == json.dumps({**record, "repeat": 3}, ensure_ascii=False) + "\n"
 
 
 def test_copies_with_another_answer_are_counted_apart() -> None:
-    sides = split([row("q"), row("q", id_="j"), row("Q?", answer="b")], (5, 1))
+    sides = split([entry("q"), entry("q", id_="j"), entry("Q?", answer="b")], (5, 1))
     assert sorted(sides.dropped.items()) == [("conflicting_duplicates", 1), ("duplicates", 1)] or sides.dropped == {
         "duplicates": 0, "conflicting_duplicates": 2,
     }  # fmt: skip
@@ -133,10 +125,10 @@ def test_copies_with_another_answer_are_counted_apart() -> None:
 def test_across_datasets_no_question_is_on_two_sides(
     one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
 ) -> None:
-    before = {"a": split(rows_of(one), (5, 1), val), "b": split(rows_of(two), (2, 1), val)}
+    before = {"a": split(entries_of(one), (5, 1), val), "b": split(entries_of(two), (2, 1), val)}
     sides = decontaminated(before)
     train, held, test = (
-        {row.question for s in sides.values() for row in getattr(s, side)} for side in ("train", "val", "test")
+        {entry.question for s in sides.values() for entry in getattr(s, side)} for side in ("train", "val", "test")
     )
     assert not train & test and not held & test and not train & held
     for name, s in sides.items():
@@ -147,19 +139,19 @@ def test_across_datasets_no_question_is_on_two_sides(
 
 
 def test_the_published_test_set_stays_whole_and_train_gives_way() -> None:
-    test = [row("a"), row("a", id_="copy"), row("b")]
-    train = [row("b"), row("c"), row("c", id_="copy"), row("d")]
+    test = [entry("a"), entry("a", id_="copy"), entry("b")]
+    train = [entry("b"), entry("c"), entry("c", id_="copy"), entry("d")]
     sides = decontaminated({"x": split_official(train, test)})["x"]
     assert len(sides.test) == 3
-    assert {r.question for r in sides.train} == {row("c").question, row("d").question}
+    assert {e.question for e in sides.train} == {entry("c").question, entry("d").question}
     assert sides.dropped["in_a_test_set"] == 1 and sides.dropped["duplicates"] == 1
 
 
 def test_contamination_counts_questions_passages_and_contexts() -> None:
     words = " ".join(f"w{i}" for i in range(14))
     sides = {
-        "x": Sides([row(f"{words} one", "shared"), row("short")], [], []),
-        "y": Sides([], [], [row(f"{words} two", "shared"), row("Short!"), row(" ".join(words.split()[:12]))]),
+        "x": Sides([entry(f"{words} one", "shared"), entry("short")], [], []),
+        "y": Sides([], [], [entry(f"{words} two", "shared"), entry("Short!"), entry(" ".join(words.split()[:12]))]),
     }
     assert contamination(sides)["y"] == {"question": 1, "passage": 1, "context": 1}
 
