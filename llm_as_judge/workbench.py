@@ -38,7 +38,6 @@ from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
-from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
 from llm_as_judge.workflow.run import WorkflowRunner
@@ -63,7 +62,7 @@ class Workbench:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.guidance = load_guidance(config.workflow.guidance) if config.workflow.guidance else DEFAULT_GUIDANCE
-        self.enhance = load_enhancer(config.workflow.enhancer, config.workflow.enhanced_operators)
+        self.enhance = load_enhancer(config.workflow)
         self.reward = reward_function(config)
         self.custom = _custom_rewards(config, self.reward)
         self._stack = AsyncExitStack()
@@ -101,16 +100,7 @@ class Workbench:
         await self.executor.check()
         if config.judge.mode != "rules":
             await self.judge_model.check()
-        budget = Budget(
-            max_tokens=config.workflow.max_tokens,
-            max_cost=config.workflow.max_cost,
-            reply_tokens=config.executor.max_tokens,
-            price_per_million_input=config.executor.price_per_million_input,
-            price_per_million_output=config.executor.price_per_million_output,
-        )
-        self.runner = WorkflowRunner(
-            self.executor, self.sandbox, self.enhance, limits, operators=config.workflow.operators, budget=budget
-        )
+        self.runner = WorkflowRunner(self.executor, self.sandbox, config.workflow, config.executor, self.enhance)
         self.second_client = await second_client(judge, self._stack)
         self.judge = Judge(judge, self.judge_model, self.sandbox, self.second_client)
         self.official = Judge(RULES, None, self.sandbox)

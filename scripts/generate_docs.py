@@ -85,13 +85,13 @@ def _fenced(text: str) -> str:
 
 def _operator(name: str) -> str:
     cls = catalog.OPERATORS[name]
-    keys = [f"`{key}` ({kind})" for key, kind in catalog.result_keys(name).items() if key in cls.RESULT]
-    options = [f"`{p.name}={p.default!r}`" for p in catalog.init_signature(name).parameters.values()]
+    keys = [f"`{key}` ({kind})" for key, kind in catalog.result_keys(cls).items() if key in cls.RESULT]
+    options = [f"`{p.name}={p.default!r}`" for p in catalog.init_signature(cls).parameters.values()]
     behaviour = " ".join(cls.__doc__.split()).replace("``", "`")
     prompts = asyncio.run(_prompts(name))
     lines = [
         f"### {name}",
-        f"`{catalog.call_line(name)}` {cls.SUMMARY}.",
+        f"`{catalog.call_line(cls)}` {cls.SUMMARY}.",
         f"Result: {', '.join(keys)}.",
         *([f"Constructor, after the LLM: {', '.join(options)}."] if options else []),
         behaviour,
@@ -133,8 +133,8 @@ async def _prompts(name: str) -> list[str]:
         return _Failed()
 
     arguments: dict[str, Any] = {}
-    for parameter in catalog.signature(name).parameters.values():
-        kind = str(parameter.annotation)
+    for parameter in catalog.signature(catalog.OPERATORS[name]).parameters.values():
+        kind = catalog.type_word(parameter)
         if kind == "str":
             arguments[parameter.name] = f"{{{parameter.name}}}"
         elif kind.startswith("list"):

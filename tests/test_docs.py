@@ -66,14 +66,20 @@ def test_an_unknown_part_is_an_error(generate: ModuleType) -> None:
 def test_the_pages_name_everything() -> None:
     configuration, operators, lint = (read(f"docs/{name}.md") for name in ("configuration", "operators", "lint"))
     assert not [name for name in LEAVES if f"\n| `{name.partition('.')[2]}` | " not in configuration]
-    assert not [name for name in catalog.OPERATORS if f"\n### {name}\n\n`{catalog.call_line(name)}`" not in operators]
+    assert not [
+        name
+        for name, cls in catalog.OPERATORS.items()
+        if f"\n### {name}\n\n`{catalog.call_line(cls)}`" not in operators
+    ]
     assert not [code for code in CODES if f"\n| {code} | " not in lint]
 
 
 def test_every_operators_prompt_is_shown_with_its_arguments(generate: ModuleType) -> None:
     for name in catalog.OPERATORS:
         section = generate._operator(name).partition("Prompt")[2]
-        texts = [p.name for p in catalog.signature(name).parameters.values() if str(p.annotation) == "str"]
+        texts = [
+            p.name for p in catalog.signature(catalog.OPERATORS[name]).parameters.values() if str(p.annotation) == "str"
+        ]
         assert texts and not [argument for argument in texts if f"{{{argument}}}" not in section], name
 
 

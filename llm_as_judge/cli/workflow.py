@@ -30,11 +30,20 @@ EntryPoint = Annotated[
 
 
 @app.command()
-def lint(file: WorkflowFile, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
-    """List what is wrong with a workflow; exit status 1 where it could not run."""
+def lint(
+    file: WorkflowFile,
+    entry_point: EntryPoint = None,
+    config: ConfigPath = DEFAULT_CONFIG,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is wrong with a workflow of the configured operators; exit status 1 where it could not run."""
+    from llm_as_judge.config.loading import load_config
+    from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
 
-    findings = find(read_source(file), entry_point=entry_point)
+    operators = load_operators(load_config(config, overrides or []).workflow.operators)
+    findings = find(read_source(file), entry_point=entry_point, operators=operators)
     if as_json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:

@@ -1,4 +1,8 @@
-"""The ten operators by name, and what is derived from their classes: signatures, result keys, documentation."""
+"""The ten operators and a user's own by name, and what is derived from a class: signatures, result keys, documentation.
+
+A user's own operator is a class with the three class variables of ``base.Operator`` and an async ``__call__``,
+written as ``package.module:Name`` in ``workflow.operators``. Workflows call it by its ``NAME``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.answer_generate import AnswerGenerate
 from llm_as_judge.operators.custom import Custom
 from llm_as_judge.operators.custom_code_generate import CustomCodeGenerate
@@ -19,43 +24,97 @@ _CLASSES: tuple[Any, ...] = (
     Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
     Programmer, Test, Format, Review, Revise,
 )  # fmt: skip
-OPERATORS: Mapping[str, Any] = {cls.NAME: cls for cls in _CLASSES}
-#: Keys that every result has besides its operator's own.
-COMMON_KEYS: Mapping[str, str] = {"parse_ok": "bool", "error": "str"}
+#: Operator classes by the name a workflow calls them by.
+Operators = Mapping[str, Any]
+OPERATORS: Operators = {cls.NAME: cls for cls in _CLASSES}
+#: Keys that every result has besides its operator's own, with their usual values.
+COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
 
 
-def _operator(name: str) -> Any:
-    return lookup("operator", name, OPERATORS)
+def load_operators(names: Iterable[str]) -> Operators:
+    """The operators of ``workflow.operators``: some of the ten, and a user's own as ``package.module:Name``.
+
+    Raises ``ConfigError`` for a name there is not, a class that is no operator, and two operators of one name.
+    """
+    loaded: dict[str, Any] = {}
+    for written in names:
+        operator: Any = lookup("operator", written, OPERATORS)
+        if written not in OPERATORS and (wrong := _defect(operator)):
+            raise ConfigError(f"workflow.operators: {written!r} is no operator: {wrong}")
+        known = loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)
+        if known is not operator:
+            raise ConfigError(
+                f"workflow.operators: {written!r}: there is an operator {operator.NAME!r} already; give it another NAME"
+            )
+        if operator.NAME in loaded:
+            raise ConfigError(f"workflow.operators names {written!r} twice; delete one")
+        loaded[operator.NAME] = operator
+    return loaded
 
 
-def signature(name: str) -> inspect.Signature:
+def _defect(operator: Any) -> str:
+    """Why a user's own object cannot be used as an operator, with the cure; ``""`` where it can."""
+    if not inspect.isclass(operator):
+        return "write a class"
+    name, keys = getattr(operator, "NAME", None), getattr(operator, "RESULT", None)
+    if not (isinstance(name, str) and name.isidentifier()):
+        return f"NAME must be the name workflows call it by, got {name!r}"
+    if not (
+        isinstance(keys, Mapping) and keys and all(isinstance(k, str) and isinstance(t, type) for k, t in keys.items())
+    ):
+        return f"RESULT must map the keys of its result to their types, got {keys!r}"
+    summary = getattr(operator, "SUMMARY", None)
+    if not (isinstance(summary, str) and summary):
+        return "SUMMARY must say in a few words what it does"
+    if not inspect.iscoroutinefunction(operator.__call__):
+        return "it needs async def __call__(self, ...)"
+    try:
+        signature(operator), init_signature(operator)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
+    """The signature after the ``given`` parameters that are not the workflow's."""
+    full = inspect.signature(function)
+    parameters = list(full.parameters.values())
+    if len(parameters) < given or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        raise ConfigError(f"write {wanted} with named parameters, got {function.__name__}{full}")
+    return full.replace(parameters=parameters[given:])
+
+
+def signature(operator: Any) -> inspect.Signature:
     """Parameters of the operator's call, without ``self``."""
-    full = inspect.signature(_operator(name).__call__)
-    return full.replace(parameters=list(full.parameters.values())[1:])
+    return _parameters(operator.__call__, 1, "__call__(self, ...)")
 
 
-def init_signature(name: str) -> inspect.Signature:
+def init_signature(operator: Any) -> inspect.Signature:
     """Parameters of ``operator.Name(llm, ...)`` after the LLM."""
-    full = inspect.signature(_operator(name).__init__)
-    return full.replace(parameters=list(full.parameters.values())[2:])
+    return _parameters(operator.__init__, 2, "__init__(self, tools, ...)")
 
 
-def result_keys(name: str) -> dict[str, str]:
+def type_word(parameter: inspect.Parameter) -> str:
+    """A parameter's annotation as it is written: ``str``, ``list[str]``; ``""`` for none."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return ""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def result_keys(operator: Any) -> dict[str, str]:
     """Every key of the operator's result with its type word, ``parse_ok`` and ``error`` included."""
-    own = {key: kind.__name__ for key, kind in _operator(name).RESULT.items()}
-    return {**own, **COMMON_KEYS}
+    own = {key: kind.__name__ for key, kind in operator.RESULT.items()}
+    return {**own, **{key: type(value).__name__ for key, value in COMMON.items()}}
 
 
-def call_line(name: str) -> str:
+def call_line(operator: Any) -> str:
     """The call as a workflow writes it: ``Test(problem, solution, entry_point, test_loop=3)``."""
-    parts = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in signature(name).parameters.values()]
-    return f"{name}({', '.join(parts)})"
+    parameters = signature(operator).parameters.values()
+    parts = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
+    return f"{operator.NAME}({', '.join(parts)})"
 
 
-def docs(names: Iterable[str] | None = None) -> str:
+def docs(operators: Operators = OPERATORS) -> str:
     """Layer 1 documentation, one line an operator: call, result keys, summary."""
-    lines = []
-    for name in names or OPERATORS:
-        keys = ", ".join(_operator(name).RESULT)
-        lines.append(f"{call_line(name)} -> {keys}: {_operator(name).SUMMARY}")
-    return "\n".join(lines)
+    return "\n".join(f"{call_line(o)} -> {', '.join(o.RESULT)}: {o.SUMMARY}" for o in operators.values())

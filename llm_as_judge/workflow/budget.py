@@ -11,21 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
 from llm_as_judge.sandbox.service import BudgetExceeded
 
 #: Tokens that a chat template puts around a prompt, at most.
 _TEMPLATE_TOKENS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Bounds of one workflow; None for no bound. ``cost`` is in the currency of the prices."""
-
-    max_tokens: int | None = None  # prompt and completion
-    max_cost: float | None = None
-    reply_tokens: int = 2048  # longest reply where a call does not say
-    price_per_million_input: float = 0.0
-    price_per_million_output: float = 0.0
 
 
 @dataclass(slots=True)
@@ -38,10 +28,13 @@ class Call:
 
 
 class Ledger:
-    """The account of one run."""
+    """The account of one run: ``config.max_tokens`` and ``config.max_cost`` bound it, ``executor`` has the prices and
+    the longest reply where a call does not say.
+    """
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, config: WorkflowConfig, executor: EndpointConfig) -> None:
+        self._config = config
+        self._executor = executor
         self._tokens = 0  # spent and reserved
         self._cost = 0.0
 
@@ -52,23 +45,23 @@ class Ledger:
         Raises:
             BudgetExceeded: not a token of reply is left.
         """
-        budget = self._budget
+        config, executor = self._config, self._executor
         # No tokenizer makes more tokens than there are bytes.
         prompt_tokens = len(prompt.encode("utf-8", "replace")) + _TEMPLATE_TOKENS
-        longest = budget.reply_tokens if reply_tokens is None else reply_tokens
-        input_cost = prompt_tokens * budget.price_per_million_input / 1e6
-        if budget.max_tokens is not None:
-            longest = min(longest, budget.max_tokens - self._tokens - prompt_tokens)
-        if budget.max_cost is not None:
-            left = budget.max_cost - self._cost - input_cost
-            if budget.price_per_million_output > 0:
-                longest = min(longest, math.floor(left * 1e6 / budget.price_per_million_output))
+        longest = executor.max_tokens if reply_tokens is None else reply_tokens
+        input_cost = prompt_tokens * executor.price_per_million_input / 1e6
+        if config.max_tokens is not None:
+            longest = min(longest, config.max_tokens - self._tokens - prompt_tokens)
+        if config.max_cost is not None:
+            left = config.max_cost - self._cost - input_cost
+            if executor.price_per_million_output > 0:
+                longest = min(longest, math.floor(left * 1e6 / executor.price_per_million_output))
             elif left < 0:
                 longest = 0
         if longest < 1:
             raise BudgetExceeded(self._refusal())
         tokens = prompt_tokens + longest
-        cost = input_cost + longest * budget.price_per_million_output / 1e6
+        cost = input_cost + longest * executor.price_per_million_output / 1e6
         self._tokens += tokens
         self._cost += cost
         call = Call(longest)
@@ -80,8 +73,8 @@ class Ledger:
 
     def _refusal(self) -> str:
         bounds = []
-        if self._budget.max_tokens is not None:
-            bounds.append(f"{self._tokens} executor tokens spent or reserved of {self._budget.max_tokens}")
-        if self._budget.max_cost is not None:
-            bounds.append(f"cost {self._cost:.4g} spent or reserved of {self._budget.max_cost:g}")
+        if self._config.max_tokens is not None:
+            bounds.append(f"{self._tokens} executor tokens spent or reserved of {self._config.max_tokens}")
+        if self._config.max_cost is not None:
+            bounds.append(f"cost {self._cost:.4g} spent or reserved of {self._config.max_cost:g}")
         return "; ".join(bounds) + ": no further call fits"

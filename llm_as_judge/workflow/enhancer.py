@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import yaml
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS
 
 
@@ -37,36 +37,35 @@ class Enhancer:
         return tree
 
 
-def load_enhancer(path: Path | str | None, operators: Collection[str] | None = None) -> Enhancer:
-    """Layer 2 from a file, for ``operators`` only where these are given; ``path`` None switches it off.
+def load_enhancer(config: WorkflowConfig) -> Enhancer:
+    """Layer 2 from ``config.enhancer``, for ``config.enhanced_operators`` only where these are given.
 
     Raises:
-        ConfigError: the file cannot be read, or it or ``operators`` names an operator or a domain that does not exist.
+        ConfigError: the file cannot be read, or it or ``enhanced_operators`` names an operator or a domain that does
+            not exist.
     """
-    if unknown := [name for name in operators or () if name not in catalog.OPERATORS]:
-        raise ConfigError(
-            f"workflow.enhanced_operators: unknown {unknown[0]!r}; there are {', '.join(catalog.OPERATORS)}"
-        )
+    known, only, path = {**OPERATORS, **load_operators(config.operators)}, config.enhanced_operators, config.enhancer
+    if unknown := [name for name in only or () if name not in known]:
+        raise ConfigError(f"workflow.enhanced_operators: unknown {unknown[0]!r}; there are {', '.join(known)}")
     if path is None:
         return Enhancer()
     try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
-    instructions = _checked(document, str(path))
-    return Enhancer({key: text for key, text in instructions.items() if operators is None or key[0] in operators})
+    instructions = _checked(document, str(path), known)
+    return Enhancer({key: text for key, text in instructions.items() if only is None or key[0] in only})
 
 
-def _checked(document: object, place: str) -> dict[tuple[str, str], str]:
+def _checked(document: object, place: str, known: Collection[str]) -> dict[tuple[str, str], str]:
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigError(f"{place}: expected operators with instructions by domain, got {document!r}")
     instructions: dict[tuple[str, str], str] = {}
     for operator, by_domain in document.items():
-        if operator not in catalog.OPERATORS:
-            there = ", ".join(catalog.OPERATORS)
-            raise ConfigError(f"{place}: unknown operator {operator!r}; there are {there}")
+        if operator not in known:
+            raise ConfigError(f"{place}: unknown operator {operator!r}; there are {', '.join(known)}")
         if not isinstance(by_domain, dict):
             raise ConfigError(f"{place}: {operator} must map domains to instructions, got {by_domain!r}")
         for domain, instruction in by_domain.items():

@@ -61,7 +61,8 @@ def load_guidance(path: Path) -> dict[Domain, str]:
 
 
 def system_prompt(operators: Sequence[str]) -> str:
-    return SYSTEM.format(docs=catalog.docs(operators))
+    """What all problems share, for the ``operators`` of the configuration."""
+    return SYSTEM.format(docs=catalog.docs(catalog.load_operators(operators)))
 
 
 def bare_prompt(question: Question) -> Prompt:

@@ -3,24 +3,25 @@
 The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host;
 what the workflow returns about its cost is ignored. The text is run as it is or not at all.
 
-    execution = await WorkflowRunner(llm, sandbox).run(source, question)
+    execution = await WorkflowRunner(llm, sandbox, config.workflow, config.executor).run(source, question)
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from llm_as_judge.errors import SandboxFault, WorkflowError
+from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.errors import ConfigError, SandboxFault, WorkflowError
 from llm_as_judge.llm import ChatModel, LLMReply
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
-from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, Limits, OperatorParameters, Sandbox
+from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
-from llm_as_judge.workflow.budget import Budget, Ledger
+from llm_as_judge.workflow.budget import Ledger
 from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
@@ -31,32 +32,35 @@ class WorkflowRunner:
     """Runs any number of workflows at once; holds no state between them.
 
     Args:
+        config: the operators a workflow may use and what it may spend; what does not fit makes the outcome ``budget``.
+        executor: the prices of ``llm`` and its longest reply.
         enhance: Layer 2, ``(operator, domain) -> instruction``.
-        operators: names a workflow may use; None for all of the catalog.
-        budget: what one workflow may spend on the executor; a call that does not fit makes the outcome ``budget``.
+
+    Raises ``ConfigError`` for ``config.operators`` that are none.
     """
 
     def __init__(
         self,
         llm: ChatModel,
         sandbox: Sandbox,
+        config: WorkflowConfig,
+        executor: EndpointConfig,
         enhance: Callable[[str, str], str] = no_enhancement,
-        limits: Limits | None = None,
-        *,
-        operators: Collection[str] | None = None,
-        budget: Budget | None = None,
     ) -> None:
         self._llm = llm
         self._sandbox = sandbox
         self._enhance = enhance
-        self._limits = limits or sandbox.limits
-        self._operators = tuple(catalog.OPERATORS) if operators is None else tuple(operators)
-        self._budget = budget or Budget()
+        self._config = config
+        self._executor = executor
+        self._limits = replace(
+            sandbox.limits, max_calls=config.max_calls, max_concurrent_calls=config.max_concurrent_calls
+        )
+        self._operators = catalog.load_operators(config.operators)
         self._parameters = {
             name: OperatorParameters(
-                tuple(catalog.signature(name).parameters), tuple(catalog.init_signature(name).parameters)
+                tuple(catalog.signature(cls).parameters), tuple(catalog.init_signature(cls).parameters)
             )
-            for name in self._operators
+            for name, cls in self._operators.items()
         }
 
     async def run(self, source: str, question: Question) -> Execution:
@@ -103,21 +107,25 @@ class _Operators:
         self._runner = runner
         self._question = question
         self.records: list[_Record] = []
-        self._ledger = Ledger(runner._budget)
+        self._ledger = Ledger(runner._config, runner._executor)
         self._asked = 0  # calls of the executor, those under way included
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
-        if name not in self._runner._operators:
+        operator = self._runner._operators.get(name)
+        if operator is None:
             there = ", ".join(self._runner._operators)
             raise WorkflowError(f"there is no operator {name!r}; there are {there}")
-        arguments = _checked(name, catalog.signature(name), arguments)
-        init = _checked(name, catalog.init_signature(name), init)
+        arguments = _checked(name, catalog.signature(operator), arguments)
+        init = _checked(name, catalog.init_signature(operator), init)
         record = _Record(name, arguments, time.monotonic())
         self.records.append(record)
         tools = Toolbox(_Metered(self, record), self._run_code, self._question, enhance=self._runner._enhance)
         try:
-            record.result = await catalog.OPERATORS[name](tools, **init)(**arguments)
+            result = await operator(tools, **init)(**arguments)
+            if missing := [key for key in operator.RESULT if key not in result]:
+                raise ConfigError(f"operator {name}: its result lacks {', '.join(missing)}, which its RESULT names")
+            record.result = {**catalog.COMMON, **result}
             record.error = str(record.result.get("error", ""))
         except Exception as error:  # noted, then it travels
             record.error = f"{type(error).__name__}: {error}"
@@ -138,13 +146,13 @@ class _Operators:
         self, record: _Record, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
     ) -> LLMReply:
         """One call of the executor model, within the budget and counted."""
-        most = _LLM_CALLS_PER_CALL * self._runner._limits.max_calls
+        most = _LLM_CALLS_PER_CALL * self._runner._config.max_calls
         if self._asked >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
         with self._ledger.call(prompt, max_tokens) as call:
             self._asked += 1
             # Only a reply that must be shorter is asked for by its length.
-            shorter = call.reply_tokens < (max_tokens or self._runner._budget.reply_tokens)
+            shorter = call.reply_tokens < (max_tokens or self._runner._executor.max_tokens)
             limit = call.reply_tokens if shorter else max_tokens
             reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit)
             call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
@@ -181,7 +189,7 @@ def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, An
         raise WorkflowError(f"{name}: {error}") from None
     checked: dict[str, Any] = {}
     for key, value in bound.arguments.items():
-        kind = str(signature.parameters[key].annotation)
+        kind = catalog.type_word(signature.parameters[key])
         if kind == "str":
             value = value if isinstance(value, str) else str(value)
         elif kind.startswith("list") and not isinstance(value, list):

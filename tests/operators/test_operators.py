@@ -50,7 +50,7 @@ def voting_for(solution: str) -> Callable[[str], str]:
 @pytest.mark.parametrize("name", catalog.OPERATORS)
 async def test_every_documented_key_is_there_whatever_the_model_says(name: str) -> None:
     types = {"str": str, "bool": bool}
-    expected = {key: types[word] for key, word in catalog.result_keys(name).items()}
+    expected = {key: types[word] for key, word in catalog.result_keys(catalog.OPERATORS[name]).items()}
     for reply in MALFORMED:
         result = await build(name, Chat(reply), question=CODE)(**ARGUMENTS[name])
         assert {key: type(value) for key, value in result.items()} == expected, reply

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.workflow.enhancer import load_enhancer
 
 
 def test_no_file_means_no_instruction() -> None:
-    assert load_enhancer(None)("Custom", "math") == ""
+    assert load_enhancer(WorkflowConfig())("Custom", "math") == ""
 
 
 def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
     path = tmp_path / "enhancer.yaml"
     path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview: {}\n", encoding="utf-8")
-    enhance = load_enhancer(path)
+    enhance = load_enhancer(WorkflowConfig(enhancer=path))
     assert enhance("AnswerGenerate", "math") == "Check each step."
     assert enhance("AnswerGenerate", "qa") == ""
     assert enhance("Review", "math") == ""
@@ -38,25 +39,25 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> Non
     path = tmp_path / "enhancer.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        load_enhancer(path)
+        load_enhancer(WorkflowConfig(enhancer=path))
 
 
 def test_a_missing_file_is_said() -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
-        load_enhancer("none.yaml")
+        load_enhancer(WorkflowConfig(enhancer=Path("none.yaml")))
 
 
 def test_an_empty_file_has_no_instructions(tmp_path: Path) -> None:
     path = tmp_path / "empty.yaml"
     path.write_text("", encoding="utf-8")
-    assert load_enhancer(path)("Custom", "math") == ""
+    assert load_enhancer(WorkflowConfig(enhancer=path))("Custom", "math") == ""
 
 
 def test_layer_two_may_be_switched_by_operator(tmp_path: Path) -> None:
     path = tmp_path / "enhancer.yaml"
     path.write_text("Custom:\n  math: One.\nReview:\n  math: Two.\n", encoding="utf-8")
-    enhance = load_enhancer(path, ("Review",))
+    enhance = load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Review",)))
     assert (enhance("Custom", "math"), enhance("Review", "math")) == ("", "Two.")
     assert enhance.as_json() == {"Review": {"math": "Two."}}
     with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown 'Magic'"):
-        load_enhancer(path, ("Magic",))
+        load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Magic",)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES, is_valid
 
@@ -397,9 +398,9 @@ def test_an_operator_built_for_nothing_is_mentioned() -> None:
 
 
 def test_only_allowed_operators_exist() -> None:
-    findings = lint(SEED, operators=["Custom"])
+    findings = lint(SEED, operators=load_operators(["Custom"]))
     assert {f.code for f in findings if f.fatal} == {"W201"}
-    assert lint(SEED, operators=["AnswerGenerate"]) == []
+    assert lint(SEED, operators=load_operators(["AnswerGenerate"])) == []
 
 
 @pytest.mark.parametrize(
@@ -424,9 +425,9 @@ def test_an_operator_imported_by_name_is_understood() -> None:
 
 
 def test_every_call_line_of_the_catalog_can_be_written() -> None:
-    for name in catalog.OPERATORS:
-        arguments = ", ".join(f"{parameter}=problem" for parameter in catalog.signature(name).parameters)
-        for key in catalog.OPERATORS[name].RESULT:
+    for name, cls in catalog.OPERATORS.items():
+        arguments = ", ".join(f"{parameter}=problem" for parameter in catalog.signature(cls).parameters)
+        for key in cls.RESULT:
             init = INIT + f"        self.x = operator.{name}(self.llm)\n"
             assert codes(workflow(f"r = await self.x({arguments})\nreturn str(r[{key!r}])", init=init)) == set()
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.lint.check import lint
@@ -31,7 +32,10 @@ every_domain = pytest.mark.parametrize("domain", DOMAINS)
 @every_domain
 def test_every_plan_passes_lint_without_a_finding(name: str, domain: Domain) -> None:
     source, built = workflow(PLANS[name], domain), list(PLANS[name].operators.values())
-    assert lint(source, entry_point="solve" if domain == "code" else None, operators=built) == []
+    assert (
+        lint(source, entry_point="solve" if domain == "code" else None, operators=load_operators(dict.fromkeys(built)))
+        == []
+    )
 
 
 @every_plan

@@ -44,7 +44,9 @@ def test_an_entry_point_is_only_told_where_there_is_one() -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_operator_is_documented_with_its_call_and_keys(name: str) -> None:
-    (line,) = [li for li in prompt().system.splitlines() if li.startswith(f"{catalog.call_line(name)} -> ")]
+    (line,) = [
+        li for li in prompt().system.splitlines() if li.startswith(f"{catalog.call_line(catalog.OPERATORS[name])} -> ")
+    ]
     assert all(key in line for key in catalog.OPERATORS[name].RESULT)
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm import LLMReply
-from llm_as_judge.sandbox.host import BudgetExceeded, Limits, Sandbox
+from llm_as_judge.operators.base import no_enhancement
+from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
 from llm_as_judge.types import Execution, Question
-from llm_as_judge.workflow.budget import Budget, Ledger
+from llm_as_judge.workflow.budget import Ledger
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -59,8 +61,16 @@ def shared() -> Iterator[None]:
     loop.close()
 
 
-def run(source: str, llm: Any, question: Question = QUESTION, **options: Any) -> Execution:
-    return loop.run_until_complete(WorkflowRunner(llm, box, **options).run(source, question))
+def run(
+    source: str,
+    llm: Any,
+    question: Question = QUESTION,
+    executor: EndpointConfig | None = None,
+    enhance: Any = no_enhancement,
+    **settings: Any,
+) -> Execution:
+    runner = WorkflowRunner(llm, box, WorkflowConfig(**settings), executor or EndpointConfig(), enhance)
+    return loop.run_until_complete(runner.run(source, question))
 
 
 def names(execution: Execution) -> list[str]:
@@ -85,7 +95,7 @@ def test_findings_of_the_configured_operators_travel_with_the_run() -> None:
     )
     execution = run(unused, Script("<answer>1</answer>"))
     assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W205"])
-    execution = run(unused, Script("<answer>1</answer>"), operators=["AnswerGenerate"])
+    execution = run(unused, Script("<answer>1</answer>"), operators=("AnswerGenerate",))
     assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
     assert run(TEXTS["answer"], Script("<answer>1</answer>")).findings == ()
 
@@ -167,7 +177,7 @@ def test_an_invalid_text_is_not_run() -> None:
 
 
 def test_operators_not_allowed_are_invalid() -> None:
-    assert run(TEXTS["program"], Script("x"), operators=["Custom"]).outcome == "invalid"
+    assert run(TEXTS["program"], Script("x"), operators=("Custom",)).outcome == "invalid"
 
 
 def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it() -> None:
@@ -208,27 +218,27 @@ class Metered:
 
 
 def test_tokens_have_a_budget_that_the_worst_case_is_reserved_of() -> None:
-    prices = {"reply_tokens": 100, "price_per_million_input": 2.0, "price_per_million_output": 8.0}
+    executor = EndpointConfig(max_tokens=100, price_per_million_input=2.0, price_per_million_output=8.0)
     many = TEXTS["vote"].replace("range(3)", "range(20)")
     for bound in (300, 700, 1500, 3000):
         llm = Metered(tokens=bound)
-        execution = run(many, llm, budget=Budget(max_tokens=bound, **prices))
+        execution = run(many, llm, executor=executor, max_tokens=bound)
         assert execution.outcome == "budget" and execution.tokens <= bound
         assert "no further call fits" in execution.error
     llm = Metered(cost=0.004)
-    execution = run(many, llm, budget=Budget(max_cost=0.004, **prices))
+    execution = run(many, llm, executor=executor, max_cost=0.004)
     assert (execution.outcome, bool(llm.limits)) == ("budget", True)
     assert execution.cost <= 0.004
 
 
 def test_a_budget_that_suffices_changes_no_call() -> None:
     llm = Metered()
-    execution = run(TEXTS["vote"], llm, budget=Budget(max_tokens=10**6, max_cost=1e3, reply_tokens=100))
+    execution = run(TEXTS["vote"], llm, executor=EndpointConfig(max_tokens=100), max_tokens=10**6, max_cost=1e3)
     assert execution.outcome == "finished" and set(llm.limits) == {None}
 
 
 def test_what_a_call_reserved_and_did_not_take_is_there_for_the_next() -> None:
-    ledger = Ledger(Budget(max_tokens=1000, reply_tokens=100))
+    ledger = Ledger(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=100))
     for _ in range(30):
         with ledger.call("x" * 100, 800) as call:
             call.tokens = 10
@@ -242,7 +252,7 @@ def test_what_a_call_reserved_and_did_not_take_is_there_for_the_next() -> None:
 
 def test_calls_have_a_budget() -> None:
     source = TEXTS["vote"].replace("range(3)", "range(100)")
-    execution = run(source, Script("<answer>1</answer>"), limits=Limits(max_calls=4))
+    execution = run(source, Script("<answer>1</answer>"), max_calls=4)
     assert execution.outcome == "budget" and len(execution.calls) == 4
 
 
@@ -250,7 +260,7 @@ def test_one_operator_cannot_spend_without_bound() -> None:
     source = TEXTS["vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10000)")
     source = source.replace("result['response']", "result['solution']")
     count = iter(range(10**6))
-    execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), limits=Limits(max_calls=4))
+    execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), max_calls=4)
     assert execution.outcome == "budget"
     assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
@@ -277,7 +287,8 @@ def test_what_the_workflow_says_of_its_cost_is_ignored() -> None:
 
 def test_many_runs_at_once_keep_their_accounts_apart() -> None:
     async def all_of_them() -> list[Execution]:
-        runner = WorkflowRunner(Script(lambda prompt: f"<answer>{prompt[-3:]}</answer>"), box)
+        llm = Script(lambda prompt: f"<answer>{prompt[-3:]}</answer>")
+        runner = WorkflowRunner(llm, box, WorkflowConfig(), EndpointConfig())
         runs = [runner.run(TEXTS["answer"], replace(QUESTION, text=f"number {n:03}")) for n in range(30)]
         return list(await asyncio.gather(*runs))
 

@@ -6,11 +6,12 @@ import ast
 import builtins
 import inspect
 import operator as standard_operator
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.workflow.lint.kinds import (
     Knowledge,
     Value,
@@ -45,7 +46,7 @@ class Scope:
     knowledge: Knowledge
     module_names: frozenset[str]
     attributes: set[str] | None
-    operators: Collection[str]
+    operators: Operators
     report: Report
     used: set[str] = field(default_factory=set)  # attributes of self that are read
 
@@ -106,7 +107,7 @@ class FunctionLint:
             return
         if all(kind.name == "result" for kind in value):
             operator = operators_of(value, "result")[0]
-            keys = ", ".join(f"[{key!r}]" for key in catalog.OPERATORS[operator].RESULT)
+            keys = ", ".join(f"[{key!r}]" for key in self._class(operator).RESULT)
             self._scope.report("W401", f"the answer is {operator}'s whole result; take {keys}", node)
         elif all(kind.name in _NO_ANSWER for kind in value):
             kinds = " or ".join(sorted({_NO_ANSWER[kind.name] for kind in value}))
@@ -121,6 +122,9 @@ class FunctionLint:
                     self._use(part.func)
             return
         _Visitor(self, state).visit(node)
+
+    def _class(self, name: str) -> Any:
+        return self._scope.knowledge.operators[name]
 
     def _called(self, node: ast.Call, state: State) -> list[str]:
         return operators_of(infer(node.func, state.values, self._scope.knowledge), "operator")
@@ -155,7 +159,7 @@ class FunctionLint:
         if built is not None:
             self._check_built(built, node)
         for name in self._called(node, state)[:1]:
-            self._bind(name, catalog.signature(name), node.args, node)
+            self._bind(name, catalog.signature(self._class(name)), node.args, node)
         for argument in (*node.args, *(k.value for k in node.keywords)):
             value = infer(argument, state.values, self._scope.knowledge)
             if self._called(node, state) and operators_of(value, "call"):
@@ -166,7 +170,7 @@ class FunctionLint:
 
     def _check_built(self, name: str, node: ast.Call) -> None:
         if name in self._scope.operators:
-            self._bind(name, catalog.init_signature(name), node.args[1:], node, skip=("llm", "name"))
+            self._bind(name, catalog.init_signature(self._class(name)), node.args[1:], node, skip=("llm", "name"))
         elif not hasattr(standard_operator, name):
             there = ", ".join(self._scope.operators)
             self._scope.report("W201", f"there is no operator {name}; there are {there}", node)
@@ -185,7 +189,7 @@ class FunctionLint:
         try:
             signature.bind(*positional, **dict.fromkeys(keywords))
         except TypeError as error:
-            self._scope.report("W203", f"{catalog.call_line(name)}: {error}", node)
+            self._scope.report("W203", f"{catalog.call_line(self._class(name))}: {error}", node)
 
     def check_subscript(self, node: ast.Subscript, state: State) -> None:
         self._check_key(node.value, node.slice, node, state, "W207")
@@ -198,8 +202,8 @@ class FunctionLint:
         results = operators_of(value, "result")
         if not results or not isinstance(key, ast.Constant):
             return
-        if not any(key.value in catalog.result_keys(name) for name in results):
-            there = ", ".join(catalog.OPERATORS[results[0]].RESULT)
+        if not any(key.value in catalog.result_keys(self._class(name)) for name in results):
+            there = ", ".join(self._class(results[0]).RESULT)
             self._scope.report(code, f"{results[0]}'s result has no key {key.value!r}; it has {there}", node)
 
     def discarded(self, node: ast.expr, state: State) -> None:

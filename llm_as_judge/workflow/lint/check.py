@@ -14,9 +14,9 @@ import ast
 import operator as standard_operator
 import sys
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.calls import FunctionLint, Scope
 from llm_as_judge.workflow.lint.codes import Report
@@ -33,12 +33,12 @@ _AFLOW_ROOTS = ("workspace", "workflows", "scripts")
 _OPERATOR_MODULES = ("operator", "operators")
 
 
-def lint(source: str, *, entry_point: str | None = None, operators: Collection[str] | None = None) -> list[Finding]:
+def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS) -> list[Finding]:
     """Findings in order of their lines, each place and message once.
 
     Args:
         entry_point: of a code problem; adds W107.
-        operators: names allowed; None allows all of the catalog.
+        operators: those a workflow may use.
     """
     try:
         tree = ast.parse(source)
@@ -50,14 +50,15 @@ def lint(source: str, *, entry_point: str | None = None, operators: Collection[s
         return [Finding("W101", getattr(error, "msg", None) or str(error) or type(error).__name__, line, True)]
     report = Report()
     try:
-        _lint_module(tree, report, entry_point, catalog.OPERATORS if operators is None else operators)
+        _lint_module(tree, report, entry_point, operators)
     except RecursionError:
         report("W101", "nested too deeply", tree)
     return sorted(report.findings, key=lambda finding: (finding.line, finding.code))
 
 
-def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Collection[str]) -> None:
-    modules, imported = _imports(tree, report)
+def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators) -> None:
+    known = {**OPERATORS, **operators}
+    modules, imported = _imports(tree, known, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
@@ -65,7 +66,7 @@ def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, oper
     methods = {n.name: n for n in workflow.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    knowledge = Knowledge(modules=modules, imported=imported)
+    knowledge = Knowledge(operators=known, modules=modules, imported=imported)
     built = _operators_built(methods.get("__init__"), knowledge, operators, report)
     knowledge.attributes = {name: operator for name, (operator, _) in built.items() if operator in operators}
     scope = Scope(
@@ -117,7 +118,7 @@ def _accepts(function: Function, count: int) -> bool:
     return required <= count and (count <= named or arguments.vararg is not None)
 
 
-def _imports(tree: ast.Module, report: Report) -> tuple[frozenset[str], dict[str, str]]:
+def _imports(tree: ast.Module, operators: Operators, report: Report) -> tuple[frozenset[str], dict[str, str]]:
     """Names that mean the operator module, and operators imported by name."""
     modules: set[str] = {"operator"}
     imported: dict[str, str] = {}
@@ -134,7 +135,7 @@ def _imports(tree: ast.Module, report: Report) -> tuple[frozenset[str], dict[str
             for alias in node.names:
                 if alias.name in _OPERATOR_MODULES:
                     modules.add(alias.asname or alias.name)
-                elif from_operators and alias.name in catalog.OPERATORS:
+                elif from_operators and alias.name in operators:
                     imported[alias.asname or alias.name] = alias.name
     return frozenset(modules), imported
 
@@ -150,7 +151,7 @@ def _check_import(module: str, node: ast.stmt, report: Report) -> None:
 def _operators_built(
     init: Function | None,
     knowledge: Knowledge,
-    operators: Collection[str],
+    operators: Operators,
     report: Report,
 ) -> dict[str, tuple[str, ast.stmt]]:
     """``self.attribute = operator.Name(...)`` of ``__init__``: attribute -> name and statement."""

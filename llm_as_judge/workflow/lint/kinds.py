@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Union
 
 from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import OPERATORS, Operators
 
 Name = Literal[
     "operator",
@@ -64,8 +65,9 @@ def operators_of(value: Value, name: Name) -> list[str]:
 
 @dataclass(slots=True)
 class Knowledge:
-    """What holds for a class: its operators, and the names that mean the operator module or an operator."""
+    """What holds for a class: the operators there are, its own, and the names that mean their module or one of them."""
 
+    operators: Operators = field(default_factory=lambda: OPERATORS)
     attributes: Mapping[str, str] = field(default_factory=dict)  # self.attribute -> operator
     modules: frozenset[str] = frozenset(("operator",))
     imported: Mapping[str, str] = field(default_factory=dict)  # from ...operator import Custom
@@ -125,7 +127,7 @@ def infer(node: ast.expr, variables: Mapping[str, Value], known: Knowledge) -> V
         case ast.Await(value=inner):
             return _awaited(of(inner))
         case ast.Subscript(value=container, slice=index):
-            return _item(of(container), index)
+            return _item(of(container), index, known)
         case ast.Call():
             return _call(node, of, known)
     return None
@@ -171,7 +173,7 @@ def called_name(func: ast.expr) -> str:
 def _call(node: ast.Call, of: Callable[[ast.expr], Value], known: Knowledge) -> Value:
     built = operator_built(node.func, known)
     if built is not None:
-        return just("operator", built) if built in catalog.OPERATORS else None
+        return just("operator", built) if built in known.operators else None
     called = operators_of(of(node.func), "operator")
     if called:
         return either(just("call", name) for name in called)
@@ -205,14 +207,14 @@ def _awaited(value: Value) -> Value:
     return either(kinds)
 
 
-def _item(container: Value, index: ast.expr) -> Value:
+def _item(container: Value, index: ast.expr, known: Knowledge) -> Value:
     if container is None:
         return None
     found: list[Value] = []
     for kind in container:
         match kind.name, index:
             case "result", ast.Constant(value=str(key)):
-                found.append(_TYPES.get(catalog.result_keys(kind.operator).get(key, "")))
+                found.append(_TYPES.get(catalog.result_keys(known.operators[kind.operator]).get(key, "")))
             case "list", ast.Constant(value=int()) | ast.UnaryOp():
                 found.append(kind.element)
             case "tuple", ast.Constant(value=int(position)) if -len(kind.items) <= position < len(kind.items):

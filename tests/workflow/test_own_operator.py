@@ -1,0 +1,185 @@
+"""An operator of a user's own, from its name in the configuration to a sandboxed run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.llm import LLMReply
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.enhancer import load_enhancer
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
+from llm_as_judge.workflow.run import WorkflowRunner
+
+OPERATORS = '''
+class Translate:
+    """As a user would write it: annotations are types, no key but its own."""
+
+    NAME = "Translate"
+    RESULT = {"translation": str}
+    SUMMARY = "translates a text"
+
+    def __init__(self, tools, polite: bool = False):
+        self.tools = tools
+        self.polite = polite
+
+    async def __call__(self, text: str, languages: list[str], tone: str = "plain"):
+        if not languages:
+            raise ValueError("languages is empty")
+        prompt = f"Translate to {', '.join(languages)}, {tone}{', politely' if self.polite else ''}: {text}"
+        return {"translation": await self.tools.ask(self.NAME, prompt)}
+
+class Forgetful(Translate):
+    NAME = "Forgetful"
+    async def __call__(self, text: str): return {"text": text}
+
+class Custom(Translate):
+    NAME = "Custom"
+
+class Again(Translate):
+    pass
+
+class Nameless:
+    RESULT = {"a": str}
+
+class Keyless:
+    NAME, SUMMARY = "Keyless", "has no keys"
+
+class Silent:
+    NAME, RESULT = "Silent", {"a": str}
+
+class Blocking(Translate):
+    NAME = "Blocking"
+    def __call__(self, text): return {}
+
+class Anything(Translate):
+    NAME = "Anything"
+    async def __call__(self, *args, **kwargs): return {}
+
+class Bare(Translate):
+    NAME = "Bare"
+    def __init__(self): pass
+
+number = 3
+'''
+WORKFLOW = """class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.translate = operator.Translate(self.llm, polite=True)
+
+    async def __call__(self, problem: str):
+        result = await self.translate(problem, ['French'], tone='warm')
+        return result['translation'], 0.0
+"""
+QUESTION = Question("q", "Good day", "qa")
+
+
+class Script:
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+        self.prompts.append(prompt)
+        return LLMReply("Bonjour", "", "stop", 10, 5, 0.5, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/__init__.py").touch()
+    (tmp_path / "mine/ops.py").write_text(OPERATORS, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def config(*names: str, **settings: Any) -> WorkflowConfig:
+    return WorkflowConfig(operators=("AnswerGenerate", *names), **settings)
+
+
+async def run(source: str, llm: Script, settings: WorkflowConfig) -> Execution:
+    async with Sandbox() as box:
+        runner = WorkflowRunner(llm, box, settings, EndpointConfig(), load_enhancer(settings))
+        return await runner.run(source, QUESTION)
+
+
+async def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_path: Path) -> None:
+    layer_two = tmp_path / "layer2.yaml"
+    layer_two.write_text("Translate:\n  qa: Keep names.\n", encoding="utf-8")
+    llm = Script()
+    execution = await run(WORKFLOW, llm, config("mine.ops:Translate", enhancer=layer_two))
+    assert (execution.outcome, execution.answer, execution.findings) == ("finished", "Bonjour", ())
+    assert llm.prompts == ["Keep names.\nTranslate to French, warm, politely: Good day"]
+    (call,) = execution.calls
+    assert (call.name, call.parse_ok) == ("Translate", True)
+    assert call.result == {"translation": "Bonjour", "parse_ok": True, "error": ""}
+
+
+async def test_its_value_errors_and_wrong_types_are_the_workflows_mistakes() -> None:
+    for languages, error in (("[]", "languages is empty"), ("problem", "languages must be a list, got str")):
+        source = WORKFLOW.replace("['French']", languages)
+        execution = await run(source, Script(), config("mine.ops:Translate"))
+        assert execution.outcome == "raised" and error in execution.error
+
+
+async def test_a_result_without_its_keys_is_no_fault_of_the_workflow() -> None:
+    source = WORKFLOW.replace("Translate(", "Forgetful(").replace("problem, ['French'], tone='warm'", "problem")
+    execution = await run(
+        source.replace("['translation']", ".get('translation')"), Script(), config("mine.ops:Forgetful")
+    )
+    assert execution.outcome == "fault"
+    assert "operator Forgetful: its result lacks translation, which its RESULT names" in execution.error
+
+
+def test_layer_one_documents_it() -> None:
+    prompt = build_prompt(QUESTION, operators=config("mine.ops:Translate").operators, guidance=DEFAULT_GUIDANCE)
+    assert "Translate(text, languages, tone='plain') -> translation: translates a text" in prompt.system
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("problem, ['French']", "problem", "W203"),
+        ("tone='warm'", "mood='warm'", "W203"),
+        ("polite=True", "rude=True", "W203"),
+        ("['translation']", "['answer']", "W207"),
+        ("await ", "", "W204"),
+    ],
+)
+def test_lint_knows_its_signature_and_keys(old: str, new: str, code: str) -> None:
+    operators = load_operators(config("mine.ops:Translate").operators)
+    assert lint(WORKFLOW, operators=operators) == []
+    assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)]
+    assert "W201" in [f.code for f in lint(WORKFLOW)], "an operator that is not configured is none"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["mine.ops:Custom"], "there is an operator 'Custom' already; give it another NAME"),
+        (["mine.ops:Translate", "mine.ops:Again"], "there is an operator 'Translate' already; give it another NAME"),
+        (["mine.ops:Translate", "mine.ops:Translate"], "names 'mine.ops:Translate' twice; delete one"),
+        (["mine.ops:number"], "is no operator: write a class"),
+        (["mine.ops:Nameless"], "NAME must be the name workflows call it by, got None"),
+        (["mine.ops:Keyless"], "RESULT must map the keys of its result to their types, got None"),
+        (["mine.ops:Silent"], "SUMMARY must say in a few words what it does"),
+        (["mine.ops:Blocking"], r"it needs async def __call__\(self, ...\)"),
+        (["mine.ops:Anything"], "with named parameters"),
+        (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"),
+        (["mine.ops:Translation"], "did you mean 'Translate'"),
+        (["mine.opps:Translate"], "cannot import 'mine.opps'"),
+    ],
+)
+def test_what_is_no_operator_or_clashes_is_refused_with_the_cure(names: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_operators(["Custom", *names])
