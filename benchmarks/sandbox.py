@@ -174,6 +174,7 @@ async def measure_sandbox(box: Any, zygote: int, run: Callable[[], Any], count: 
 
 async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
     """CPU of a workflow with three calls of 20 ms, ``LIVE`` at once; private memory of one that waits."""
+    from llm_as_judge.config.schema import WorkflowConfig
     from llm_as_judge.sandbox.host import OperatorParameters
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -192,7 +193,14 @@ async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
         names = {"Custom": OperatorParameters(("input",))}
         return await asyncio.gather(
             *(
-                box.run_workflow(WORKFLOW, problem="p" * 800, entry_point=None, call_operator=operator, operators=names)
+                box.run_workflow(
+                    WORKFLOW,
+                    problem="p" * 800,
+                    entry_point=None,
+                    call_operator=operator,
+                    config=WorkflowConfig(),
+                    operators=names,
+                )
                 for _ in range(LIVE)
             )
         )
@@ -225,13 +233,15 @@ def private_mb(pid: str) -> float | None:
 async def measure(
     mode: str, rounds: int
 ) -> tuple[str, dict[str, list[tuple[float, float]]], dict[str, float], dict[str, str]]:
-    from llm_as_judge.sandbox.host import Limits, Sandbox
+    from llm_as_judge.config.schema import SandboxConfig
+    from llm_as_judge.sandbox.host import Sandbox
 
+    config = SandboxConfig.model_validate({"wall_seconds": 60.0, "mode": mode, "max_workflows": LIVE})
     peers = {name: Peer(name) for name in PEERS}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in RUNS}
     absent: dict[str, str] = {}
     try:
-        async with Sandbox(Limits(wall_seconds=60), mode, max_workflows=LIVE) as box:
+        async with Sandbox(config) as box:
             assert box._zygote is not None
             zygote = zygote_pid(box._zygote.pid)
             own = {

@@ -36,7 +36,6 @@ from llm_as_judge.rl.policy import Policy, PolicySettings, fit_threads, load_tra
 from llm_as_judge.rl.rollout import Engine, RolloutParts
 from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.sandbox.limits import Limits
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Example, Prompt, bare_prompt, build_prompt, load_guidance
@@ -82,18 +81,7 @@ class Workbench:
         config.output.log_dir.mkdir(parents=True, exist_ok=True)
         for address in {e.base_url for e in roles if e.provider == "embedded"}:
             await enter(EmbeddedServer(address, config.output.log_dir / "embedded_server.log"))
-        box = config.sandbox
-        limits = Limits(
-            cpu_seconds=box.cpu_seconds,
-            wall_seconds=box.wall_seconds,
-            memory_mb=box.memory_mb,
-            output_bytes=box.output_bytes,
-            open_files=box.open_files,
-            frame_bytes=box.frame_bytes,
-            max_calls=config.workflow.max_calls,
-            max_concurrent_calls=config.workflow.max_concurrent_calls,
-        )
-        self.sandbox = await enter(Sandbox(limits, box.mode, max_workflows=box.max_workflows))
+        self.sandbox = await enter(Sandbox(config.sandbox))
         self.executor = await enter(open_client(config.executor))
         judge = config.judge
         self.judge_model = await enter(open_client(judge, judge.cache))

@@ -107,11 +107,12 @@ def check(
     import asyncio
     import dataclasses
 
+    from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.data.check import GoldReport, check_golds
     from llm_as_judge.data.settings import raw_files, splits_there
     from llm_as_judge.datasets.catalog import DATASETS
     from llm_as_judge.errors import DataError
-    from llm_as_judge.sandbox.host import Limits, Sandbox
+    from llm_as_judge.sandbox.host import Sandbox
 
     settings = _settings(config, datasets)
     chosen = settings.chosen(settings.mix.datasets if datasets else list(settings.datasets))
@@ -125,7 +126,7 @@ def check(
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
-        async with Sandbox(Limits(cpu_seconds=10)) as sandbox:
+        async with Sandbox(SandboxConfig(cpu_seconds=10)) as sandbox:
             for name, paths in files.items():
                 if not paths:
                     console.print(f"{name}: not there")

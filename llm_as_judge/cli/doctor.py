@@ -107,17 +107,15 @@ def _sandbox(settings: Config) -> str:
 
     from llm_as_judge.errors import SandboxFault
     from llm_as_judge.sandbox.host import Sandbox
-    from llm_as_judge.sandbox.limits import CodeResult, Confinement, Limits
-
-    mode = settings.sandbox.mode
+    from llm_as_judge.sandbox.results import CodeResult, Confinement
 
     async def ask() -> tuple[CodeResult, Confinement]:
-        async with Sandbox(Limits(), mode=mode) as sandbox:
+        async with Sandbox(settings.sandbox) as sandbox:
             return await sandbox.run_code("def answer():\n    return 6 * 7\n", call="answer"), sandbox.describe()
 
     result, confinement = asyncio.run(ask())
     if result.outcome != "finished" or result.value != 42:
-        raise SandboxFault(f"mode {mode}: a run gave {result.outcome} {result.error}")
+        raise SandboxFault(f"mode {confinement.mode}: a run gave {result.outcome} {result.error}")
     return str(confinement).removeprefix("sandbox: ")
 
 

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run untrusted code, or judge it by tests.", no_args_is_help=True, rich_markup_mode=None)
 
-Mode = Annotated[str, typer.Option("--sandbox", help="auto, full, standard, no-open or unsafe.")]
-CpuSeconds = Annotated[int, typer.Option("--cpu-seconds", min=1, help="CPU time of a process.")]
-WallSeconds = Annotated[float, typer.Option("--wall-seconds", min=0.1, help="Time by the clock.")]
-MemoryMb = Annotated[int, typer.Option("--memory-mb", min=64, help="Address space of a process.")]
+Mode = Annotated[str | None, typer.Option("--sandbox", help="auto, full, standard, no-open or unsafe.")]
+CpuSeconds = Annotated[int | None, typer.Option("--cpu-seconds", min=1, help="CPU time of a process.")]
+WallSeconds = Annotated[float | None, typer.Option("--wall-seconds", min=0.1, help="Time by the clock.")]
+MemoryMb = Annotated[int | None, typer.Option("--memory-mb", min=64, help="Address space of a process.")]
 
 T = TypeVar("T")
+Given = dict[str, str | float | None]
 
 
 @app.command()
@@ -29,10 +30,10 @@ def verdict(
     solution: Annotated[Path, typer.Option("--solution", help="File of the solution.")],
     tests: Annotated[Path, typer.Option("--tests", help="File of def check(candidate), or of plain asserts.")],
     entry_point: Annotated[str, typer.Option("--entry-point", help="Function that is tested.")],
-    mode: Mode = "auto",
-    cpu_seconds: CpuSeconds = 5,
-    wall_seconds: WallSeconds = 30.0,
-    memory_mb: MemoryMb = 512,
+    mode: Mode = None,
+    cpu_seconds: CpuSeconds = None,
+    wall_seconds: WallSeconds = None,
+    memory_mb: MemoryMb = None,
     as_json: AsJson = False,
 ) -> None:
     """Run tests on a solution; exit status 1 where it does not pass.
@@ -43,7 +44,8 @@ def verdict(
     from llm_as_judge.errors import SandboxFault
 
     texts = read_source(solution), read_source(tests)
-    found, sandbox = _run(mode, cpu_seconds, wall_seconds, memory_mb, lambda box: box.verdict(*texts, entry_point))
+    given = _given(mode, cpu_seconds, wall_seconds, memory_mb)
+    found, sandbox = _run(given, lambda box: box.verdict(*texts, entry_point))
     if found.outcome == "fault":
         raise SandboxFault(f"no verdict: {found.error}")
     print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, make_console(as_json))
@@ -54,17 +56,18 @@ def verdict(
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)],
-    mode: Mode = "auto",
-    cpu_seconds: CpuSeconds = 5,
-    wall_seconds: WallSeconds = 30.0,
-    memory_mb: MemoryMb = 512,
+    mode: Mode = None,
+    cpu_seconds: CpuSeconds = None,
+    wall_seconds: WallSeconds = None,
+    memory_mb: MemoryMb = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a Python file and print what it prints; exit status 1 where it does not finish."""
     from llm_as_judge.errors import SandboxFault
 
     source = read_source(file)
-    found, sandbox = _run(mode, cpu_seconds, wall_seconds, memory_mb, lambda box: box.run_code(source))
+    given = _given(mode, cpu_seconds, wall_seconds, memory_mb)
+    found, sandbox = _run(given, lambda box: box.run_code(source))
     if found.outcome == "fault":
         raise SandboxFault(f"not run: {found.error}")
     if as_json:
@@ -79,17 +82,20 @@ def run(
         raise typer.Exit(1)
 
 
-def _run(
-    mode: str, cpu_seconds: int, wall_seconds: float, memory_mb: int, work: Callable[[Sandbox], Awaitable[T]]
-) -> tuple[T, str]:
-    """What ``work`` gives in a sandbox of these limits, and the mode that held."""
+def _given(mode: str | None, cpu_seconds: int | None, wall_seconds: float | None, memory_mb: int | None) -> Given:
+    return {"mode": mode, "cpu_seconds": cpu_seconds, "wall_seconds": wall_seconds, "memory_mb": memory_mb}
+
+
+def _run(given: Given, work: Callable[[Sandbox], Awaitable[T]]) -> tuple[T, str]:
+    """What ``work`` gives in a sandbox of these limits, the rest being the defaults, and the mode that held."""
     import asyncio
 
-    from llm_as_judge.sandbox.host import Limits, Sandbox
+    from llm_as_judge.config.loading import load_config
+    from llm_as_judge.sandbox.host import Sandbox
 
     async def main() -> tuple[T, str]:
-        limits = Limits(cpu_seconds=cpu_seconds, wall_seconds=wall_seconds, memory_mb=memory_mb)
-        async with Sandbox(limits, mode) as sandbox:
+        config = load_config(extra={f"sandbox.{name}": value for name, value in given.items()})
+        async with Sandbox(config.sandbox) as sandbox:
             return await work(sandbox), sandbox.describe().mode
 
     return asyncio.run(main())

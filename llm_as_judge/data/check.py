@@ -17,7 +17,7 @@ from llm_as_judge.datasets.reading import files_in, read
 from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
-from llm_as_judge.sandbox.verdict import RunsCode, run_assert
+from llm_as_judge.sandbox.public_test import RunsCode, run_assert
 from llm_as_judge.types import Problem, Verdict
 
 _CONCURRENT = 8

@@ -13,21 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox import landlock
+from llm_as_judge.sandbox.guest import landlock
+
+#: All of the package that there is inside.
+GUEST = Path(landlock.__file__).parent
 
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 _DEVICES = ("/dev/null", "/dev/urandom")
 
 
-def wrapped(command: Sequence[str], package: Path) -> list[str]:
-    """``command``, an interpreter and its arguments, inside bubblewrap with the sandbox's own modules.
-
-    Args:
-        package: folder of ``llm_as_judge``.
-
-    Raises:
-        SandboxFault: bubblewrap is not installed.
-    """
+def wrapped(command: Sequence[str]) -> list[str]:
+    """``command``, an interpreter and its arguments, inside bubblewrap; ``SandboxFault`` where there is none."""
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxFault("bubblewrap is not installed (the package bubblewrap has the command bwrap)")
@@ -40,9 +36,9 @@ def wrapped(command: Sequence[str], package: Path) -> list[str]:
     else:
         options += ["--unshare-user"]
     standard = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *landlock.own_libraries()]
-    own = [str(package / "__init__.py"), str(package / "sandbox")]
+    own = [str(folder / "__init__.py") for folder in GUEST.parents[:2]]
     bound: list[str] = []
-    for path in [*_SYSTEM, *standard, command[0], *own]:
+    for path in [*_SYSTEM, *standard, command[0], *own, str(GUEST)]:
         if not any(path == outer or path.startswith(f"{outer}/") for outer in bound):
             options += ["--ro-bind-try", path, path]
             bound.append(path)

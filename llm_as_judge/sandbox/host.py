@@ -1,6 +1,6 @@
 """The sandbox as the rest of the program sees it: run code, run a workflow, judge a solution by its tests.
 
-Each run is one forked child with limits (``confine``), killed with its descendants at its wall-clock
+Each run is one forked child with limits (``guest.confine``), killed with its descendants at its wall-clock
 deadline. Whatever foreign code does is an outcome; only the sandbox's own failure is a ``fault``. ``start()``, or
 the first run, picks the mode by a self-test, which ``describe()`` tells of.
 """
@@ -15,33 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, DataError, SandboxFault
-from llm_as_judge.sandbox.confine import MODES
-from llm_as_judge.sandbox.frames import FrameError
-from llm_as_judge.sandbox.launcher import Child, Zygote
-from llm_as_judge.sandbox.limits import (
-    CodeResult,
-    CodeVerdict,
-    Confinement,
-    Limits,
-    OperatorParameters,
-    WorkflowResult,
-)
+from llm_as_judge.sandbox.child import Child
+from llm_as_judge.sandbox.guest.frames import FrameError
 from llm_as_judge.sandbox.modes import open_zygote
-from llm_as_judge.sandbox.runs import Converse, Last, Run, last_frame, run_children, text
-from llm_as_judge.sandbox.service import BudgetExceeded, CallOperator, OperatorService
-from llm_as_judge.sandbox.split import STOPPED, plan, relay
+from llm_as_judge.sandbox.operators import BudgetExceeded, CallOperator, OperatorService
+from llm_as_judge.sandbox.results import CodeResult, CodeVerdict, Confinement, OperatorParameters, WorkflowResult
+from llm_as_judge.sandbox.run import Converse, Last, Run, last_frame, run_children, text
+from llm_as_judge.sandbox.verdict import STOPPED, plan, relay
+from llm_as_judge.sandbox.zygote import Zygote
 from llm_as_judge.types import Outcome
 
-__all__ = [
-    "BudgetExceeded",
-    "CodeResult",
-    "CodeVerdict",
-    "Limits",
-    "OperatorParameters",
-    "Sandbox",
-    "WorkflowResult",
-]
+__all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox", "WorkflowResult"]
 
 log = logging.getLogger(__name__)
 
@@ -50,27 +36,16 @@ class Sandbox:
     """Runs foreign code. One event loop for its whole life; any number of runs at once.
 
     Args:
-        max_workflows: live workflow children (about 4 MB each); they mostly wait for operators.
         max_code_runs: live runs of ``run_code`` and ``verdict``, which mostly compute; by default two per core.
-        without: bits of layers (``confine``) left out, which only a test of the layers wants.
+        without: bits of layers (``guest.confine``) left out, which only a test of the layers wants.
     """
 
-    def __init__(
-        self,
-        limits: Limits | None = None,
-        mode: str = "auto",
-        *,
-        max_workflows: int = 64,
-        max_code_runs: int | None = None,
-        without: int = 0,
-    ) -> None:
-        if mode not in MODES:
-            raise ConfigError(f"sandbox.mode must be one of {', '.join(MODES)}, got {mode!r}")
-        self.limits = limits or Limits()
-        self.mode = mode
+    def __init__(self, config: SandboxConfig, *, max_code_runs: int | None = None, without: int = 0) -> None:
+        self.config = config
+        self.mode: str = config.mode  # the one that holds, once started
         self._without = without
-        # Two gates: a workflow holds its place while an operator of its own runs code.
-        self._workflow_gate = asyncio.Semaphore(max_workflows)
+        # Two gates: a workflow, which mostly waits for operators, holds its place while one of them runs code.
+        self._workflow_gate = asyncio.Semaphore(config.max_workflows)
         self._code_gate = asyncio.Semaphore(max_code_runs or max(2, 2 * (os.cpu_count() or 1)))
         self._zygote: Zygote | None = None
         self._starting = asyncio.Lock()
@@ -110,17 +85,15 @@ class Sandbox:
         call: str | None = None,
         args: Sequence[Any] = (),
         stdin: str | None = None,
-        limits: Limits | None = None,
     ) -> CodeResult:
         """Execute ``source``; with ``call``, the value is that function's, called with JSON data ``args``."""
-        limits = limits or self.limits
         job = {"kind": "code", "source": source, "call": call, "args": list(args), "stdin": stdin}
 
         async def converse(children: Sequence[Child]) -> list[Last]:
-            await children[0].send(_with_limits(job, limits))
+            await children[0].send(job)
             return [await last_frame(children[0])]
 
-        (run,) = await self._run(limits, self._code_gate, converse)
+        (run,) = await self._run(self._code_gate, converse)
         return CodeResult(
             run.outcome,
             value=run.end.get("value") if run.outcome == "finished" else None,
@@ -130,9 +103,7 @@ class Sandbox:
             cpu_seconds=run.cpu_seconds,
         )
 
-    async def verdict(
-        self, solution: str, tests: str, entry_point: str, *, prelude: str = "", limits: Limits | None = None
-    ) -> CodeVerdict:
+    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:
         """Run hidden tests, ``def check(candidate)`` or plain asserts, on a solution.
 
         Args:
@@ -143,24 +114,15 @@ class Sandbox:
         """
         if not tests.strip():
             raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
-        limits = limits or self.limits
         how = plan(tests, prelude, entry_point)
         source = f"{prelude}\n{solution}" if prelude else solution
         obstacle = how.obstacle
         if not obstacle:
-            jobs = (
-                {"kind": "solution", "source": source, "entry_point": entry_point, "in_place": how.in_place},
-                {
-                    "kind": "split tests",
-                    "prelude": prelude,
-                    "tests": tests,
-                    "entry_point": entry_point,
-                    "modules": how.modules,
-                },
-            )
-            solution_job, tests_job = (_with_limits(job, limits) for job in jobs)
+            both = {"entry_point": entry_point}
+            solution_job = {**both, "kind": "solution", "source": source, "in_place": how.in_place}
+            tests_job = {**both, "kind": "split tests", "prelude": prelude, "tests": tests, "modules": how.modules}
             served, tested = await self._run(
-                limits, self._code_gate, lambda children: relay(children, solution_job, tests_job), 2
+                self._code_gate, lambda children: relay(children, solution_job, tests_job), 2
             )
             if tested.end.get("end") != "unsplittable":
                 run = served if tested.killed_for == STOPPED else tested
@@ -174,21 +136,19 @@ class Sandbox:
                     cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
                 )
             obstacle = text(tested.end.get("error"))
-        return await self._nonce_verdict(source, tests, entry_point, limits, obstacle)
+        return await self._nonce_verdict(source, tests, entry_point, obstacle)
 
-    async def _nonce_verdict(
-        self, source: str, tests: str, entry_point: str, limits: Limits, obstacle: str
-    ) -> CodeVerdict:
+    async def _nonce_verdict(self, source: str, tests: str, entry_point: str, obstacle: str) -> CodeVerdict:
         """Solution and tests in one child; that it ran to the end is shown by a number sent with the tests."""
         nonce = secrets.token_hex(16)
         job = {"kind": "tests", "source": source, "entry_point": entry_point}
 
         async def converse(children: Sequence[Child]) -> list[Last]:
-            await children[0].send(_with_limits(job, limits))
+            await children[0].send(job)
             await children[0].send({"source": tests, "nonce": nonce})
             return [await last_frame(children[0])]
 
-        (run,) = await self._run(limits, self._code_gate, converse)
+        (run,) = await self._run(self._code_gate, converse)
         outcome, error = run.outcome, run.error
         if outcome == "finished" and run.end.get("nonce") != nonce:
             outcome, error = "raised", "the run ended before its tests did"
@@ -208,9 +168,9 @@ class Sandbox:
         problem: str,
         entry_point: str | None,
         call_operator: CallOperator,
+        config: WorkflowConfig,
         operators: Mapping[str, OperatorParameters] | None = None,
         dataset: str = "",
-        limits: Limits | None = None,
     ) -> WorkflowResult:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
@@ -218,7 +178,6 @@ class Sandbox:
         keyword. A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded``
         ends the run, any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
         """
-        limits = limits or self.limits
         job = {
             "kind": "workflow",
             "source": source,
@@ -227,16 +186,16 @@ class Sandbox:
             "dataset": dataset,
             "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
         }
-        service = OperatorService(call_operator, limits)
+        service = OperatorService(call_operator, config)
 
         async def converse(children: Sequence[Child]) -> list[Last]:
-            await children[0].send(_with_limits(job, limits))
+            await children[0].send(job)
             try:
                 return [await service.serve(children[0])]
             except FrameError as error:
                 return [error]
 
-        (run,) = await self._run(limits, self._workflow_gate, converse)
+        (run,) = await self._run(self._workflow_gate, converse)
         outcome: Outcome = run.outcome
         answer, error = run.end.get("answer"), run.error
         if service.fault is not None:
@@ -253,14 +212,14 @@ class Sandbox:
             cpu_seconds=run.cpu_seconds,
         )
 
-    async def _run(self, limits: Limits, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[Run]:
+    async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[Run]:
         """Children from fork to reaping; the deadline starts when they have a place."""
         async with gate:
             try:
                 zygote = await self._running_zygote()
             except SandboxFault as fault:
                 return [Run("fault", str(fault))] * count
-            return await run_children(zygote, limits, converse, count)
+            return await run_children(zygote, self.config, converse, count)
 
     async def _running_zygote(self) -> Zygote:
         """The zygote, started or started anew if it has died."""
@@ -285,7 +244,3 @@ class Sandbox:
                 self._confinement = self._confinement or found
                 self.mode = found.mode  # one that died is started anew in the same mode
             return self._zygote
-
-
-def _with_limits(job: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
-    return {**job, "output_bytes": limits.output_bytes, "frame_bytes": limits.frame_bytes}

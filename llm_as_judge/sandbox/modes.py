@@ -12,14 +12,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox import confine, frames
-from llm_as_judge.sandbox.launcher import Zygote
-from llm_as_judge.sandbox.limits import Confinement, Limits
-from llm_as_judge.sandbox.probes import PROBES_SOURCE
+from llm_as_judge.sandbox.bubblewrap import GUEST
+from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.results import Confinement
+from llm_as_judge.sandbox.zygote import Zygote
 
 _PROBE_SECONDS = 20.0
 
+#: What each mode needs where it does not hold, tightest first.
 _NEEDS = {
     "full": "install bubblewrap and allow it user namespaces, or use sandbox.mode=auto",
     "standard": "it needs Linux 5.13 or later with Landlock and seccomp; use sandbox.mode=auto, or no-open",
@@ -41,7 +43,7 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]
         free = await Zygote.start(mode, without)
         return free, await _tried(free, mode, {})
     refused: dict[str, str] = {}
-    for candidate in confine.TIGHT_MODES if mode == "auto" else (mode,):
+    for candidate in _NEEDS if mode == "auto" else (mode,):
         zygote: Zygote | None = None
         try:
             zygote = await Zygote.start(candidate, without)
@@ -65,16 +67,9 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]
 
 async def _tried(zygote: Zygote, mode: str, refused: Mapping[str, str]) -> Confinement:
     """Run the probes in a child; raises ``SandboxFault`` if they do not come to an end."""
-    limits = Limits(cpu_seconds=5)
-    job = {
-        "kind": "code",
-        "source": PROBES_SOURCE,
-        "call": "probe",
-        "args": [os.getpid(), str(Path(__file__).resolve())],
-        "output_bytes": limits.output_bytes,
-        "frame_bytes": limits.frame_bytes,
-    }
-    child = await zygote.spawn(limits)
+    source = (GUEST / "probes.py").read_text(encoding="utf-8")
+    job = {"kind": "code", "source": source, "call": "probe", "args": [os.getpid(), str(Path(__file__).resolve())]}
+    child = await zygote.spawn(SandboxConfig())
     try:
         await child.send(job)
         end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS)

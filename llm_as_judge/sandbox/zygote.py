@@ -1,224 +1,211 @@
-"""The process that forks one confined child per snippet.
-
-Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE WITHOUT``) with an empty environment, so
-that neither key nor configuration is in its address space. Single-threaded. It imports the common standard
-library modules once; a child then costs a fork. It knows nothing of what the children run.
-"""
+"""The host's handle on the zygote process, which forks a child for each run; asyncio, no threads."""
 
 from __future__ import annotations
 
-# Without the enums that signal puts around it, which would cost a child dozens of page faults.
-import _signal  # type: ignore[import-not-found]
 import array
+import asyncio
 import contextlib
-import gc
-import importlib
+import errno
+import logging
 import os
-import resource
-import selectors
-import signal
 import socket
+import subprocess
 import sys
+from functools import partial
+from typing import IO
 
-# Modules register what to do after a fork: to make locks anew, to seed random. The zygote has one thread and holds no
-# lock when it forks, and a child seeds random itself; the hooks would cost it a fifth of its time.
-_register_at_fork = os.register_at_fork
-os.register_at_fork = lambda **hooks: None
+from llm_as_judge.config.schema import SandboxConfig
+from llm_as_judge.errors import SandboxFault
+from llm_as_judge.sandbox.bubblewrap import GUEST, wrapped
+from llm_as_judge.sandbox.child import Child, Ended
+from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.guest.confine import layer_names
 
-_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(_PACKAGE_ROOT)
-from llm_as_judge.sandbox import child, confine, frames, landlock  # noqa: E402
+_ZYGOTE = GUEST / "zygote.py"
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
 
-sys.path.remove(_PACKAGE_ROOT)
+#: The control connection takes no more for now: its buffer is full, or too many descriptors are under way.
+_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
-#: Imported before the fork: cheap for every child, and there even where a child cannot open files.
-PRELOAD = (
-    "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
-    "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal",
-    "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "html", "inspect", "io",
-    "itertools", "json", "keyword", "locale", "logging", "math", "numbers", "operator", "pprint",
-    "queue", "random", "re", "secrets", "shlex", "statistics", "string", "struct", "textwrap",
-    "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
-    "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
-    "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
-    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
-    "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
-)  # fmt: skip
+log = logging.getLogger(__name__)
 
 
 class Zygote:
-    """The loop: spawn and kill commands in, exit events out."""
+    """A running zygote process. Made by ``start``; dead for good once ``alive`` is False."""
 
-    def __init__(self, control: socket.socket, plan: confine.Plan) -> None:
-        self.control = control
-        self.plan = plan
-        self.jobs: dict[int, int] = {}  # pid -> job
-        self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
-        self.free_slots: list[int] = []
-        self.null = os.open(os.devnull, os.O_RDWR)
-        self.wake, self.waker = socket.socketpair()
-        for end in (self.wake, self.waker):
-            end.setblocking(False)
-        self.command = b""
-        self.descriptors: list[int] = []
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._process = process
+        self._control = control
+        self._buffer = b""
+        self._children: dict[int, Child] = {}
+        self._jobs = 0
+        self._pending_kills: list[bytes] = []
+        self.layers = layers
+        self.alive = True
+        self._loop.add_reader(control, self._readable)
 
-    def run(self) -> None:
-        confine.prepare_zygote()
-        os.environ.clear()  # bubblewrap adds to it
-        os.chdir("/")
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self.waker.fileno(), warn_on_full_buffer=False)
-        selector = selectors.DefaultSelector()
-        selector.register(self.control, selectors.EVENT_READ, self.read_command)
-        selector.register(self.wake, selectors.EVENT_READ, self.reap)
-        gc.collect()
-        gc.freeze()
-        ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
-        self.control.sendall(ready)
-        while True:
-            for key, _ in selector.select():
-                key.data()
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
-    def read_command(self) -> None:
-        """Read at most the rest of one record, so that a descriptor is never another record's."""
-        missing = frames.COMMAND.size - len(self.command)
-        data, ancillary, _, _ = self.control.recvmsg(missing, socket.CMSG_SPACE(4))
+    @classmethod
+    async def start(cls, mode: str, without: int = 0) -> Zygote:
+        """Start the process with an empty environment; raises ``SandboxFault`` if it does not come up."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode, str(without)]
+            try:
+                if mode == "full":
+                    command = wrapped(command)
+                process = subprocess.Popen(
+                    command,
+                    env={},
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except BaseException as error:
+                ours.close()
+                if isinstance(error, OSError):
+                    raise SandboxFault(f"the zygote could not be started: {error}") from None
+                raise
+        ours.setblocking(False)
+        loop = asyncio.get_running_loop()
+        ready = b""
+        try:
+            while len(ready) < frames.EVENT.size:
+                data = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
+                if not data:
+                    raise SandboxFault(f"the zygote ended at once: {_last_words(process)}")
+                ready += data
+        except BaseException as error:
+            ours.close()
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+            if isinstance(error, asyncio.TimeoutError):
+                raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
+            raise
+        _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
+        return cls(process, ours, layer_names(layers, landlock_abi))
+
+    async def spawn(self, config: SandboxConfig) -> Child:
+        """Fork a child that waits for its job on its own socket; raises ``SandboxFault`` if that cannot be done.
+
+        Here, and nowhere else, a child's limits become plain data: it cannot import the configuration.
+        """
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise SandboxFault(f"no connection for another child: {error}; run fewer at once") from None
+        ours.setblocking(False)
+        self._jobs += 1
+        job = self._jobs
+        limits = (config.cpu_seconds, config.memory_mb << 20, config.open_files, config.output_bytes)
+        command = frames.COMMAND.pack(frames.SPAWN, job, *limits, config.frame_bytes)
+        child = self._children[job] = Child(ours, config.frame_bytes, partial(self._kill, job))
+        with theirs:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
+            try:
+                while True:
+                    try:
+                        self._control.sendmsg([command], rights)
+                        return child
+                    except OSError as error:
+                        if error.errno not in _FULL or not self.alive:
+                            raise
+                        await asyncio.sleep(0.002)
+            except BaseException as error:
+                self._children.pop(job, None)
+                ours.close()
+                if isinstance(error, OSError):
+                    raise SandboxFault(f"the zygote is gone: {error}") from None
+                raise
+
+    def _kill(self, job: int) -> None:
+        self._pending_kills.append(frames.COMMAND.pack(frames.KILL, job, 0, 0, 0, 0, 0))
+        self._send_kills()
+
+    def _send_kills(self) -> None:
+        try:
+            while self._pending_kills and self.alive:
+                self._control.send(self._pending_kills[0])
+                del self._pending_kills[0]
+        except OSError as error:
+            if error.errno in _FULL:
+                self._loop.call_later(0.002, self._send_kills)
+            else:
+                self._died()
+
+    def _readable(self) -> None:
+        try:
+            data = self._control.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
         if not data:
-            self.stop()
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self.descriptors += array.array("i", payload[: len(payload) - len(payload) % 4])
-        self.command += data
-        if len(self.command) < frames.COMMAND.size:
+            self._died()
             return
-        action, job, cpu_seconds, memory_bytes, open_files = frames.COMMAND.unpack(self.command)
-        descriptors, self.command, self.descriptors = self.descriptors, b"", []
-        if action == frames.SPAWN:
-            self.spawn(job, descriptors[0], cpu_seconds, memory_bytes, open_files)
-        elif action == frames.KILL:
-            for pid, known in self.jobs.items():
-                if known == job:
-                    self.kill_group(pid)
+        self._buffer += data
+        while len(self._buffer) >= frames.EVENT.size:
+            event, job, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
+            self._buffer = self._buffer[frames.EVENT.size :]
+            if event != frames.EXITED:
+                log.error("the zygote %d sent a record that is none: %r", self._process.pid, event)
+                self._died()
+                return
+            child = self._children.pop(job, None)
+            if child is not None and not child.ended.done():
+                child.ended.set_result(Ended(status, cpu_seconds))
 
-    def spawn(self, job: int, connection: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
-        slot = self.free_slots.pop() if self.free_slots else len(self.slots)
-        zygote = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError:
-            os.close(connection)
-            self.free_slots.append(slot)
-            self.report(job, frames.NOT_CONFINED, 0.0)
+    def _died(self) -> None:
+        if not self.alive:
             return
-        if pid:
-            os.close(connection)
-            self.jobs[pid], self.slots[pid] = job, slot
-            return
-        status = frames.NOT_CONFINED
-        try:
-            self.become_child(connection)
-            confine.confine(
-                self.plan,
-                parent=zygote,
-                slot=slot,
-                cpu_seconds=cpu_seconds,
-                memory_bytes=memory_bytes,
-                open_files=open_files,
-            )
-            child.main(socket.socket(fileno=3))
-        finally:
-            os._exit(status)
+        self.alive = False
+        self._loop.remove_reader(self._control)
+        self._control.close()
+        for child in self._children.values():
+            if not child.ended.done():
+                child.ended.set_result(None)
+        self._children.clear()
 
-    def become_child(self, connection: int) -> None:
-        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        os.setsid()
-        for number in (0, 1, 2):
-            os.dup2(self.null, number)
-        if connection != 3:
-            os.dup2(connection, 3)
-        os.set_inheritable(3, False)
-        last = max(256, len(self.jobs) + 64)
-        if self.plan.ruleset >= 0:
-            os.closerange(4, self.plan.ruleset)
-            os.closerange(self.plan.ruleset + 1, last)
-        else:
-            os.closerange(4, last)
-
-    def reap(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self.wake.recv(4096):
-                pass
-        while (ended := self.next_ended()) is not None:
-            pid, status, usage = ended
-            if pid in self.jobs:
-                self.free_slots.append(self.slots.pop(pid))
-                cpu_seconds = usage.ru_utime + usage.ru_stime
-                self.report(self.jobs.pop(pid), os.waitstatus_to_exitcode(status), cpu_seconds)
-            if not self.plan.layers & confine.NO_PROCESSES:
-                self.kill_strays()
-
-    def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
-        """Reap one child that has ended, after killing what is left of its group."""
-        with contextlib.suppress(ChildProcessError):
-            if self.plan.layers & confine.NO_PROCESSES:  # it was alone in its group
-                ended = os.wait4(-1, os.WNOHANG)
-                return ended if ended[0] else None
-            if hasattr(os, "waitid"):
-                # The number of a group cannot become another's while its leader is unreaped.
-                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if info is None:
-                    return None
-                self.kill_group(info.si_pid)
-                return os.wait4(info.si_pid, 0)
-            ended = os.wait4(-1, os.WNOHANG)
-            if ended[0]:
-                self.kill_group(ended[0])
-                return ended
-        return None
-
-    def kill_strays(self) -> None:
-        """Kill descendants that left their group: being orphans, they have become this process's children."""
-        path = f"/proc/self/task/{os.getpid()}/children"
-        with contextlib.suppress(OSError), open(path, encoding="ascii") as children:
-            for pid in map(int, children.read().split()):
-                if pid not in self.jobs:
-                    os.kill(pid, signal.SIGKILL)
-
-    def kill_group(self, pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-    def report(self, job: int, status: int, cpu_seconds: float) -> None:
-        try:
-            self.control.sendall(frames.EVENT.pack(frames.EXITED, job, status, cpu_seconds, 0))
-        except OSError:
-            self.stop()
-
-    def stop(self) -> None:
-        """The host is gone or has closed: take everything along."""
-        for pid in self.jobs:
-            self.kill_group(pid)
-        self.kill_strays()
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                os.wait()
-                self.kill_strays()
-        os._exit(0)
+    async def aclose(self) -> None:
+        """Close the control connection, on which the zygote kills its children and exits; reap it."""
+        self._died()
+        deadline = self._loop.time() + _STOP_SECONDS
+        while self._process.poll() is None:
+            if self._loop.time() > deadline:
+                log.warning("the zygote %d did not stop; killing it", self._process.pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, 9)
+                self._process.wait()
+                break
+            await asyncio.sleep(0.005)
+        if self._process.stderr is not None and not self._process.stderr.closed:
+            if said := _last_line(self._process.stderr):
+                log.error("the zygote %d said: %s", self._process.pid, said)
+            self._process.stderr.close()
 
 
-def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
-    for name in PRELOAD:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    os.register_at_fork = _register_at_fork
-    child.rehearse()
-    Zygote(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
+def _interpreter() -> str:
+    """The interpreter itself, not a virtual environment's link to it: nothing of the environment is needed."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-if __name__ == "__main__":
-    main()
+def _last_words(process: subprocess.Popen[bytes]) -> str:
+    status = process.wait()
+    said = "" if process.stderr is None else _last_line(process.stderr)
+    return f"{said or 'without a word'} (status {status})"
+
+
+def _last_line(pipe: IO[bytes]) -> str:
+    """The last line that has been written to ``pipe`` so far."""
+    os.set_blocking(pipe.fileno(), False)
+    lines = (pipe.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

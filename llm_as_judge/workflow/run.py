@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
@@ -52,9 +52,6 @@ class WorkflowRunner:
         self._enhance = enhance
         self._config = config
         self._executor = executor
-        self._limits = replace(
-            sandbox.limits, max_calls=config.max_calls, max_concurrent_calls=config.max_concurrent_calls
-        )
         self._operators = catalog.load_operators(config.operators)
         self._parameters = {
             name: OperatorParameters(
@@ -77,7 +74,7 @@ class WorkflowRunner:
             call_operator=service.call,
             operators=self._parameters,
             dataset=question.dataset,
-            limits=self._limits,
+            config=self._config,
         )
         calls = tuple(record.finished() for record in service.records)
         return Execution(result.outcome, result.answer, calls, result.error, result.seconds, findings)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from helpers.benchmarks import benchmark
 
+from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data.check import GoldReport, check_golds
 from llm_as_judge.datasets.catalog import DATASETS, Dataset
-from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.sandbox.host import Sandbox
 
 #: Golds that the judge refuses, by id, with the reason. There are none.
 EXCEPTIONS: dict[str, str] = {}
@@ -20,7 +21,7 @@ EXCEPTIONS: dict[str, str] = {}
 
 def check(path: Path, dataset: Dataset) -> GoldReport:
     async def run() -> GoldReport:
-        async with Sandbox(Limits(cpu_seconds=20, wall_seconds=120)) as sandbox:
+        async with Sandbox(SandboxConfig(cpu_seconds=20, wall_seconds=120)) as sandbox:
             return await check_golds([path], dataset, sandbox)
 
     return asyncio.run(run())

@@ -1,6 +1,6 @@
 """Runs every attack in one mode, and tells what got through: ``python attack_range.py MODE [WITHOUT] [generous]``.
 
-Standard library only beside the sandbox itself, so that it also runs as another user with the system's Python. Prints
+It is run as other users too, with a Python that they can start. Prints
 one JSON object: attack -> breaches, an empty list where it held.
 """
 
@@ -18,13 +18,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from attacks import LAYERED, LIMITED, PRELUDE, PROTOCOL
 
-from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.config.schema import SandboxConfig
+from llm_as_judge.sandbox.host import Sandbox
 
-TIGHT = Limits(cpu_seconds=1, wall_seconds=3, memory_mb=256, output_bytes=200_000, open_files=32)
-GENEROUS = Limits(cpu_seconds=60, wall_seconds=120, memory_mb=8000, output_bytes=10_000_000, open_files=1000)
+TIGHT = {"cpu_seconds": 1, "wall_seconds": 3, "memory_mb": 256, "output_bytes": 200_000, "open_files": 32}
+GENEROUS = {"cpu_seconds": 60, "wall_seconds": 120, "memory_mb": 8000, "output_bytes": 10_000_000, "open_files": 1000}
 
 
-async def attack(mode: str, without: int, limits: Limits, names: list[str]) -> dict[str, list[str]]:
+async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[str, list[str]]:
     """Attack -> what it was able to do."""
     os.environ["SECRET_API_KEY"] = "CANARY-42"
     found: dict[str, list[str]] = {}
@@ -67,7 +68,7 @@ async def attack(mode: str, without: int, limits: Limits, names: list[str]) -> d
                     pass
             return changed
 
-        async with Sandbox(limits, mode, without=without, max_code_runs=8) as sandbox:
+        async with Sandbox(config, without=without, max_code_runs=8) as sandbox:
             prepare()
             for name in names:
                 if name in LAYERED:
@@ -101,7 +102,8 @@ async def attack(mode: str, without: int, limits: Limits, names: list[str]) -> d
 def main(mode: str, without: str = "0", kind: str = "tight", *names: str) -> None:
     limits = GENEROUS if kind == "generous" else TIGHT
     chosen = list(names) or [*LAYERED, *LIMITED, *PROTOCOL]
-    json.dump(asyncio.run(attack(mode, int(without), limits, chosen)), sys.stdout)
+    config = SandboxConfig.model_validate({**limits, "mode": mode})
+    json.dump(asyncio.run(attack(config, int(without), chosen)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,16 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pydantic
 import pytest
 from attacks import LAYERED, LIMITED, PROTOCOL
 
-from llm_as_judge.sandbox import confine, landlock, seccomp
+from llm_as_judge.sandbox.guest import confine, landlock, seccomp
 
 RANGE = Path(__file__).with_name("attack_range.py")
 NOBODY = 65534
+#: Where the configuration's one library is.
+LIBRARIES = {"PYTHONPATH": str(Path(pydantic.__file__).parents[1])}
 
 pytestmark = pytest.mark.skipif(seccomp.machine() is None, reason="needs Linux on x86_64 or aarch64")
 
@@ -25,11 +28,12 @@ pytestmark = pytest.mark.skipif(seccomp.machine() is None, reason="needs Linux o
 def python_for(uid: int) -> str | None:
     """An interpreter that this user can start and that can read the package."""
     for candidate in (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3"):
-        code = f"import sys, asyncio; open({str(RANGE)!r}); sys.exit(sys.version_info < (3, 10))"
+        code = f"import sys, pydantic, yaml; open({str(RANGE)!r}); sys.exit(sys.version_info < (3, 10))"
         if not Path(candidate).exists():
             continue
         try:
-            if subprocess.run([candidate, "-c", code], user=uid, cwd="/", capture_output=True, check=False).returncode:
+            command = [candidate, "-c", code]
+            if subprocess.run(command, user=uid, cwd="/", capture_output=True, check=False, env=LIBRARIES).returncode:
                 continue
         except PermissionError:
             continue
@@ -44,7 +48,7 @@ def attacked(mode: str, user: str = "self", *, without: int = 0, limits: str = "
         pytest.skip("becoming another user needs root; this run tests the unprivileged user itself")
     python = python_for(NOBODY) if identity else sys.executable
     if python is None:
-        pytest.skip("no Python 3.10 or later that an unprivileged user can start")
+        pytest.skip("no Python 3.10 or later with pydantic that an unprivileged user can start")
     if mode == "full":
         if shutil.which("bwrap") is None:
             pytest.skip("bubblewrap is not installed")
@@ -58,7 +62,8 @@ def attacked(mode: str, user: str = "self", *, without: int = 0, limits: str = "
         pytest.skip("this kernel has no Landlock")
     done = subprocess.run(
         [python, str(RANGE), mode, str(without), limits, *names],
-        capture_output=True, text=True, check=False, cwd="/", timeout=300, env={"PATH": os.environ["PATH"]}, **identity,
+        capture_output=True, text=True, check=False, cwd="/", timeout=300,
+        env={"PATH": os.environ["PATH"], **LIBRARIES}, **identity,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)

@@ -15,22 +15,24 @@ from typing import Any, TypeVar
 import pytest
 from process_tree import processes, running
 
-from llm_as_judge.errors import ConfigError, DataError, SandboxFault
-from llm_as_judge.sandbox.host import CodeResult, Limits, Sandbox
-from llm_as_judge.sandbox.launcher import Ended
-from llm_as_judge.sandbox.runs import judge
-from llm_as_judge.sandbox.verdict import run_assert
+from llm_as_judge.config.schema import SandboxConfig
+from llm_as_judge.errors import DataError, SandboxFault
+from llm_as_judge.sandbox.child import Ended
+from llm_as_judge.sandbox.host import CodeResult, Sandbox
+from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.run import outcome_of
 
-LIMITS = Limits(cpu_seconds=1, wall_seconds=2, memory_mb=256, output_bytes=10_000)
+TIGHT = {"cpu_seconds": 1, "wall_seconds": 2, "memory_mb": 256, "output_bytes": 10_000}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 T = TypeVar("T")
 
 
-def with_sandbox(
-    work: Callable[[Sandbox], Awaitable[T]], limits: Limits = LIMITS, mode: str = "standard", **options: Any
-) -> T:
+def with_sandbox(work: Callable[[Sandbox], Awaitable[T]], *, max_code_runs: int | None = None, **settings: Any) -> T:
+    """``work`` in a sandbox of these settings; tight ones where there are none."""
+    config = SandboxConfig.model_validate({"mode": "standard", **(settings or TIGHT)})
+
     async def main() -> T:
-        async with Sandbox(limits, mode, **options) as sandbox:
+        async with Sandbox(config, max_code_runs=max_code_runs) as sandbox:
             return await work(sandbox)
 
     return asyncio.run(main())
@@ -40,7 +42,7 @@ def with_sandbox(
 def shared() -> Iterator[None]:
     """One sandbox on one loop for all tests that need nothing special."""
     global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox(LIMITS)
+    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig.model_validate(TIGHT))
     loop.run_until_complete(box.start())
     yield
     loop.run_until_complete(box.aclose())
@@ -125,7 +127,7 @@ def test_misbehaviour_is_an_outcome(source: str, outcome: str, error: str) -> No
 
 
 def test_cpu_time_is_limited_apart_from_the_clock() -> None:
-    result = run("while True: pass", limits=Limits(cpu_seconds=1, wall_seconds=60))
+    result = with_sandbox(lambda sandbox: sandbox.run_code("while True: pass"), cpu_seconds=1, wall_seconds=60)
     assert (result.outcome, result.error) == ("timeout", "over 1 s of CPU time")
 
 
@@ -201,7 +203,7 @@ time.sleep(600)
             await asyncio.sleep(0.02)
         return processes(sandbox._zygote.pid)
 
-    assert with_sandbox(work, Limits(wall_seconds=0.5), mode="unsafe") == set()
+    assert with_sandbox(work, wall_seconds=0.5, mode="unsafe") == set()
 
 
 @linux
@@ -212,7 +214,7 @@ def test_two_hundred_runs_at_once_leave_no_process() -> None:
         return list(await asyncio.gather(*runs))
 
     before = processes(os.getpid())
-    results = with_sandbox(work, Limits(), max_code_runs=16)
+    results = with_sandbox(work, max_code_runs=16)
     assert [r.value for r in results] == [n * n for n in range(200)]
     assert processes(os.getpid()) <= before
 
@@ -221,7 +223,7 @@ def test_two_hundred_runs_at_once_leave_no_process() -> None:
 @pytest.mark.parametrize("started", [True, False])
 def test_closing_ends_runs_under_way_and_every_process(started: bool) -> None:
     async def main() -> tuple[CodeResult, set[int]]:
-        sandbox = Sandbox(Limits(wall_seconds=60))
+        sandbox = Sandbox(SandboxConfig(wall_seconds=60))
         if started:
             await sandbox.start()
         task = asyncio.create_task(sandbox.run_code("import time; time.sleep(60)"))
@@ -246,7 +248,7 @@ def test_a_cancelled_run_is_killed() -> None:
         assert sandbox._zygote is not None
         return processes(sandbox._zygote.pid)
 
-    assert with_sandbox(work, Limits(wall_seconds=60)) == set()
+    assert with_sandbox(work, wall_seconds=60) == set()
 
 
 @linux
@@ -263,7 +265,7 @@ def test_runs_in_flight_fault_when_the_zygote_dies_and_the_next_ones_work() -> N
             await asyncio.sleep(0.02)
         return ended, after
 
-    ended, after = with_sandbox(work, Limits(wall_seconds=30), max_code_runs=4)
+    ended, after = with_sandbox(work, wall_seconds=30, max_code_runs=4)
     assert [r.outcome for r in ended] == ["fault"] * 3
     assert after.value == 1
 
@@ -271,7 +273,7 @@ def test_runs_in_flight_fault_when_the_zygote_dies_and_the_next_ones_work() -> N
 def test_only_a_child_that_never_was_set_up_is_a_fault() -> None:
     for confined, outcome in ((False, "fault"), (True, "raised")):
         child: Any = SimpleNamespace(killed_for="", confined=confined)
-        assert judge(child, None, Ended(99, 0.0), Limits())[0] == outcome
+        assert outcome_of(child, None, Ended(99, 0.0), SandboxConfig())[0] == outcome
 
 
 def test_a_run_is_a_matter_of_milliseconds() -> None:
@@ -296,12 +298,8 @@ def test_describe_tells_what_a_self_test_found() -> None:
 
 
 def test_wrong_use_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"sandbox\.mode must be one of"):
-        Sandbox(mode="tight")
     with pytest.raises(SandboxFault, match=r"start\(\) first"):
-        Sandbox().describe()
-    with pytest.raises(ValueError, match="memory_mb must be > 0"):
-        Limits(memory_mb=0)
+        Sandbox(SandboxConfig()).describe()
 
 
 # Verdicts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.sandbox import landlock, seccomp
+from llm_as_judge.sandbox.guest import landlock, seccomp
 
 ALLOW, KILL, EPERM, ENOSYS, ENOTTY = "allow", "kill", 1, 38, 25
 HEADERS = {

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.sandbox import frames, plain
-from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.sandbox.guest import frames, values
+from llm_as_judge.sandbox.host import Sandbox
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -49,7 +50,7 @@ CROSSES = (
     type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type,
     type(...), type(NotImplemented), type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
     datetime.datetime, datetime.timedelta, collections.deque, type({}.keys()), type({}.values()), type({}.items()),
-    plain.Opaque,
+    values.Opaque,
 )  # fmt: skip
 
 
@@ -118,8 +119,8 @@ def test_deep_and_long_json_is_a_frame_error(body: bytes) -> None:
 @given(TAGGED)
 def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     try:
-        value = plain.decode(data)
-    except plain.Undecodable:
+        value = values.decode(data)
+    except values.Undecodable:
         return
     stack = [value]
     while stack:
@@ -134,7 +135,7 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
 @settings(max_examples=300, deadline=None)
 @given(VALUES)
 def test_values_come_back_equal_and_of_the_same_type(value: Any) -> None:
-    again = plain.decode(json.loads(json.dumps(plain.encode(value))))
+    again = values.decode(json.loads(json.dumps(values.encode(value))))
     assert again == value and type(again) is type(value)
 
 
@@ -145,18 +146,18 @@ def test_what_cannot_cross_is_named() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    assert type(plain.decode(plain.encode(Own(a=1)))) is dict
-    with pytest.raises(plain.Unsendable, match="a function cannot cross"):
-        plain.encode([pieces])
+    assert type(values.decode(values.encode(Own(a=1)))) is dict
+    with pytest.raises(values.Unsendable, match="a function cannot cross"):
+        values.encode([pieces])
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(ValueError, match="deeply nested"):
-        plain.encode(loop)
+        values.encode(loop)
     wide: Any = []
     for _ in range(60):
         wide = [wide, wide]
     with pytest.raises(ValueError, match="too large"):
-        plain.encode(wide)
+        values.encode(wide)
 
 
 CUT = """
@@ -172,7 +173,7 @@ CALL = b'{"call":1,"operator":"Custom","init":{},"arguments":{}}'
 
 def test_a_child_that_dies_at_any_byte_of_a_frame_does_not_hang_the_host() -> None:
     async def main() -> None:
-        async with Sandbox(Limits(wall_seconds=10)) as sandbox:
+        async with Sandbox(SandboxConfig(wall_seconds=10)) as sandbox:
 
             async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
                 return {"response": ""}
@@ -184,7 +185,9 @@ def test_a_child_that_dies_at_any_byte_of_a_frame_does_not_hang_the_host() -> No
                     whole = count == len(body) + 4
                     assert code.outcome == ("finished" if whole and body is RESULT else "raised"), (count, code)
                     if count % 3 == 0 or whole:
-                        run = await sandbox.run_workflow(source, problem="", entry_point=None, call_operator=call)
+                        run = await sandbox.run_workflow(
+                            source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
+                        )
                         assert run.outcome == "raised" and run.seconds < 5, (count, run)
                         verdict = await sandbox.verdict(source, "assert f(1) == 1", "f")
                         assert verdict.outcome == "raised" and verdict.seconds < 5, (count, verdict)

@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import pytest
 from process_tree import processes, running
 
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.sandbox.host import Limits, Sandbox
+from llm_as_judge.sandbox.host import Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 T = TypeVar("T")
@@ -41,18 +42,21 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def clean(work: Callable[[Sandbox], Awaitable[T]], limits: Limits | None = None, **options: Any) -> T:
+def clean(
+    work: Callable[[Sandbox], Awaitable[T]], config: SandboxConfig | None = None, max_code_runs: int | None = None
+) -> T:
     """``work`` in a sandbox; fails if it leaves anything behind."""
 
     async def main() -> T:
-        async with Sandbox(limits or Limits(), **options) as sandbox:
+        async with Sandbox(config, max_code_runs=max_code_runs) as sandbox:
             return await work(sandbox)
 
+    config = config or SandboxConfig()
     before, open_before = left_behind(), descriptors()
     try:
         result = asyncio.run(main())
     except ConfigError as error:
-        if options.get("mode") == "full":
+        if config.mode == "full":
             pytest.skip(str(error))
         raise
     assert left_behind() <= before
@@ -65,7 +69,7 @@ def test_a_thousand_queued_runs_all_come_back() -> None:
         runs = await asyncio.gather(*(sandbox.run_code(SQUARE, call="f", args=[n]) for n in range(1000)))
         return [run.value for run in runs]
 
-    assert clean(work, Limits(wall_seconds=60)) == [n * n for n in range(1000)]
+    assert clean(work, SandboxConfig(wall_seconds=60)) == [n * n for n in range(1000)]
 
 
 def test_a_thousand_mixed_runs_are_each_what_they_are() -> None:
@@ -78,8 +82,8 @@ def test_a_thousand_mixed_runs_are_each_what_they_are() -> None:
         runs = await asyncio.gather(*(sandbox.run_code(kinds[n % len(kinds)][0]) for n in range(300)))
         return [run.outcome for run in runs]
 
-    limits = Limits(wall_seconds=60, memory_mb=256, output_bytes=10_000)
-    assert clean(work, limits) == [kinds[n % len(kinds)][1] for n in range(300)]
+    config = SandboxConfig(wall_seconds=60, memory_mb=256, output_bytes=10_000)
+    assert clean(work, config) == [kinds[n % len(kinds)][1] for n in range(300)]
 
 
 def test_a_slow_event_loop_loses_nothing() -> None:
@@ -99,7 +103,7 @@ def test_a_slow_event_loop_loses_nothing() -> None:
             task.cancel()
         return [run.outcome for run in runs]
 
-    assert clean(work, Limits(wall_seconds=60), max_code_runs=16) == ["finished"] * 16
+    assert clean(work, SandboxConfig(wall_seconds=60), max_code_runs=16) == ["finished"] * 16
 
 
 def test_a_standstill_of_the_host_is_not_the_runs_time_out() -> None:
@@ -109,11 +113,11 @@ def test_a_standstill_of_the_host_is_not_the_runs_time_out() -> None:
         time.sleep(1.5)
         return (await task).outcome
 
-    assert clean(work, Limits(wall_seconds=1)) == "finished"
+    assert clean(work, SandboxConfig(wall_seconds=1)) == "finished"
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
-def test_a_control_connection_that_is_full_delays_runs_and_kills_and_loses_none(mode: str) -> None:
+def test_a_control_connection_that_is_full_delays_runs_and_kills_and_loses_none(mode: Any) -> None:
     async def work(sandbox: Sandbox) -> list[str]:
         zygote = sandbox._zygote
         assert zygote is not None
@@ -134,11 +138,11 @@ def test_a_control_connection_that_is_full_delays_runs_and_kills_and_loses_none(
         await asyncio.gather(*cancelled, return_exceptions=True)
         return [run.outcome for run in runs if run.value is not None]
 
-    assert clean(work, Limits(wall_seconds=60), mode=mode, max_code_runs=120) == ["finished"] * 100
+    assert clean(work, SandboxConfig(wall_seconds=60, mode=mode), max_code_runs=120) == ["finished"] * 100
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
-def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: str) -> None:
+def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: Any) -> None:
     async def work(sandbox: Sandbox) -> tuple[list[str], Any]:
         sleeper = "import time; time.sleep(60)"
         tasks = [asyncio.create_task(sandbox.run_code(sleeper)) for _ in range(3)]
@@ -156,7 +160,7 @@ def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: str) -> 
         assert not any(map(running, family))
         return [run.outcome for run in runs], (await sandbox.run_code(SQUARE, call="f", args=[3])).value
 
-    assert clean(work, Limits(wall_seconds=30), mode=mode, max_code_runs=8) == (["fault"] * 4, 9)
+    assert clean(work, SandboxConfig(wall_seconds=30, mode=mode), max_code_runs=8) == (["fault"] * 4, 9)
 
 
 def test_nothing_of_a_run_is_there_in_the_next() -> None:
@@ -186,7 +190,12 @@ class Workflow:
 
     async def work(sandbox: Sandbox) -> list[str]:
         runs = await asyncio.gather(
-            *(sandbox.run_workflow(source, problem=str(n), entry_point=None, call_operator=call) for n in range(100))
+            *(
+                sandbox.run_workflow(
+                    source, problem=str(n), entry_point=None, call_operator=call, config=WorkflowConfig()
+                )
+                for n in range(100)
+            )
         )
         return [run.outcome for run in runs]
 
@@ -199,13 +208,13 @@ def test_without_a_mode_that_holds_it_refuses_with_the_cure(monkeypatch: pytest.
 
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ConfigError, match=r"bubblewrap is not installed.*Cure: install bubblewrap"):
-        asyncio.run(Sandbox(mode="full").start())
+        asyncio.run(Sandbox(SandboxConfig(mode="full")).start())
     found = clean(_described)
     assert found.mode in ("standard", "no-open") and "bubblewrap is not installed" in found.refused["full"]
     # As on a machine that has neither: the probes get through, so no mode counts.
-    monkeypatch.setattr("llm_as_judge.sandbox.launcher._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
     with pytest.raises(ConfigError, match=r"no isolation on this machine.*new processes.*sandbox\.mode=unsafe"):
-        asyncio.run(Sandbox().start())
+        asyncio.run(Sandbox(SandboxConfig()).start())
 
 
 async def _described(sandbox: Sandbox) -> Any:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import WorkflowError
-from llm_as_judge.sandbox.host import BudgetExceeded, Limits, OperatorParameters, Sandbox, WorkflowResult
+from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
 
-LIMITS = Limits(cpu_seconds=1, wall_seconds=2, max_calls=64, max_concurrent_calls=8, frame_bytes=1 << 20)
+CONFIG = SandboxConfig(cpu_seconds=1, wall_seconds=2, frame_bytes=1 << 20)
+WORKFLOW = WorkflowConfig(max_calls=64, max_concurrent_calls=8)
 OPERATORS = {"Custom": OperatorParameters(("input",)), "Big": OperatorParameters(())}
 
 
@@ -92,11 +94,16 @@ def test_abuse_stays_in_bounds(name: str) -> None:
     host = Host()
 
     async def main() -> tuple[WorkflowResult, WorkflowResult]:
-        async with Sandbox(LIMITS) as sandbox:
+        async with Sandbox(CONFIG) as sandbox:
 
             async def run(text: str, host: Host) -> WorkflowResult:
                 return await sandbox.run_workflow(
-                    text, problem="P", entry_point=None, call_operator=host.call, operators=OPERATORS
+                    text,
+                    problem="P",
+                    entry_point=None,
+                    call_operator=host.call,
+                    config=WORKFLOW,
+                    operators=OPERATORS,
                 )
 
             abused = await run(source, host)
@@ -109,7 +116,7 @@ def test_abuse_stays_in_bounds(name: str) -> None:
     finally:
         del os.environ["OPENAI_API_KEY"]
     assert abused.outcome == outcome, abused
-    assert host.served <= most and host.most <= LIMITS.max_concurrent_calls
+    assert host.served <= most and host.most <= WORKFLOW.max_concurrent_calls
     assert host.now == 0 or outcome in ("timeout", "budget", "output_limit")
     assert time.monotonic() - started < 15
     assert (after.outcome, after.answer) == ("finished", "r")

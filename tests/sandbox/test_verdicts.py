@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from forgeries import KNOWN, OWN
 
+from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import DataError
-from llm_as_judge.sandbox.host import CodeVerdict, Limits, Sandbox
-from llm_as_judge.sandbox.split import plan
+from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
+from llm_as_judge.sandbox.verdict import plan
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECK = """
@@ -35,7 +36,7 @@ box: Sandbox
 @pytest.fixture(scope="module", autouse=True)
 def shared() -> Iterator[None]:
     global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox(Limits(cpu_seconds=2, wall_seconds=4))
+    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig(cpu_seconds=2, wall_seconds=4))
     loop.run_until_complete(box.start())
     yield
     loop.run_until_complete(box.aclose())
@@ -64,9 +65,7 @@ def test_no_forgery_passes(tests: str) -> None:
 
 def test_forgeries_do_pass_where_tests_and_solution_share_a_process() -> None:
     async def judge() -> list[CodeVerdict]:
-        return await asyncio.gather(
-            *(box._nonce_verdict(solution, CHECK, "f", box.limits, "") for solution in FORGERIES.values())
-        )
+        return await asyncio.gather(*(box._nonce_verdict(solution, CHECK, "f", "") for solution in FORGERIES.values()))
 
     verdicts = dict(zip(FORGERIES, loop.run_until_complete(judge()), strict=True))
     passed = {name for name, v in verdicts.items() if v.passed}
@@ -76,7 +75,7 @@ def test_forgeries_do_pass_where_tests_and_solution_share_a_process() -> None:
 
 def test_a_verdict_of_a_sandbox_that_isolates_nothing_is_weak() -> None:
     async def judge() -> CodeVerdict:
-        async with Sandbox(mode="unsafe") as sandbox:
+        async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:
             return await sandbox.verdict("def f(x): return x * x", CHECK, "f")
 
     assert asyncio.run(judge()).weak
@@ -222,7 +221,7 @@ def real(name: str) -> Path:
 
 def judge_all(path: Path, solutions: list[str]) -> dict[str, CodeVerdict]:
     async def judge() -> list[CodeVerdict]:
-        async with Sandbox(Limits(cpu_seconds=30, wall_seconds=90)) as sandbox:
+        async with Sandbox(SandboxConfig(cpu_seconds=30, wall_seconds=90)) as sandbox:
             return await asyncio.gather(
                 *(
                     sandbox.verdict(

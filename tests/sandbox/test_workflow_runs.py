@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ProviderError, WorkflowError
-from llm_as_judge.sandbox.host import BudgetExceeded, Limits, OperatorParameters, Sandbox, WorkflowResult
+from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
 
-LIMITS = Limits(cpu_seconds=2, wall_seconds=5)
+CONFIG = SandboxConfig(cpu_seconds=2, wall_seconds=5)
+WORKFLOW = WorkflowConfig()
 OPERATORS = {
     "Custom": OperatorParameters(("input", "instruction")),
     "MdEnsemble": OperatorParameters(("solutions", "problem"), ("vote_count",)),
@@ -26,7 +28,7 @@ box: Sandbox
 def shared() -> Iterator[None]:
     """One sandbox on one loop for all tests that need nothing special."""
     global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox()
+    loop, box = asyncio.new_event_loop(), Sandbox(CONFIG)
     yield
     loop.run_until_complete(box.aclose())
     loop.close()
@@ -56,20 +58,27 @@ def run(
     source: str,
     call: Any = echo,
     *,
-    limits: Limits = LIMITS,
+    config: SandboxConfig = CONFIG,
+    workflow: WorkflowConfig = WORKFLOW,
     entry_point: str | None = None,
     operators: Any = OPERATORS,
 ) -> WorkflowResult:
-    return loop.run_until_complete(
-        box.run_workflow(
-            source,
-            problem="P",
-            entry_point=entry_point,
-            call_operator=call,
-            operators=operators,
-            limits=limits,
-        )
-    )
+    async def main() -> WorkflowResult:
+        sandbox = box if config is CONFIG else Sandbox(config)
+        try:
+            return await sandbox.run_workflow(
+                source,
+                problem="P",
+                entry_point=entry_point,
+                call_operator=call,
+                config=workflow,
+                operators=operators,
+            )
+        finally:
+            if sandbox is not box:
+                await sandbox.aclose()
+
+    return loop.run_until_complete(main())
 
 
 def test_an_operator_call_goes_to_the_host_and_back() -> None:
@@ -122,7 +131,7 @@ def test_no_more_than_the_limit_are_served_at_once() -> None:
     source = workflow(
         "await asyncio.gather(*[self.custom(input='', instruction='') for i in range(9)])", "return 'done'"
     )
-    assert run(source, call, limits=Limits(max_concurrent_calls=2)).answer == "done"
+    assert run(source, call, workflow=WorkflowConfig(max_concurrent_calls=2)).answer == "done"
     assert most == 2
 
 
@@ -227,7 +236,7 @@ def test_aflow_imports_resolve(imports: str) -> None:
     ],
 )
 def test_misbehaviour_is_an_outcome(body: str, outcome: str, error: str) -> None:
-    result = run(workflow(body), limits=Limits(cpu_seconds=1, wall_seconds=2))
+    result = run(workflow(body), config=SandboxConfig(cpu_seconds=1, wall_seconds=2))
     assert (result.outcome, error in result.error) == (outcome, True), result
 
 
@@ -248,7 +257,7 @@ def test_the_call_limit_ends_the_run_even_if_the_workflow_catches_everything() -
         "    try: await self.custom(input='', instruction='')",
         "    except BaseException: pass",
     )
-    result = run(source, call, limits=Limits(max_calls=5))
+    result = run(source, call, workflow=WorkflowConfig(max_calls=5))
     assert (result.outcome, result.error, served) == ("budget", "over 5 operator calls", 5)
 
 
@@ -296,7 +305,7 @@ def test_operators_under_way_are_cancelled_when_the_time_is_up() -> None:
             raise
         return {}
 
-    assert run(workflow(*CATCHES), call, limits=Limits(wall_seconds=0.5)).outcome == "timeout"
+    assert run(workflow(*CATCHES), call, config=SandboxConfig(wall_seconds=0.5)).outcome == "timeout"
     assert cancelled
 
 
@@ -311,10 +320,10 @@ def test_two_hundred_workflows_at_once() -> None:
         return {"response": arguments["input"] + arguments["instruction"]}
 
     async def main() -> list[WorkflowResult]:
-        async with Sandbox(Limits()) as sandbox:
+        async with Sandbox(SandboxConfig()) as sandbox:
             runs = [
                 sandbox.run_workflow(
-                    source, problem=f"P{n}-", entry_point=None, call_operator=call, operators=OPERATORS
+                    source, problem=f"P{n}-", entry_point=None, call_operator=call, config=WORKFLOW, operators=OPERATORS
                 )
                 for n in range(200)
             ]
@@ -325,13 +334,16 @@ def test_two_hundred_workflows_at_once() -> None:
 
 def test_a_workflow_whose_operator_runs_code_cannot_lock_itself_out() -> None:
     async def main() -> list[WorkflowResult]:
-        async with Sandbox(Limits(), max_workflows=2, max_code_runs=2) as sandbox:
+        async with Sandbox(SandboxConfig(max_workflows=2), max_code_runs=2) as sandbox:
 
             async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
                 return {"response": str((await sandbox.run_code("def f(): return 5", call="f")).value)}
 
             source = workflow("return (await self.custom(input='', instruction=''))['response']")
-            runs = [sandbox.run_workflow(source, problem="", entry_point=None, call_operator=call) for _ in range(6)]
+            runs = [
+                sandbox.run_workflow(source, problem="", entry_point=None, call_operator=call, config=WORKFLOW)
+                for _ in range(6)
+            ]
             return list(await asyncio.gather(*runs))
 
     assert [r.answer for r in asyncio.run(main())] == ["5"] * 6

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm import LLMReply
 from llm_as_judge.operators.catalog import load_operators
@@ -108,7 +108,7 @@ def config(*names: str, **settings: Any) -> WorkflowConfig:
 
 
 async def run(source: str, llm: Script, settings: WorkflowConfig) -> Execution:
-    async with Sandbox() as box:
+    async with Sandbox(SandboxConfig()) as box:
         runner = WorkflowRunner(llm, box, settings, EndpointConfig(), load_enhancer(settings))
         return await runner.run(source, QUESTION)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm import LLMReply
 from llm_as_judge.operators.base import no_enhancement
@@ -55,7 +55,7 @@ box: Sandbox
 def shared() -> Iterator[None]:
     """One sandbox on one loop for the whole file."""
     global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox()
+    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig())
     yield
     loop.run_until_complete(box.aclose())
     loop.close()

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import InfrastructureError, WorkflowError
-from llm_as_judge.sandbox import frames
-from llm_as_judge.sandbox.launcher import Child
-from llm_as_judge.sandbox.limits import Limits
+from llm_as_judge.sandbox.child import Child
+from llm_as_judge.sandbox.guest import frames
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ class BudgetExceeded(WorkflowError):
 class OperatorService:
     """Answers the operator calls of one workflow, within its limits."""
 
-    def __init__(self, call_operator: CallOperator, limits: Limits) -> None:
+    def __init__(self, call_operator: CallOperator, config: WorkflowConfig) -> None:
         self._call_operator = call_operator
-        self._limits = limits
-        self._places = asyncio.Semaphore(limits.max_concurrent_calls)
+        self._config = config
+        self._places = asyncio.Semaphore(config.max_concurrent_calls)
         self.error = ""
         self.fault: Exception | None = None
 
@@ -42,8 +42,8 @@ class OperatorService:
                 if "end" in message:
                     return message
                 count += 1
-                if count > self._limits.max_calls:
-                    self._stop(child, f"over {self._limits.max_calls} operator calls")
+                if count > self._config.max_calls:
+                    self._stop(child, f"over {self._config.max_calls} operator calls")
                     return None
                 task = asyncio.create_task(self._answer(child, _request(message)))
                 tasks.add(task)

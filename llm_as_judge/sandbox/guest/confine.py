@@ -17,11 +17,7 @@ import struct
 import sys
 from dataclasses import dataclass
 
-from llm_as_judge.sandbox import landlock, seccomp
-
-#: Modes in which something holds, tightest first.
-TIGHT_MODES = ("full", "standard", "no-open")
-MODES = ("auto", *TIGHT_MODES, "unsafe")
+from llm_as_judge.sandbox.guest import landlock, seccomp
 
 #: Layers by bit, as the zygote reports them to the host.
 LAYERS = ("rlimits", "no_new_privs", "no new processes", "own uid", "landlock", "seccomp", "bubblewrap")

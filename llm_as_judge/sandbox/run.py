@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox import frames
-from llm_as_judge.sandbox.launcher import Child, Ended, Zygote
-from llm_as_judge.sandbox.limits import CodeOutcome, Limits
+from llm_as_judge.sandbox.child import Child, Ended
+from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.results import CodeOutcome
+from llm_as_judge.sandbox.zygote import Zygote
 
 #: Talks to the children until one has said its last; returns each one's last frame or what it sent instead.
 Converse = Callable[[Sequence[Child]], Awaitable["Sequence[Last]"]]
@@ -36,14 +38,14 @@ class Run:
     cpu_seconds: float = 0.0
 
 
-async def run_children(zygote: Zygote, limits: Limits, converse: Converse, count: int = 1) -> list[Run]:
+async def run_children(zygote: Zygote, config: SandboxConfig, converse: Converse, count: int = 1) -> list[Run]:
     """Fork ``count`` children and let ``converse`` talk to them until the deadline, which is one for all."""
     begin = time.monotonic()
     children: list[Child] = []
-    deadline = _Deadline(limits.wall_seconds, children)
+    deadline = _Deadline(config.wall_seconds, children)
     try:
         for _ in range(count):
-            child = await zygote.spawn(limits)
+            child = await zygote.spawn(config)
             children.append(child)
         lasts = await converse(children)
         ended = [await child.end() for child in children]
@@ -56,7 +58,7 @@ async def run_children(zygote: Zygote, limits: Limits, converse: Converse, count
         for child in children:
             await child.aclose()
     seconds = time.monotonic() - begin
-    return [_run(*parts, limits, seconds) for parts in zip(children, lasts, ended, strict=True)]
+    return [_run(*parts, config, seconds) for parts in zip(children, lasts, ended, strict=True)]
 
 
 class _Deadline:
@@ -91,16 +93,16 @@ async def last_frame(child: Child) -> Last:
         return error
 
 
-def _run(child: Child, last: Last, ended: Ended | None, limits: Limits, seconds: float) -> Run:
-    outcome, error = judge(child, last, ended, limits)
+def _run(child: Child, last: Last, ended: Ended | None, config: SandboxConfig, seconds: float) -> Run:
+    outcome, error = outcome_of(child, last, ended, config)
     end = last if isinstance(last, Mapping) else {}
     return Run(outcome, error, end, child.killed_for, seconds, ended.cpu_seconds if ended else 0.0)
 
 
-def judge(child: Child, last: Last, ended: Ended | None, limits: Limits) -> tuple[CodeOutcome, str]:
+def outcome_of(child: Child, last: Last, ended: Ended | None, config: SandboxConfig) -> tuple[CodeOutcome, str]:
     """Outcome and error of a child from everything seen of it."""
     if child.killed_for == "timeout":
-        return "timeout", f"no result within {limits.wall_seconds:g} s"
+        return "timeout", f"no result within {config.wall_seconds:g} s"
     if isinstance(last, Mapping):
         claim = last.get("end")
         if claim in _CLAIMS:
@@ -116,8 +118,8 @@ def judge(child: Child, last: Last, ended: Ended | None, limits: Limits) -> tupl
         return "fault", f"the child could not be set up, status {ended.status}"
     if child.killed_for == "lingering":
         return "raised", "it closed its connection to the host without a result"
-    if ended.status == -signal.SIGXCPU or (ended.status == -signal.SIGKILL and ended.cpu_seconds >= limits.cpu_seconds):
-        return "timeout", f"over {limits.cpu_seconds} s of CPU time"
+    if ended.status == -signal.SIGXCPU or (ended.status == -signal.SIGKILL and ended.cpu_seconds >= config.cpu_seconds):
+        return "timeout", f"over {config.cpu_seconds} s of CPU time"
     if ended.status == -signal.SIGKILL and not child.killed_for:
         return "memory", "killed by the system"
     if ended.status < 0:

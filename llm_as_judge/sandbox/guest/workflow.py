@@ -22,13 +22,12 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.sandbox import frames
+from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.guest.connection import Connection
+from llm_as_judge.sandbox.guest.snippet import NAMESPACE, execute
 
 MODULE = "workspace.task.workflows.round_1.graph"  # AFlow's place, so that its relative imports resolve
 ROOTS = ("workspace", "workflows", "scripts")
-
-#: What ``child.execute`` puts into a module before its source; filled in by ``run``.
-NAMESPACE: dict[str, Any] = {}
 
 
 class OperatorError(Exception):
@@ -91,13 +90,13 @@ LOOP = Loop()
 class Calls:
     """Requests under way: one number each, answered in any order."""
 
-    def __init__(self, sock: socket.socket, loop: Loop) -> None:
-        self._sock = sock
+    def __init__(self, host: Connection, loop: Loop) -> None:
+        self._host = host
         self._loop = loop
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = 0
         self._frames = frames.Decoder(1 << 32)  # the host is trusted
-        loop.read_from(sock, self._readable)
+        loop.read_from(host.sock, self._readable)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         self._count += 1
@@ -106,11 +105,11 @@ class Calls:
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._pending[number] = future
         # Blocking, but the host always reads.
-        frames.send(self._sock, request)
+        self._host.send(request)
         return await future
 
     def _readable(self) -> None:
-        data = self._sock.recv(1 << 20)
+        data = self._host.sock.recv(1 << 20)
         if not data:
             raise SystemExit("the host closed the connection")
         self._frames.feed(data)
@@ -170,10 +169,10 @@ class AFlowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__dict__.update(self._operators if is_operator else self._names)
 
 
-def run(sock: socket.socket, job: dict[str, Any], execute: Callable[[str, str], dict[str, Any]]) -> str:
+def run(host: Connection, job: dict[str, Any]) -> str:
     """Build the namespace, run the workflow and return its answer as text."""
     loop = LOOP
-    calls = Calls(sock, loop)
+    calls = Calls(host, loop)
     operators: dict[str, Any] = {}
     if job["operators"] is None:
         operators["__getattr__"] = lambda name: operator_class(name, None, (), calls)
@@ -185,10 +184,10 @@ def run(sock: socket.socket, job: dict[str, Any], execute: Callable[[str, str], 
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str}
     NAMESPACE.update(names, operator=operator)
     sys.meta_path.append(AFlowImports(operators, names))
-    return loop.run_until_complete(_main(job, execute))
+    return loop.run_until_complete(_main(job))
 
 
-async def _main(job: dict[str, Any], execute: Callable[[str, str], dict[str, Any]]) -> str:
+async def _main(job: dict[str, Any]) -> str:
     namespace = execute(job["source"], MODULE)
     if "Workflow" not in namespace:
         raise NameError("name 'Workflow' is not defined")

@@ -1,44 +1,47 @@
-"""The self-test: what a child must not be able to do, tried in one. Harmless where it succeeds."""
+"""The self-test: what a child must not be able to do, tried in one. Harmless where it succeeds.
 
-#: Defines ``probe(host_pid, host_file)``, which gives ``{attempt: "blocked" or "open"}``.
-PROBES_SOURCE = """
-import ctypes, os, signal, socket, threading
+The host sends this file's text to a child as it sends any other code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import threading
+from collections.abc import Callable
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-def native(name, *arguments):
-    if getattr(libc, name)(*arguments) < 0:
-        raise OSError(ctypes.get_errno(), name)
 
-def probe(host_pid, host_file):
-    def fork():
+def probe(host_pid: int, host_file: str) -> dict[str, str]:
+    """``{attempt: "blocked" or "open"}``."""
+
+    def fork() -> None:
         pid = os.fork()
         if pid == 0:
             os._exit(0)
         os.waitpid(pid, 0)
 
-    def programs():
+    def programs() -> None:
         os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
 
-    def thread():
+    def thread() -> None:
         thread = threading.Thread(target=int)
         thread.start()
         thread.join()
 
-    def read_files():
-        opened = []
+    def read_files() -> None:
         for path in (host_file, "/etc/passwd", f"/proc/{os.getpid()}/maps"):
-            try:
-                opened.append(open(path, "rb").close())
-            except OSError:
-                pass
-        if not opened:
-            raise OSError("no file could be opened")
+            with contextlib.suppress(OSError):
+                return open(path, "rb").close()
+        raise OSError("no file could be opened")
 
-    def list_folders():
+    def list_folders() -> None:
         os.listdir("/")
 
-    def write_files():
+    def write_files() -> None:
         for folder in ("/tmp", "/dev/shm", "/var/tmp", "/"):
             path = os.path.join(folder, f".sandbox-probe-{os.getpid()}")
             try:
@@ -49,22 +52,20 @@ def probe(host_pid, host_file):
             return
         raise OSError("no folder could be written to")
 
-    def tcp():
+    def tcp() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
             s.settimeout(1)
-            try:
+            with contextlib.suppress(ConnectionRefusedError):
                 s.connect(("127.0.0.1", 9))
-            except ConnectionRefusedError:
-                pass
 
-    def udp():
+    def udp() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.sendto(b"", ("127.0.0.1", 9))
 
-    def local_sockets():
+    def local_sockets() -> None:
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close()
 
-    def signals():
+    def signals() -> None:
         for pid in (os.getppid(), host_pid):
             try:
                 return os.kill(pid, 0)
@@ -72,31 +73,24 @@ def probe(host_pid, host_file):
                 continue
         raise OSError("nobody could be signalled")
 
-    def limits():
+    def priorities() -> None:
         os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)
 
-    def tracing():
-        native("ptrace", 16902, os.getppid(), 0, 0)
+    def tracing() -> None:
+        _native("ptrace", 16902, os.getppid(), 0, 0)
 
-    def host_environment():
+    def host_environment() -> None:
         open(f"/proc/{host_pid}/environ", "rb").close()
 
-    def own_environment():
+    def own_environment() -> None:
         if not os.environ:
             raise OSError("empty")
 
-    def shared_memory():
+    def shared_memory() -> None:
         os.close(os.memfd_create("probe"))
 
-    def namespaces():
-        native("unshare", 0x10000000)
-
-    def state(attempt):
-        try:
-            attempt()
-        except (OSError, RuntimeError, AttributeError):
-            return "blocked"
-        return "open"
+    def namespaces() -> None:
+        _native("unshare", 0x10000000)
 
     attempts = {
         "new processes": fork,
@@ -109,12 +103,24 @@ def probe(host_pid, host_file):
         "UDP": udp,
         "local sockets": local_sockets,
         "signals to others": signals,
-        "priority of others": limits,
+        "priority of others": priorities,
         "tracing others": tracing,
         "host environment": host_environment,
         "inherited environment": own_environment,
         "shared memory": shared_memory,
         "new namespaces": namespaces,
     }
-    return {name: state(attempt) for name, attempt in attempts.items()}
-"""
+    return {name: _state(attempt) for name, attempt in attempts.items()}
+
+
+def _native(name: str, *arguments: int) -> None:
+    if getattr(libc, name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def _state(attempt: Callable[[], None]) -> str:
+    try:
+        attempt()
+    except (OSError, RuntimeError, AttributeError):
+        return "blocked"
+    return "open"

@@ -1,4 +1,4 @@
-"""What a sandboxed run may use and what it came to: frozen dataclasses, standard library only."""
+"""What a sandboxed run came to, and what holds it: frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -9,25 +9,6 @@ from typing import Any, Literal
 from llm_as_judge.types import Outcome
 
 CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit", "fault"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of one run; ``max_calls`` and ``max_concurrent_calls`` concern workflows only."""
-
-    cpu_seconds: int = 5
-    wall_seconds: float = 30.0
-    memory_mb: int = 512  # address space, of which an idle child has about 40 MB
-    output_bytes: int = 1_000_000  # characters printed
-    open_files: int = 32
-    max_calls: int = 24  # operator calls of one workflow
-    max_concurrent_calls: int = 8
-    frame_bytes: int = 4_000_000  # one message from the child: an operator call or the result
-
-    def __post_init__(self) -> None:
-        for name in ("cpu_seconds", "wall_seconds", "memory_mb", "open_files", "max_concurrent_calls"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)

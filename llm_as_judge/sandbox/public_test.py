@@ -1,0 +1,62 @@
+"""One public test run on a solution, with what it gave and what was expected: the feedback a repair needs.
+
+For public tests only: the expected value is in the solution's process. Verdicts by hidden tests are
+``Sandbox.verdict``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from llm_as_judge.sandbox.results import CodeOutcome, CodeResult
+
+
+class RunsCode(Protocol):
+    """What is needed of the sandbox."""
+
+    async def run_code(self, source: str, *, call: str | None = None, args: Sequence[object] = ()) -> CodeResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AssertResult:
+    """``got`` and ``expected`` are ``repr`` texts, empty where the test is not ``assert left == right``."""
+
+    statement: str
+    passed: bool
+    outcome: CodeOutcome
+    got: str = ""
+    expected: str = ""
+    error: str = ""
+
+
+async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> AssertResult:
+    """Run one assert statement after the solution; raises ``SyntaxError`` if ``statement`` is none."""
+    run = await sandbox.run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
+    if run.outcome != "finished":
+        return AssertResult(statement, False, run.outcome, error=run.error)
+    match run.value:
+        case [bool(passed), str(got), str(expected)]:
+            error = "" if passed else "AssertionError"
+            return AssertResult(statement, passed, "finished" if passed else "raised", got, expected, error)
+    return AssertResult(statement, False, "raised", error="the solution changed the test's result")
+
+
+def _probe(statement: str) -> str:
+    """Source of a function that gives ``[passed, repr of the left side, repr of the right side]``."""
+    body = ast.parse(statement).body
+    if len(body) != 1 or not isinstance(body[0], ast.Assert):
+        raise SyntaxError(f"not one assert statement: {statement!r}")
+    test = body[0].test
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        lines = [
+            f"got = {ast.unparse(test.left)}",
+            f"expected = {ast.unparse(test.comparators[0])}",
+            "passed = bool(got == expected)",
+            "return [passed, repr(got)[:300], repr(expected)[:300]]",
+        ]
+    else:
+        lines = [f"return [bool({ast.unparse(test)}), '', '']"]
+    return "def _probe_assert():\n" + "\n".join(f"    {line}" for line in lines)
