@@ -3,9 +3,9 @@
     python benchmarks/data.py [--json] [--peer-python PYTHON] [--size 1.0] [--folder DIR]
 
 Raw files are synthetic, in the hub's shape, as many and as long as the real ones: SQuAD2 130,319 questions, HotpotQA
-90,447 with ten paragraphs. By the clock, and in CPU seconds and memory, which a busy machine alters less; the library may
-use threads of its own, ours is one process with one thread.
-The peer needs an interpreter that has the ``datasets`` library; without one its claims are not made. 3 GB of disk.
+90,447 with ten paragraphs. Measured by the clock, in CPU seconds and in memory, of which a busy machine alters the last
+two less. The library may use threads of its own, ours is one process with one thread. The peer needs an
+interpreter that has the ``datasets`` library; without one its claims are not made. 3 GB of disk.
 """
 
 from __future__ import annotations

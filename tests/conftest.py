@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.benchmarks import benchmark
+from helpers.samples import write_samples
 
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -17,3 +20,15 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The invented samples of all eight benchmarks, in the layout of ``data/raw``."""
+    return write_samples(tmp_path_factory.mktemp("samples"))
+
+
+@pytest.fixture(params=["invented", "published"])
+def sample(request: pytest.FixtureRequest, samples: Path) -> Callable[[str], Path]:
+    """A benchmark's file by name: of the invented samples, and once more the real one, where this machine has it."""
+    return benchmark if request.param == "published" else samples.joinpath

@@ -1,4 +1,4 @@
-"""Every reference answer of the real samples is judged correct by the project's own judge."""
+"""Every reference answer of a benchmark is judged correct by the project's own judge."""
 
 from __future__ import annotations
 
@@ -45,10 +45,28 @@ def check(path: Path, dataset: Dataset) -> GoldReport:
         ("commonsenseqa", "commonsenseqa/dev_rand_split.jsonl", 400, 1200),
     ],
 )
-def test_every_gold_is_judged_correct(name: str, file: str, records: int, golds: int) -> None:
+def test_every_published_gold_is_judged_correct(name: str, file: str, records: int, golds: int) -> None:
     report = check(benchmark(file), DATASETS[name])
-    assert (report.records, report.golds) == (records, golds)
+    assert report.records >= records and report.golds >= golds  # a whole benchmark has more than the samples
     assert {failure.id: failure.reason for failure in report.failures} == EXCEPTIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "records", "golds"),
+    [
+        ("gsm8k", "gsm8k", 20, 20),
+        ("math", "math", 20, 20),
+        ("squad2", "squad_v2", 24, 48),
+        ("hotpotqa", "hotpotqa", 24, 24),
+        ("humaneval", "humaneval", 8, 8),
+        ("mbpp", "mbpp/mbpp.jsonl", 27, 27),
+        ("mbpp", "mbpp/sanitized-mbpp.json", 26, 26),
+        ("mmlu", "mmlu", 30, 90),
+        ("commonsenseqa", "commonsenseqa", 18, 54),
+    ],
+)
+def test_every_invented_gold_is_judged_correct(samples: Path, name: str, file: str, records: int, golds: int) -> None:
+    assert check(samples / file, DATASETS[name]) == GoldReport(records, golds, ())
 
 
 def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: Path) -> None:
@@ -56,9 +74,9 @@ def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: P
         "task_id": 700, "text": "Add.", "code": "def add(a, b):\r\n    return a + b\r\n",
         "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"],
     }  # fmt: skip
-    rows = [good, {**good, "task_id": 701, "code": "def add(a, b):\n    return a - b"}, {**good, "test_list": []}]
+    records = [good, {**good, "task_id": 701, "code": "def add(a, b):\n    return a - b"}, {**good, "test_list": []}]
     path = tmp_path / "mbpp.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
     report = check(path, DATASETS["mbpp"])
     assert report.records == 3
     told = [(failure.id, failure.reason) for failure in report.failures]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.benchmarks import benchmark
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.data.overview import inspect_file, inspect_folder
@@ -19,9 +19,9 @@ CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    rows = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
+    records = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
     (tmp_path / "raw/gsm8k").mkdir(parents=True)
-    (tmp_path / "raw/gsm8k/train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "raw/gsm8k/train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     settings = load_settings(CONFIG, {"datasets": ["gsm8k"], "train_size": 30, "test_size": 4})
     process(Job(settings, tmp_path / "raw", tmp_path / "out"))
     return tmp_path / "out"
@@ -37,10 +37,10 @@ def test_counts_repetition_and_lengths_are_right(out: Path) -> None:
     assert train["length"] == {"median": lengths[15], "p95": lengths[28], "max": lengths[-1]}
 
 
-def test_real_files_of_every_format_can_be_looked_at() -> None:
-    squad = inspect_file(benchmark("squad_v2/dev-v2.0.json"))["squad2"]
-    assert (squad["lines"], squad["unanswerable"], squad["domain"]) == (706, 320, "qa")
-    assert len(inspect_file(benchmark("math"))["math"]["examples"]) == 1
+def test_files_of_every_format_can_be_looked_at(sample: Callable[[str], Path]) -> None:
+    squad = inspect_file(sample("squad_v2/dev-v2.0.json"))["squad2"]
+    assert 0.3 < squad["unanswerable"] / squad["lines"] < 0.6 and squad["domain"] == "qa"
+    assert len(inspect_file(sample("math"))["math"]["examples"]) == 1
 
 
 def test_the_command_writes_a_picture(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.benchmarks import benchmark
+from helpers.benchmarks import MIXED, all_benchmarks
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole, move_into_place
 from llm_as_judge.data.index import normalised
 from llm_as_judge.data.process import Job
-from llm_as_judge.data.settings import DatasetSettings, load_settings
+from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]
-SIX = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
 
 
 def settings(**changes: Any) -> DatasetSettings:
@@ -53,13 +52,13 @@ def small(folder: Path, n: int = 60) -> Path:
     gsm8k, squad = folder / "gsm8k", folder / "squad2"
     gsm8k.mkdir(parents=True)
     squad.mkdir()
-    rows = [{"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n)]
-    (gsm8k / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    rows = [
+    records = [{"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n)]
+    (gsm8k / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    records = [
         {"id": str(i), "question": f"Who is number {i}?", "context": "c" * 50, "answers": {"text": [f"n{i}"]}}
         for i in range(n)
     ]
-    (squad / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (squad / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
 
 
@@ -67,10 +66,10 @@ TWO = ("gsm8k", "squad2")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Plan C on the real samples."""
+def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Plan C."""
     out = tmp_path_factory.mktemp("plan-c")
-    return out, run(benchmark(), out, any_split=True, val_fraction=0.1)
+    return out, run(raw, out, any_split=True, val_fraction=0.1)
 
 
 def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]]) -> None:
@@ -78,8 +77,8 @@ def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]])
     sides = ("train", "val", "test")
     assert set(digests(out)) == {
         "mixed/info.json", "test/test_index.json", *(f"mixed/{side}_mixed.jsonl" for side in sides),
-        *(f"test/{name}_test.jsonl" for name in SIX),
-        *(f"processed/{name}_{side}.jsonl" for name in SIX for side in sides),
+        *(f"test/{name}_test.jsonl" for name in MIXED),
+        *(f"processed/{name}_{side}.jsonl" for name in MIXED for side in sides),
     }  # fmt: skip
     assert json.loads((out / "mixed/info.json").read_text()) == info
     for name, facts in info["files"].items():
@@ -88,7 +87,7 @@ def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]])
             "lines": content.count(b"\n"), "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(),
         }  # fmt: skip
     index = json.loads((out / "test/test_index.json").read_text())
-    assert set(index["datasets"]) == set(SIX)
+    assert set(index["datasets"]) == set(MIXED)
     for name, facts in index["datasets"].items():
         assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
         assert (out / f"test/{name}_test.jsonl").read_bytes() == (out / f"processed/{name}_test.jsonl").read_bytes()
@@ -97,67 +96,76 @@ def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]])
 def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
-        rows = lines(out / f"mixed/{side}_mixed.jsonl")
-        assert len(rows) == size
-        assert Counter(row["type"] for row in rows) == {
+        mix = lines(out / f"mixed/{side}_mixed.jsonl")
+        assert len(mix) == size
+        assert Counter(line["type"] for line in mix) == {
             "math": size * 4 // 10,
             "qa": size * 3 // 10,
             "code": size * 3 // 10,
         }
-        counts = Counter(row["dataset"] for row in rows)
-        for name in SIX:
+        counts = Counter(line["dataset"] for line in mix)
+        for name in MIXED:
             assert counts[name] == size * (4 if name in ("gsm8k", "math") else 3) // 20
             assert counts[name] == info["datasets"][name][f"{side}_mix"]["lines"]
 
 
 def test_no_question_is_in_two_parts(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
-    found: dict[str, set[str]] = {}
+    questions: dict[str, set[str]] = {}
     for side in ("train", "val", "test"):
-        texts = [row["problem"] for name in SIX for row in lines(out / f"processed/{name}_{side}.jsonl")]
-        found[side] = {" ".join(normalised(text)[1]) for text in texts}
-        mixed = {" ".join(normalised(row["problem"])[1]) for row in lines(out / f"mixed/{side}_mixed.jsonl")}
-        assert mixed <= found[side]
-    assert not found["train"] & found["test"] and not found["val"] & (found["train"] | found["test"])
+        texts = [line["problem"] for name in MIXED for line in lines(out / f"processed/{name}_{side}.jsonl")]
+        questions[side] = {" ".join(normalised(text)[1]) for text in texts}
+        mixed = {" ".join(normalised(line["problem"])[1]) for line in lines(out / f"mixed/{side}_mixed.jsonl")}
+        assert mixed <= questions[side]
+    assert not questions["train"] & questions["test"]
+    assert not questions["val"] & (questions["train"] | questions["test"])
     assert all(shared["question"] == 0 for shared in info["contamination"].values())
 
 
-def test_nothing_is_lost_and_problems_are_what_the_parsers_said(made: tuple[Path, dict[str, Any]]) -> None:
+def test_nothing_is_lost_and_problems_are_what_the_parsers_said(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
-    for name, path in (("gsm8k", "gsm8k/train.jsonl"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
-                       ("humaneval", "humaneval/HumanEval.jsonl.gz"), ("mbpp", "mbpp/sanitized-mbpp.json"),
-                       ("squad2", "squad_v2/dev-v2.0.json"), ("math", "math")):  # fmt: skip
-        raw = {problem.question.id: problem for problem in load_file(benchmark(path))}
+    for name, source in settings().chosen(MIXED).items():
         facts = info["datasets"][name]
-        assert facts["records"] == len(raw)
+        files = [file for split in facts["splits"] for file in raw_files(raw, name, source, split)]
+        given = {problem.question.id: problem for file in files for problem in load_file(file)}
+        assert facts["records"] == len(given)
         kept = [p for side in ("train", "val", "test") for p in load_file(out / f"processed/{name}_{side}.jsonl")]
-        assert len(kept) == len(raw) - sum(facts["dropped"].values())
-        assert all(raw[problem.question.id] == problem for problem in kept)
+        assert len(kept) == len(given) - sum(facts["dropped"].values())
+        assert all(given[problem.question.id] == problem for problem in kept)
 
 
-def test_info_says_what_was_repeated_and_taken_instead(tmp_path: Path) -> None:
-    info = run(benchmark(), tmp_path, any_split=True, train_size=20_000)
-    assert info["datasets"]["humaneval"]["train_mix"] == {"lines": 3000, "unique": 137, "repetition": 21.9}
+def test_info_says_what_was_repeated_and_taken_instead(samples: Path, tmp_path: Path) -> None:
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    shutil.copytree(samples, raw)
+    shutil.rmtree(raw / "math/MATH/train")
+    info = run(raw, out, any_split=True, train_size=2000)
+    assert info["datasets"]["humaneval"]["train_mix"] == {"lines": 300, "unique": 7, "repetition": 42.86}
     told = "\n".join(info["notes"])
-    for words in ("humaneval: each of its 137 training problems comes about 22 times", "math: train had no files",
+    for words in ("humaneval: each of its 7 training problems comes about 43 times", "math: train had no files",
                   "mbpp: the training part holds published test problems"):  # fmt: skip
         assert words in told
-    assert {
-        row.get("repeat", 0) for row in lines(tmp_path / "mixed/train_mixed.jsonl") if "humaneval" in row["id"]
-    } == {*range(22)}
+    repeats = {line.get("repeat", 0) for line in lines(out / "mixed/train_mixed.jsonl") if "humaneval" in line["id"]}
+    assert repeats == {*range(43)}
 
 
-def test_official_keeps_the_published_splits(tmp_path: Path) -> None:
-    names = ("gsm8k", "hotpotqa", "humaneval", "mbpp", "commonsenseqa")
-    info = run(benchmark(), tmp_path, "official", datasets=list(names))
+def test_plan_c_volumes_of_the_code_benchmarks(tmp_path: Path) -> None:
+    info = run(all_benchmarks(MIXED), tmp_path, any_split=True)
+    sizes = {name: (info["datasets"][name]["train"], info["datasets"][name]["test"]) for name in ("humaneval", "mbpp")}
+    assert sizes == {"humaneval": (137, 27), "mbpp": (355, 71)}  # two of its tasks are one question
+
+
+def test_official_keeps_the_published_splits(raw: Path, samples: Path, tmp_path: Path) -> None:
+    info = run(raw, tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval", "mbpp", "commonsenseqa"])
     sizes = {name: (facts["train"], facts["test"]) for name, facts in info["datasets"].items()}
-    assert sizes == {
-        "gsm8k": (2000, 700), "hotpotqa": (150, 100), "humaneval": (0, 164), "mbpp": (120, 257),
-        "commonsenseqa": (1000, 400),
-    }  # fmt: skip
-    ids = {row["id"] for row in lines(tmp_path / "test/mbpp_test.jsonl")}
+    if raw == samples:
+        assert sizes == {
+            "gsm8k": (14, 6), "hotpotqa": (12, 6), "humaneval": (0, 8), "mbpp": (9, 4), "commonsenseqa": (12, 6),
+        }  # fmt: skip
+    else:
+        assert (sizes["humaneval"], sizes["mbpp"]) == ((0, 164), (120, 257))
+    ids = {line["id"] for line in lines(tmp_path / "test/mbpp_test.jsonl")}
     assert all(11 <= int(id_.partition("/")[2]) <= 510 for id_ in ids)
-    assert not any("humaneval" in row["id"] for row in lines(tmp_path / "mixed/train_mixed.jsonl"))
+    assert not any("humaneval" in line["id"] for line in lines(tmp_path / "mixed/train_mixed.jsonl"))
 
 
 def test_order_of_the_input_changes_nothing(tmp_path: Path) -> None:
@@ -186,9 +194,9 @@ def test_the_seed_changes_the_split(tmp_path: Path) -> None:
 
 def test_own_problems_join_the_mix(tmp_path: Path) -> None:
     own = tmp_path / "own.jsonl"
-    rows = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
-    rows += [{"problem": f"f{i}", "type": "code", "tests": f"assert f({i}) == 1"} for i in range(6)]
-    own.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
+    records += [{"problem": f"f{i}", "type": "code", "tests": f"assert f({i}) == 1"} for i in range(6)]
+    own.write_text("".join(json.dumps(record) + "\n" for record in records))
     info = run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), custom=(own,))
     assert info["mixed"]["train"]["domains"] == {"math": 160, "qa": 120, "code": 120}
     assert {name: facts["train_mix"]["lines"] for name, facts in info["datasets"].items()} == {
@@ -246,15 +254,15 @@ def test_missing_files_are_all_named_with_their_place_and_origin(tmp_path: Path)
     with pytest.raises(DataError) as caught:
         run(tmp_path / "raw", tmp_path / "out")
     told = str(caught.value)
-    for name in SIX:
+    for name in MIXED:
         assert f"{name}: split" in told
     assert f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in told
     assert "data download --datasets mbpp" in told and "https://github.com/openai/human-eval" in told
 
 
-def test_a_domain_that_has_a_share_needs_problems(tmp_path: Path) -> None:
+def test_a_domain_that_has_a_share_needs_problems(samples: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gives code"):
-        run(benchmark(), tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
+        run(samples, tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
 
 
 def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.benchmarks import benchmark
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
@@ -19,15 +18,15 @@ from llm_as_judge.workbench import heldout_problems, problems_from, training_sam
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(tmp_path: Path) -> None:
-    settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 400, "test_size": 40})
-    process(Job(settings, benchmark(), tmp_path, any_split=True))
+def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, tmp_path: Path) -> None:
+    settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 40, "test_size": 20})
+    process(Job(settings, raw, tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
     config = load_config(ROOT / "config/embedded.yaml", ["data.source=files", "eval_problems=20", *files])
-    drawn = training_sampler(config).sample(400)
-    assert Counter(problem.question.domain for problem in drawn) == {"math": 160, "qa": 120, "code": 120}
+    drawn = training_sampler(config).sample(40)
+    assert Counter(problem.question.domain for problem in drawn) == {"math": 16, "qa": 12, "code": 12}
     ids = Counter(problem.question.id for problem in drawn)
-    assert max(ids.values()) == 1  # no set is small enough to be repeated in 400
+    assert max(ids.values()) == 1  # no set is small enough to be repeated in 40
     held = heldout_problems(config)
     assert Counter(problem.question.domain for problem in held) == {"math": 8, "qa": 6, "code": 6}
     assert not {problem.question.id for problem in held} & ids.keys()
