@@ -44,7 +44,9 @@ def _imported(kind: str, name: str) -> object:
     try:
         module = importlib.import_module(module_name)
     except (ImportError, ValueError, TypeError) as error:
-        raise ConfigError(f"{kind} {name!r}: cannot import {module_name!r}: {error}") from error
+        raise ConfigError(
+            f"{kind} {name!r}: cannot import {module_name!r}: {error}; is its folder in PYTHONPATH?"
+        ) from error
     try:
         return cast(object, getattr(module, attribute))
     except AttributeError:

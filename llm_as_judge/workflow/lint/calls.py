@@ -8,10 +8,11 @@ import inspect
 import operator as standard_operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
+from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.kinds import (
     Knowledge,
     Value,
@@ -20,10 +21,10 @@ from llm_as_judge.workflow.lint.kinds import (
     operator_built,
     operators_of,
 )
-from llm_as_judge.workflow.lint.names import Function, bound_in, parameters_of
 from llm_as_judge.workflow.lint.paths import Flow
 from llm_as_judge.workflow.lint.state import State
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__class__"}
 _NO_ANSWER: Mapping[str, str] = {
     "none": "None",
@@ -33,10 +34,6 @@ _NO_ANSWER: Mapping[str, str] = {
     "call": "a call that is not awaited",
     "operator": "an operator",
 }
-
-
-class Report(Protocol):
-    def __call__(self, code: str, message: str, node: ast.AST) -> None: ...
 
 
 @dataclass(slots=True)
@@ -281,3 +278,37 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
         self._comprehension(node, [node.key, node.value])
+
+
+def parameters_of(function: Function) -> list[str]:
+    return [a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)]
+
+
+def bound_in(function: Function) -> set[str]:
+    """The function's own local variables."""
+    names = set(parameters_of(function))
+    elsewhere: set[str] = set()
+    todo: list[ast.AST] = list(function.body)
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+                continue
+            case ast.Lambda():
+                continue
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                names.update(n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+                continue
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias():
+                names.add(node.asname or node.name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                names.add(name)
+            case ast.MatchMapping(rest=str(name)):
+                names.add(name)
+            case ast.Global(names=declared) | ast.Nonlocal(names=declared):
+                elsewhere.update(declared)
+        todo.extend(ast.iter_child_nodes(node))
+    return names - elsewhere

@@ -18,10 +18,9 @@ from collections.abc import Mapping
 
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.types import Finding
-from llm_as_judge.workflow.lint.calls import FunctionLint, Scope
+from llm_as_judge.workflow.lint.calls import Function, FunctionLint, Scope
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
-from llm_as_judge.workflow.lint.names import Function, attributes_of, module_names
 
 _DISCOURAGED = frozenset(
     (
@@ -166,3 +165,33 @@ def _operators_built(
                 if name is not None and (name in operators or not hasattr(standard_operator, name)):
                     built[attribute] = (name, node)
     return built
+
+
+def module_names(tree: ast.Module) -> frozenset[str]:
+    """Every name bound outside functions, and those any function declares global."""
+    names = {"operator", "create_llm_instance", "DatasetType"}
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+            names.update(n for g in ast.walk(node) if isinstance(g, ast.Global) for n in g.names)
+            continue
+        if isinstance(node, ast.alias):
+            names.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            names.add(node.name)
+        todo.extend(ast.iter_child_nodes(node))
+    return frozenset(names)
+
+
+def attributes_of(workflow: ast.ClassDef) -> set[str]:
+    """Names that ``self.name`` may have: set anywhere in the class, methods, class variables."""
+    names = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    for node in workflow.body:
+        names.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+    return names

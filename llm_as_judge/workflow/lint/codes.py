@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from llm_as_judge.types import Finding
 
@@ -32,11 +32,6 @@ CODES: Mapping[str, tuple[str, bool]] = {
     "W305": ("__call__ ends without a return if a loop comes to its end", False),
     "W401": ("the answer is not a string", True),
 }
-
-
-def is_valid(findings: Iterable[Finding]) -> bool:
-    """No finding is fatal."""
-    return not any(finding.fatal for finding in findings)
 
 
 class Report:
