@@ -24,6 +24,7 @@ import torch
 from measure import Claim, median_seconds, report
 from update import ROOT, random_policy
 
+from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.rl.policy import Policy
@@ -105,7 +106,7 @@ def main() -> None:
         claims[f"times_generate_{tokens}"] = Claim(spent["generate"] / spent["local"], GOALS.get(tokens, 1.0))
         if options.server:
             with tempfile.TemporaryDirectory() as empty:
-                server = VLLMEngine(options.server, "bench", Path(empty), policy.tokenizer)
+                server = VLLMEngine(EngineConfig(base_url=options.server), "bench", Path(empty), policy.tokenizer)
                 served = with_engine(server, ids, tokens)  # unmeasured: fills the server's prefix cache, too
                 equal = sum(a == b for a, b in zip(ours, served, strict=True))
                 clock = median_seconds(

@@ -10,27 +10,12 @@ from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.schema import Config, EndpointConfig, JudgeConfig
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.llm import LLMClient
 
 
 def open_client(endpoint: EndpointConfig, cache: Path | None = None) -> LLMClient:
     """A client of ``endpoint`` whose deterministic replies are kept in ``cache`` (None: in memory)."""
-    settings = LLMSettings(
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        model=endpoint.model,
-        temperature=endpoint.temperature,
-        top_p=endpoint.top_p,
-        max_tokens=endpoint.max_tokens,
-        timeout_s=endpoint.timeout_s,
-        max_retries=endpoint.max_retries,
-        concurrency=endpoint.concurrency,
-        price_per_million_input=endpoint.price_per_million_input,
-        price_per_million_output=endpoint.price_per_million_output,
-        reasoning_effort=endpoint.reasoning_effort,
-        no_proxy=endpoint.no_proxy,
-    )
-    return LLMClient(settings, ResponseCache(cache))
+    return LLMClient(endpoint, ResponseCache(cache))
 
 
 @asynccontextmanager

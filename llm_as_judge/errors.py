@@ -6,6 +6,11 @@ unscored); ``ConfigError`` and ``DataError`` are the user's to mend and stop the
 
 from __future__ import annotations
 
+from typing import Literal
+
+#: Why an endpoint gave no reply. ``key``, ``model`` and ``quota`` stay until a person mends them.
+Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
+
 
 class LLMAsJudgeError(Exception):
     """Base of every error this package raises on purpose."""
@@ -28,11 +33,19 @@ class InfrastructureError(LLMAsJudgeError):
 
 
 class ProviderError(InfrastructureError):
-    """An LLM endpoint did not answer usefully after all retries."""
+    """An LLM endpoint did not answer usefully after all retries; ``cause`` is the kind of failure."""
+
+    def __init__(self, message: str, cause: Cause = "reply") -> None:
+        super().__init__(message)
+        self.cause: Cause = cause
 
 
 class RequestRefused(ProviderError):
     """The endpoint refuses this very request (HTTP 400 or 422): sending it again cannot help, another form may."""
+
+
+class PromptTooLong(ProviderError):
+    """The prompt does not fit the model's context; a shorter one would."""
 
 
 class SandboxFault(InfrastructureError):

@@ -13,7 +13,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,10 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
         log.log("prompt", problem=question.id, user=prompt.user, examples=len(examples))
         return prompt
 
+    def step_done(report: StepReport) -> None:
+        log.log("usage", step=report.step, **bench.usage())
+        on_step(report)
+
     audited = bench.audited_judge()
     parts = TrainerParts(
         policy=policy,
@@ -151,7 +155,7 @@ def prepare(config: Config, bench: Workbench, *, resume: bool, on_step: Callable
         log=log.log,
         checkpoint_dir=checkpoints,
         buffer=buffer,
-        on_step=on_step,
+        on_step=step_done,
         evaluate=validate if training.eval_every else None,
         config_text=to_yaml(config),
     )
@@ -239,6 +243,7 @@ async def _train_and_report(config: Config, resume: bool, console: Console) -> d
         "problems": len(problems),
         "steps": run.trainer.step,
         "sandbox": str(bench.sandbox.describe()),
+        "usage": {role: asdict(usage) for role, usage in bench.usage().items()},
         "seconds": {"training": training_seconds, "all": time.monotonic() - begun},
     }
     path = run.results / f"{config.output.run_name}.json"

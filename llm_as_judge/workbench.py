@@ -7,7 +7,6 @@ it. Training, evaluation and ``solve`` are written against this.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import fields, replace
@@ -29,7 +28,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Sampled
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES, Judge, JudgeLike
-from llm_as_judge.llm import LLMClient
+from llm_as_judge.llm import LLMClient, Usage
 from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.policy import Policy, PolicySettings, fit_threads, load_trained
@@ -97,6 +96,11 @@ class Workbench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    def usage(self) -> dict[str, Usage]:
+        """What each model has been asked so far, and at what cost."""
+        clients = {"executor": self.executor, "judge": self.judge_model, "second_judge": self.second_client}
+        return {role: client.usage for role, client in clients.items() if client is not None}
 
     def rollout_parts(self, judge: JudgeLike) -> RolloutParts:
         return RolloutParts(self.runner, judge, self.reward, concurrency=_ROLLOUT_CONCURRENCY)
@@ -188,10 +192,9 @@ def problems_from(path: Path, limit: int | None = None) -> list[Problem]:
 def make_engine(config: Config, policy: Policy, checkpoints: Path) -> Engine:
     """The engine that samples workflows: the trainer's own weights, or a vLLM server with ``--enable-lora``."""
     if config.generation.engine == "vllm":
-        address = os.environ.get("VLLM_BASE_URL")
-        if not address:
-            raise ConfigError("generation.engine = 'vllm' needs VLLM_BASE_URL, the address of the vLLM server")
-        return VLLMEngine(address, resolve_model(config).path, checkpoints / "adapters", policy.tokenizer)
+        engine = VLLMEngine(config.engine, resolve_model(config).path, checkpoints / "adapters", policy.tokenizer)
+        engine.check()
+        return engine
     return LocalEngine(policy, policy.tokenizer)
 
 

@@ -18,7 +18,7 @@ LAYERS = {
         (
             "types errors",
             "events registry cache config answers",
-            "llm sandbox logprobs operators datasets rewards",
+            "transport llm sandbox logprobs operators datasets rewards",
             "judging workflow data engines experience",
             "rl",
             "evaluation",

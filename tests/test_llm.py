@@ -12,8 +12,9 @@ import pytest
 from aiohttp import web
 
 from llm_as_judge.cache import ResponseCache
-from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.llm import LLMClient, Usage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -40,11 +41,10 @@ async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]
     await site.start()
     host, port = runner.addresses[0][:2]
     cache = settings.pop("cache", None)
-    options = {"timeout_s": 5.0, "max_retries": 2, **settings}
+    options = {"model": "nano", "api_key": "secret", "timeout_s": 5.0, "max_retries": 2, **settings}
     try:
-        async with LLMClient(
-            LLMSettings(f"http://{host}:{port}", "secret", "nano", **options), cache, backoff_s=0.01
-        ) as client:
+        config = EndpointConfig(base_url=f"http://{host}:{port}", **options)
+        async with LLMClient(config, cache, backoff_s=0.01) as client:
             yield client
     finally:
         await runner.cleanup()
@@ -63,7 +63,8 @@ class Script:
         self.headers.append(dict(request.headers))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, web.Response):
-            return reply
+            again = {name: reply.headers[name] for name in ("Retry-After",) if name in reply.headers}
+            return web.Response(status=reply.status, body=reply.body, headers=again)  # one can be sent but once
         return web.json_response(reply)
 
 
@@ -161,16 +162,19 @@ async def test_an_unknown_model_names_address_and_model() -> None:
 
 
 async def test_connection_refused_asks_for_the_server() -> None:
-    client = LLMClient(LLMSettings("http://127.0.0.1:1/v1", "", "nano", max_retries=1), backoff_s=0.01)
+    client = LLMClient(EndpointConfig(base_url="http://127.0.0.1:1/v1", max_retries=1), backoff_s=0.01)
     async with client:
         with pytest.raises(ProviderError, match="is the server running"):
             await client.chat("q")
 
 
-@pytest.mark.parametrize("address", ["localhost:8000/v1", "", "http://", "ftp://host/v1"])
+@pytest.mark.parametrize(
+    "address", ["http://:8000/v1", "http://host:99999/v1", "http://host:x/v1", "https://a:b@host/v1"]
+)
 def test_an_impossible_address_is_refused_with_the_cure(address: str) -> None:
-    with pytest.raises(ConfigError, match="http://host:port"):
-        LLMClient(LLMSettings(address, "", "nano"))
+    with pytest.raises(ConfigError, match="http://host:port") as caught:
+        LLMClient(EndpointConfig(base_url=address))
+    assert "a:b" not in str(caught.value)
 
 
 async def test_reasoning_models_null_content_and_missing_usage() -> None:
@@ -216,12 +220,102 @@ async def test_concurrency_is_bounded() -> None:
     assert highest == 3
 
 
-async def test_check_lists_the_models() -> None:
-    script = Script({"data": [{"id": "nano"}, {"id": "other"}]})
-    async with serving(script) as client:
+MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
+
+
+async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
+    script = Script(MODELS, completion())
+    async with serving(script, cache=ResponseCache(), max_tokens=9, reasoning_effort="low") as client:
         assert await client.check() == ["nano", "other"]
-    assert script.requests == ["/v1/models"]
+        assert await client.check() == []  # the script lists no models any more; the completion is not cached
+    assert script.requests[0] == "/v1/models"
+    assert (script.requests[1]["model"], script.requests[1]["max_tokens"]) == ("nano", 9)
+    assert script.requests[1]["reasoning_effort"] == "low"
+    assert len([request for request in script.requests if isinstance(request, dict)]) == 2
 
 
-def test_the_key_is_not_shown() -> None:
-    assert "secret" not in repr(LLMSettings("http://x", "secret", "m"))
+async def test_check_takes_a_server_without_a_list_of_models() -> None:
+    async with serving(Script(web.Response(status=404), completion())) as client:
+        assert await client.check() == []
+
+
+async def test_check_names_address_model_and_what_is_served_instead() -> None:
+    async with serving(Script(MODELS, web.Response(status=404, text="no such model")), model="nona") as client:
+        with pytest.raises(
+            ProviderError, match=r"http://127.*model nona.*no such model.*it serves nano, other"
+        ) as caught:
+            await client.check()
+    assert caught.value.cause == "model"
+
+
+async def test_usage_counts_calls_tokens_cost_cached_and_failed_ones() -> None:
+    script = Script(completion(), completion(), web.Response(status=401))
+    prices = {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
+    async with serving(script, cache=ResponseCache(), **prices) as client:
+        await client.chat("q")
+        await client.chat("q")
+        await client.chat("another")
+        with pytest.raises(ProviderError):
+            await client.chat("a third")
+        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
+
+
+QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "cause", "requests"),
+    [
+        (401, "bad key", "key", 1),
+        (403, "not yours", "key", 1),
+        (402, "pay first", "quota", 1),
+        (429, QUOTA, "quota", 1),
+        (429, "slow down", "overload", 3),
+        (404, "no such model", "model", 1),
+        (500, "oops", "server", 3),
+        (400, "max_tokens must be positive", "request", 1),
+        (200, "<html>", "reply", 3),
+    ],
+)
+async def test_a_failure_names_its_cause(status: int, text: str, cause: str, requests: int) -> None:
+    script = Script(web.Response(status=status, text=text))
+    async with serving(script) as client:
+        with pytest.raises(ProviderError) as caught:
+            await client.chat("q")
+    assert (caught.value.cause, len(script.requests)) == (cause, requests)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+        '{"error": {"code": "context_length_exceeded"}}',
+        "the prompt has 1300 tokens; this model reads at most 1023",
+        "the request exceeds the available context size",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+    ],
+)
+async def test_a_prompt_beyond_the_context_is_told_from_a_request_refused(text: str) -> None:
+    async with serving(Script(web.Response(status=400, text=text))) as client:
+        with pytest.raises(PromptTooLong):
+            await client.chat("q", response_format={"type": "json_schema"})
+    async with serving(Script(web.Response(status=400, text="response_format is not supported"))) as client:
+        with pytest.raises(RequestRefused):
+            await client.chat("q", response_format={"type": "json_schema"})
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["Incorrect API key provided: secret.", "key sk-proj-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x-y"],
+)
+async def test_a_key_that_a_provider_quotes_is_in_no_message_and_no_log(
+    told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="llm_as_judge")
+    async with serving(Script(web.Response(status=500, text=told), web.Response(status=401, text=told))) as client:
+        with pytest.raises(ProviderError) as caught:
+            await client.chat("q")
+    said = f"{caught.value} {caplog.text}"
+    assert "***" in said and "next attempt" in said
+    assert not [part for part in ("secret", "Abc123", "xyz9", "eyJ") if part in said]

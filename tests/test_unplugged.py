@@ -142,3 +142,13 @@ def test_truncation_and_temperature_are_counted_and_logged(trace: Trace) -> None
         cut = [e for e in trace.of("rollout") if e["step"] == step["step"] and e["finish_reason"] == "length"]
         assert math.isclose(step["truncated"], len(cut) / 24)
         assert all(event["outcome"] == "invalid" for event in cut)
+
+
+def test_the_tokens_of_executor_and_judge_are_logged_with_every_step(trace: Trace) -> None:
+    usage = trace.of("usage")
+    assert [event["step"] for event in usage] == [1, 2, 3]
+    for role in ("executor", "judge"):
+        totals = [event[role]["prompt_tokens"] for event in usage]
+        assert 0 < totals[0] <= totals[1] <= totals[2]
+    spent = sum(event["executor_tokens"] for event in trace.of("rollout"))
+    assert usage[-1]["executor"]["prompt_tokens"] + usage[-1]["executor"]["completion_tokens"] >= spent > 0

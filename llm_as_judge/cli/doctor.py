@@ -57,6 +57,8 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
     }
     for role, endpoint in (("executor", settings.executor), ("judge", settings.judge)):
         checks[role] = partial(_endpoint, endpoint)
+    if settings.generation.engine == "vllm":
+        checks["engine"] = partial(_engine, settings)
     for folder in (output.output_dir, output.log_dir, output.results_dir):
         checks[f"folder {folder}"] = partial(_writable, folder)
     return checks
@@ -138,22 +140,23 @@ def _endpoint(endpoint: EndpointConfig) -> str:
         return f"{endpoint.model}: embedded, started with the run"
     import asyncio
 
-    from llm_as_judge.llm import LLMClient, LLMSettings
-
-    settings = LLMSettings(
-        base_url=endpoint.base_url,
-        api_key=endpoint.api_key,
-        model=endpoint.model,
-        timeout_s=10,
-        max_retries=0,
-    )
+    from llm_as_judge.llm import LLMClient
 
     async def ask() -> list[str]:
-        async with LLMClient(settings) as client:
+        async with LLMClient(endpoint.model_copy(update={"max_retries": 0})) as client:
             return await client.check()
 
     names = asyncio.run(ask())
-    return f"{endpoint.base_url} serves {', '.join(names)}"
+    return f"{endpoint.base_url}: {endpoint.model} answers" + (f"; it serves {', '.join(names)}" if names else "")
+
+
+def _engine(settings: Config) -> str:
+    from llm_as_judge.config.loading import resolve_model
+    from llm_as_judge.engines.vllm import VLLMEngine
+
+    config, model = settings.engine.model_copy(update={"max_retries": 0}), resolve_model(settings).path
+    names = VLLMEngine(config, model, Path(), None).check()
+    return f"{config.base_url}: {model} answers; it serves {', '.join(names)}"
 
 
 def _writable(folder: Path) -> str:

@@ -79,9 +79,9 @@ def resolve_model(config: Config) -> ModelEntry:
 def to_yaml(config: Config) -> str:
     """The configuration as YAML that ``load_config`` reads back; API keys become a reference, never text."""
     tree = config.model_dump(mode="json")
-    for role in ("executor", "judge"):
-        if tree[role]["api_key"] != DEFAULT_API_KEY:
-            tree[role]["api_key"] = f"${{OPENAI_API_KEY:-{DEFAULT_API_KEY}}}"
+    for section, variable in (("executor", "OPENAI_API_KEY"), ("judge", "OPENAI_API_KEY"), ("engine", "VLLM_API_KEY")):
+        if tree[section]["api_key"] != DEFAULT_API_KEY:
+            tree[section]["api_key"] = f"${{{variable}:-{DEFAULT_API_KEY}}}"
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
 

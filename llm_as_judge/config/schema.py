@@ -145,28 +145,44 @@ class DataConfig(_Strict):
         return self
 
 
-class EndpointConfig(_Strict):
+class ServerConfig(_Strict):
+    """A server of the OpenAI protocol and how it is asked."""
+
+    base_url: str = Field(
+        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
+    )
+    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${OPENAI_API_KEY}.")
+    timeout_s: Float = Field(120.0, gt=0, description="Seconds one request may take.")
+    max_retries: int = Field(4, ge=0, description="Further tries after a failed request.")
+    concurrency: int = Field(32, gt=0, description="Requests in flight at once.")
+    no_proxy: str = Field(
+        "localhost,127.0.0.1", description="Hosts, separated by commas, reached without the system's proxy."
+    )
+
+
+class EngineConfig(ServerConfig):
+    """The vLLM server that samples workflows where ``generation.engine`` is vllm."""
+
+    base_url: str = Field(
+        "http://127.0.0.1:8003/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
+    )
+    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${VLLM_API_KEY}.")
+    timeout_s: Float = Field(600.0, gt=0, description="Seconds all workflows of one problem may take.")
+    restart_s: Float = Field(300.0, ge=0, description="Seconds a server that is gone has to come back.")
+
+
+class EndpointConfig(ServerConfig):
     """An OpenAI-compatible LLM service: the executor's, and with a mode the judge's."""
 
     provider: Literal["embedded", "openai"] = Field(
         "embedded", description="embedded: the package's own nano model, served by itself; openai: base_url."
     )
-    base_url: str = Field(
-        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
-    )
-    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${OPENAI_API_KEY}.")
     model: str = Field("nano-executor", min_length=1, description="Model name sent to the service.")
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     max_tokens: int = Field(2048, gt=0, description="Longest reply in tokens, reasoning included.")
-    timeout_s: Float = Field(120.0, gt=0, description="Seconds one request may take.")
-    max_retries: int = Field(4, ge=0, description="Further tries after a failed request.")
-    concurrency: int = Field(32, gt=0, description="Requests in flight at once.")
     price_per_million_input: Float = Field(0.0, ge=0, description="Price of a million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price of a million completion tokens.")
-    no_proxy: str = Field(
-        "localhost,127.0.0.1", description="Hosts, separated by commas, reached without the system's proxy."
-    )
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Effort of a reasoning model (low, medium, high); empty: not sent."
     )
@@ -272,6 +288,7 @@ class Config(_Strict):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     generation: GenerationConfig = GenerationConfig()
+    engine: EngineConfig = EngineConfig()
     data: DataConfig = DataConfig()
     executor: EndpointConfig = EndpointConfig()
     judge: JudgeConfig = JudgeConfig()

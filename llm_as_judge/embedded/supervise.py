@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import socket
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
+
+import aiohttp
 
 from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.errors import ConfigError, ProviderError
@@ -37,15 +36,15 @@ _MALLOC = {
 logger = logging.getLogger(__name__)
 
 
-def _served_model(base_url: str) -> str | None:
+async def _served_model(base_url: str) -> str | None:
     """Name of the first model an endpoint serves, or None when nobody answers."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{base_url}/models", timeout=2) as reply:
-            return str(json.load(reply)["data"][0]["id"])
-    except urllib.error.HTTPError as error:
-        return f"HTTP {error.code}"
-    except (OSError, ValueError, KeyError, IndexError):
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            session.get(f"{base_url}/models") as reply,
+        ):
+            return str((await reply.json())["data"][0]["id"]) if reply.ok else f"HTTP {reply.status}"
+    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError, TypeError, KeyError, IndexError):
         return None
 
 
@@ -75,7 +74,7 @@ class EmbeddedServer:
 
     async def _serve(self) -> None:
         """Return when the address is served, by a new process if need be."""
-        running = await asyncio.to_thread(_served_model, self.base_url)
+        running = await _served_model(self.base_url)
         if running == MODEL_NAME:
             return
         if running is not None:
@@ -138,12 +137,12 @@ class EmbeddedServer:
         while asyncio.get_running_loop().time() < deadline:
             assert self.process is not None
             if self.process.poll() is not None:
-                if await asyncio.to_thread(_served_model, self.base_url) == MODEL_NAME:
+                if await _served_model(self.base_url) == MODEL_NAME:
                     self.stop()  # another run was quicker
                     return
                 hint = f"; see {self.log_file}" if self.log_file else ""
                 raise ProviderError(f"the embedded server ended with status {self.process.returncode}{hint}")
-            if await asyncio.to_thread(_served_model, self.base_url) == MODEL_NAME:
+            if await _served_model(self.base_url) == MODEL_NAME:
                 return
             await asyncio.sleep(0.1)
         raise ProviderError(f"the embedded server did not answer at {self.base_url} within {_START_SECONDS:.0f} s")

@@ -118,10 +118,18 @@ class LLMJudge:
             candidate = found or candidate
         votes = self._config.votes
         if votes == 1:
-            return await self._verdict(llm, question, references, candidate, dataset, 0.0, None)
+            return await self._verdict(llm, question, references, candidate, dataset, self._config.temperature, None)
         drawn = await asyncio.gather(
             *(
-                self._verdict(llm, question, references, candidate, dataset, _VOTE_TEMPERATURE, seed)
+                self._verdict(
+                    llm,
+                    question,
+                    references,
+                    candidate,
+                    dataset,
+                    max(self._config.temperature, _VOTE_TEMPERATURE),
+                    seed,
+                )
                 for seed in range(votes)
             )
         )
@@ -184,7 +192,7 @@ class LLMJudge:
         """The candidate's final answer; empty for none, None where no answer was copied that stands there."""
         prompt = EXTRACT_PROMPT.format(question=fence(question), candidate=fence(candidate))
         system = None if self._embedded else EXTRACT_SYSTEM
-        reply = await llm.chat(prompt, system=system, temperature=0.0, max_tokens=self._config.max_tokens)
+        reply = await llm.chat(prompt, system=system, max_tokens=self._config.max_tokens)
         found = _ANSWER.findall(_without_thinking(reply.text))
         if reply.finish_reason == "length" or not found:
             return None

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.embedded import supervise
 from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.llm import LLMClient
 
 
 def free_port() -> int:
@@ -92,8 +93,8 @@ def test_a_bad_request_is_answered_with_the_reason(address: str, body: Any, stat
 
 def test_many_requests_are_answered_together(address: str) -> None:
     async def run() -> tuple[float, float]:
-        settings = LLMSettings(address, "sk-dummy", MODEL_NAME, max_tokens=24, temperature=1.0, concurrency=32)
-        async with LLMClient(settings) as client:
+        config = EndpointConfig(base_url=address, max_tokens=24, temperature=1.0, concurrency=32)
+        async with LLMClient(config) as client:
             await client.chat("Question: where?")
             began = time.perf_counter()
             for _ in range(4):
@@ -140,7 +141,7 @@ async def test_a_server_that_is_gone_is_started_anew(own: bool, monkeypatch: pyt
             else:
                 first.process.kill()
             deadline = time.time() + 60
-            while await asyncio.to_thread(supervise._served_model, first.base_url) != MODEL_NAME:
+            while await supervise._served_model(first.base_url) != MODEL_NAME:
                 assert time.time() < deadline, "nobody started another"
                 await asyncio.sleep(0.1)
             assert own or other.process is not None

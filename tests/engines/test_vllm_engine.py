@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from tiny import EOS, NumberTokenizer, tiny_policy
 
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.workbench import make_engine
+
+ROOT = Path(__file__).parents[2]
 
 
 class FakeServer:
@@ -25,10 +30,14 @@ class FakeServer:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.failures: list[tuple[int, str]] = []
         self.choice: dict[str, Any] = {}
+        self.models = ["base"]
         self.model: str | None = None  # the name to answer under, instead of the one asked for
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.answer(200, json.dumps({"data": [{"id": name} for name in outer.models]}))
+
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.requests.append((self.path, body))
@@ -69,15 +78,18 @@ class FakeServer:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+def server() -> Iterator[FakeServer]:
     fake = FakeServer()
     yield fake
     fake.close()
 
 
 def engine(server: FakeServer, directory: Path) -> VLLMEngine:
-    return VLLMEngine(server.url + "/v1", "base", directory, NumberTokenizer(), max_retries=2)
+    return _engine(server.url + "/v1", directory, max_retries=2)
+
+
+def _engine(url: str, directory: Path, **settings: Any) -> VLLMEngine:
+    return VLLMEngine(EngineConfig(base_url=url, **settings), "base", directory, NumberTokenizer(), backoff_s=0.01)
 
 
 def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
@@ -103,17 +115,44 @@ def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Pa
     vllm.sync(policy, 0)
     vllm.sync(policy, 0)
     vllm.sync(policy, 1)
-    assert [(p.rsplit("/", 1)[1], b["lora_name"]) for p, b in server.requests] == [
-        ("load_lora_adapter", "policy-v0"),
-        ("load_lora_adapter", "policy-v1"),
-        ("unload_lora_adapter", "policy-v0"),
-    ]
-    assert [p.name for p in tmp_path.iterdir()] == ["policy-v1"]
+    names = [body["lora_name"] for _, body in server.requests]
+    assert [path.rsplit("/", 1)[1].partition("_")[0] for path, _ in server.requests] == ["load", "load", "unload"]
+    assert names[0] == names[2] and [name.rpartition("-")[0] for name in names[:2]] == ["policy-v0", "policy-v1"]
+    assert [p.name for p in tmp_path.iterdir()] == [names[1]]
     path = Path(server.requests[1][1]["lora_path"])
     assert path.is_absolute() and (path / "adapter_model.safetensors").exists()
     (group,) = vllm.generate([[4]])
-    assert server.requests[-1][1]["model"] == "policy-v1"
+    assert server.requests[-1][1]["model"] == names[1]
     assert group[0].policy_version == 1
+
+
+def test_weights_of_another_policy_are_never_taken_for_its_own(server: FakeServer, tmp_path: Path) -> None:
+    vllm, trained, untrained = engine(server, tmp_path), tiny_policy(perturb=0.1), tiny_policy()
+    vllm.sync(trained, 0)
+    vllm.sync(untrained, 0)  # the same version, other weights: an evaluation of another checkpoint
+    vllm.sync(trained, 0)
+    loaded = [body["lora_name"] for path, body in server.requests if path.endswith("/load_lora_adapter")]
+    assert loaded[0] == loaded[2] != loaded[1]
+    # Another run's server may hold an adapter of that version: its name tells the weights.
+    assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
+
+
+def test_the_adapter_is_written_in_the_servers_precision(server: FakeServer, tmp_path: Path) -> None:
+    for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
+        engine(server, tmp_path / name).sync(tiny_policy(dtype=name), 1)
+        path = Path(server.requests[-1][1]["lora_path"]) / "adapter_model.safetensors"
+        assert {tensor.dtype for tensor in load_file(path).values()} == {dtype}
+
+
+def test_check_asks_for_one_token_and_names_what_is_wrong(server: FakeServer, tmp_path: Path) -> None:
+    assert engine(server, tmp_path).check() == ["base"]
+    assert server.requests[-1][1]["max_tokens"] == 1 and server.requests[-1][1]["return_token_ids"] is True
+    server.choice = {"token_ids": None}
+    with pytest.raises(ProviderError, match="upgrade the server"):
+        engine(server, tmp_path).check()
+    server.models = ["other"]
+    with pytest.raises(ConfigError, match="serves other, not base"):
+        engine(server, tmp_path).check()
 
 
 def test_an_adapter_that_is_there_already_is_no_error(server: FakeServer, tmp_path: Path) -> None:
@@ -159,14 +198,14 @@ def test_an_answer_by_another_model_is_refused(server: FakeServer, tmp_path: Pat
     vllm = engine(server, tmp_path)
     vllm.sync(tiny_policy(), 0)
     server.model = "base"
-    with pytest.raises(ProviderError, match="instead of 'policy-v0'"):
+    with pytest.raises(ProviderError, match="instead of 'policy-v0-"):
         vllm.generate([[4]])
 
 
 def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tmp_path: Path) -> None:
     vllm = engine(server, tmp_path)
     vllm.sync(tiny_policy(), 4)
-    server.failures = [(404, "The model `policy-v4` does not exist.")]
+    server.failures = [(404, "The model does not exist.")]
     assert vllm.generate([[4]])[0][0].policy_version == 4
     assert [p.rsplit("/", 1)[1] for p, _ in server.requests] == [
         "load_lora_adapter",
@@ -174,13 +213,13 @@ def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tm
         "load_lora_adapter",
         "completions",
     ]
-    assert server.requests[2][1]["lora_name"] == "policy-v4" and Path(server.requests[2][1]["lora_path"]).is_dir()
+    assert server.requests[2][1] == server.requests[0][1] and Path(server.requests[2][1]["lora_path"]).is_dir()
 
 
 def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
     first = FakeServer()
     port = first.port
-    vllm = VLLMEngine(first.url, "base", tmp_path, NumberTokenizer(), max_retries=0, restart_s=60)
+    vllm = _engine(first.url, tmp_path, max_retries=0, restart_s=60)
     vllm.sync(tiny_policy(), 1)
     first.close()
     again: list[FakeServer] = []
@@ -191,16 +230,19 @@ def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_pa
     finally:
         timer.join()
         again[0].close()
-    stranger = VLLMEngine(first.url, "base", tmp_path, NumberTokenizer(), max_retries=0, restart_s=60)
-    with pytest.raises(ProviderError, match="refused"):
+    stranger = _engine(first.url, tmp_path, max_retries=0, restart_s=60)
+    with pytest.raises(ProviderError, match="is the server running"):
         stranger.generate([[4]])
 
 
-def test_the_configured_engine_writes_adapters_beside_the_checkpoints(
+def test_the_configured_engine_is_checked_and_writes_adapters_beside_the_checkpoints(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_BASE_URL", server.url)
-    made = make_engine(load_config(overrides=["generation.engine=vllm"]), tiny_policy(), tmp_path)
+    server.models = ["Qwen/Qwen2.5-7B-Instruct"]
+    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm"])
+    made = make_engine(config, tiny_policy(), tmp_path)
+    assert server.requests[0][1]["model"] == server.models[0]
     made.sync(tiny_policy(), 2)
-    assert (tmp_path / "adapters" / "policy-v2" / "adapter_model.safetensors").exists()
+    assert len(list((tmp_path / "adapters").glob("policy-v2-*/adapter_model.safetensors"))) == 1
     assert made.generate([[4]])[0][0].text == "4 9"

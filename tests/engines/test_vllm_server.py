@@ -21,6 +21,7 @@ import pytest
 import torch
 
 from llm_as_judge.config.loading import load_config, resolve_model
+from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ProviderError
@@ -130,14 +131,14 @@ def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) ->
 
 
 def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
-    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer)
+    engine = VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer)
     sampling: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "top_k": 20}
     seen = []
     for version in (1, 2, 3):
         perturb(policy, version)
         engine.sync(policy, version)
-        assert server.models() == {"nano", f"policy-v{version}"}
-        assert [p.name for p in tmp_path.iterdir()] == [f"policy-v{version}"]
+        (name,) = (p.name for p in tmp_path.iterdir())
+        assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
         groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
         assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
         # The server's log-probs are those of the distribution sampled from, and the trainer's.
@@ -149,24 +150,29 @@ def test_each_version_samples_with_its_own_weights(server: Server, policy: Polic
 
 def test_greedy_tokens_are_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
     perturb(policy, 9)
-    engine, local = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer), LocalEngine(policy, policy.tokenizer)
+    engine, local = (
+        VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer),
+        LocalEngine(policy, policy.tokenizer),
+    )
     engine.sync(policy, 9)
     ours, theirs = (e.generate(prompts(policy), 1, temperature=0, max_new_tokens=32) for e in (local, engine))
     assert [[c.token_ids for c in g] for g in ours] == [[c.token_ids for c in g] for g in theirs]
 
 
 def test_too_slow_an_answer_is_an_error_of_ours(server: Server, policy: Policy, tmp_path: Path) -> None:
-    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer, timeout_s=0.001, max_retries=0)
-    with pytest.raises(ProviderError, match="timed out"):
+    engine = VLLMEngine(
+        EngineConfig(base_url=server.url, timeout_s=0.001, max_retries=0), "nano", tmp_path, policy.tokenizer
+    )
+    with pytest.raises(ProviderError, match="no reply within"):
         engine.generate(prompts(policy), 1, max_new_tokens=200)
 
 
 def test_a_restart_is_survived_and_the_adapter_loaded_again(server: Server, policy: Policy, tmp_path: Path) -> None:
-    engine = VLLMEngine(server.url, "nano", tmp_path, policy.tokenizer, restart_s=START_S)
+    engine = VLLMEngine(EngineConfig(base_url=server.url, restart_s=START_S), "nano", tmp_path, policy.tokenizer)
     perturb(policy, 12)
     engine.sync(policy, 12)
     server.stop()
     threading.Timer(1.0, server.start).start()
     groups = engine.generate(prompts(policy), 2, max_new_tokens=16)  # waits for the server
-    assert server.models() == {"nano", "policy-v12"}
+    assert server.models() == {"nano", *(p.name for p in tmp_path.iterdir())}
     assert worst(policy, groups, Sampling()) < 2e-3

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from helpers.judging import HYBRID, asked
 
-from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.config.schema import EndpointConfig, JudgeConfig
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.llm import LLMClient, LLMSettings
+from llm_as_judge.llm import LLMClient
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))
@@ -40,7 +40,7 @@ async def judged(
     """The verdict on an answer that only a model can judge, and the requests that it took."""
     name = f"m{next(_names)}"
     settings = {"timeout_s": 1.0, "max_retries": 2, **settings}
-    client = LLMClient(LLMSettings(server, "k", f"{name}/{behaviour}", **settings), backoff_s=0.01)
+    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/{behaviour}", **settings), backoff_s=0.01)
     async with client as llm:
         verdict = await Judge(config, llm).verdict(PROBLEM, "a baker's dozen less one")
     with urllib.request.urlopen(f"{server}/{name}", timeout=5) as reply:
@@ -136,3 +136,11 @@ async def test_the_dataset_has_its_own_line_and_the_embedded_judge_no_system_pro
     assert system["role"] == "system" and "one number" in system["content"]
     _, requests = await judged(server, "true", asked(provider="embedded"))
     assert [message["role"] for message in requests[0]["messages"]] == ["user"]
+
+
+async def test_the_judge_has_its_own_temperature_and_an_extraction_too(server: str) -> None:
+    for config, calls in ((asked(temperature=0.4), 1), (asked(temperature=0.4, two_stage=True), 2)):
+        _, requests = await judged(server, "true", config, temperature=0.4)
+        assert [request["temperature"] for request in requests] == [0.4] * calls
+    _, requests = await judged(server, "true")
+    assert requests[0]["temperature"] == 0
