@@ -31,18 +31,20 @@ from measure import Claim, report
 from transformers import Qwen2Config
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.logprobs.scoring import Layout, choose_layout
+from llm_as_judge.config.schema import ModelConfig, TrainingConfig
+from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.logprobs.tree import padded_tokens, plan
-from llm_as_judge.rl.loss import LossInputs, LossSettings, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, load_tokenizer
+from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
+from llm_as_judge.rl.policy import Policy, load_tokenizer
+from llm_as_judge.runs.policy import load_policy
+from llm_as_judge.runs.problems import training_sampler
 from llm_as_judge.types import Completion
-from llm_as_judge.workbench import load_policy, training_sampler
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
 ROOT = Path(__file__).parents[1]
 EVERYTHING = 10**9
-LOSS = LossSettings("grpo", 0.2, 0.2)
+LOSS = TrainingConfig(loss_type="grpo", epsilon=0.2, epsilon_high=0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def random_policy() -> Policy:
         pad_token_id=2,
     )
     tokenizer = load_tokenizer(str(ROOT / "llm_as_judge/embedded/weights/policy"))
-    policy = Policy.from_config(config, tokenizer, PolicySettings(device="cpu", dtype="float32"))
+    policy = Policy.from_config(config, tokenizer, ModelConfig(device="cpu", dtype="float32"))
     generator = torch.Generator().manual_seed(1)
     for parameter in policy.trainable_parameters():
         parameter.data.normal_(0, 0.02, generator=generator)

@@ -156,6 +156,7 @@ class Reward:
 class Rollout:
     problem: Problem
     completion: Completion
+    workflow: str  # the code in the completion, as it was run
     execution: Execution
     verdict: Verdict
     reward: Reward

@@ -7,15 +7,21 @@ import json
 import resource
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from llm_as_judge.cli.app import main
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
-from llm_as_judge.types import Exchange, Execution, OperatorCall
+from llm_as_judge.evaluation.evaluate import Summary
+from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.runs.progress import Progress
+from llm_as_judge.runs.solve import Solution
+from llm_as_judge.runs.train import TrainResult
+from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 
 WORKFLOW = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
@@ -35,21 +41,33 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -
     (tmp_path / "config").symlink_to(root / "config")
 
 
+@dataclass
+class Trainer:
+    """Stands in for the training run, which is tested elsewhere."""
+
+    error: BaseException | None = None
+    config: Config | None = None
+    resume: bool | None = None
+
+    async def train(self, config: Config, *, resume: bool, progress: Progress) -> TrainResult:
+        if self.error is not None:
+            raise self.error
+        self.config, self.resume = config, resume
+        progress.say("step 1")
+        one = Estimate(1.0, 0.2, 1.0, 1)
+        summary = Summary(one, {"math": one}, one, 10.0, None, 0, {"math": {"answer": 1}})
+        folder = Path("checkpoints")
+        return TrainResult(
+            config, summary, summary, [], {"answer": {"math": 1.0}}, {"math": "answer"}, None, 1, 3, "sandbox: full",
+            {}, {"training": 1.0, "all": 2.0}, folder / "step_3", Path("results/grpo_mixed.json"),
+        )  # fmt: skip
+
+
 @pytest.fixture
-def trainer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Stands in for the training part, whose loading would take longer than all tests here."""
-    module = ModuleType("stand_in")
-    module.newest_checkpoint = lambda config: None
-    for name in ("grpo_trainer", "inference"):
-        monkeypatch.setitem(sys.modules, f"llm_as_judge.{name}", module)
-    return module
-
-
-def raising(error: BaseException) -> Any:
-    def function(*arguments: Any, **named: Any) -> Any:
-        raise error
-
-    return function
+def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    made = Trainer()
+    monkeypatch.setattr("llm_as_judge.runs.train.train", made.train)
+    return made
 
 
 # Start-up
@@ -131,31 +149,31 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["train", "--set", "lerning_rate=1"])
 
 
-def test_provider_error_in_a_run_is_exit_2(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.run_training = raising(ProviderError("http://x/v1 refused; start it"))
+def test_provider_error_in_a_run_is_exit_2(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.error = ProviderError("http://x/v1 refused; start it")
     assert main(["train"]) == 2
     assert capsys.readouterr().err == "error: http://x/v1 refused; start it\n"
 
 
-def test_ctrl_c_is_exit_130_and_tells_how_to_go_on(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.run_training = raising(KeyboardInterrupt())
+def test_ctrl_c_is_exit_130_and_tells_how_to_go_on(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.error = KeyboardInterrupt()
     assert main(["train", "--fresh", "--set", "run_name=a"]) == 130
     assert "llm-as-judge train --set run_name=a --resume" in capsys.readouterr().err
 
 
-def test_unwritable_folder_names_path_and_cure(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.run_training = raising(PermissionError(errno.EACCES, "Permission denied", "/root/logs"))
+def test_unwritable_folder_names_path_and_cure(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.error = PermissionError(errno.EACCES, "Permission denied", "/root/logs")
     assert main(["train"]) == 2
     told = capsys.readouterr().err
     assert "/root/logs: permission denied" in told
     assert "--set log_dir=DIR" in told
 
 
-def test_a_bug_is_not_hidden(trainer: ModuleType) -> None:
-    trainer.run_training = raising(ZeroDivisionError("a bug"))
+def test_a_bug_is_not_hidden(trainer: Trainer) -> None:
+    trainer.error = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
         main(["train"])
-    trainer.run_training = raising(FileNotFoundError(errno.ENOENT, "No such file", "x"))
+    trainer.error = FileNotFoundError(errno.ENOENT, "No such file", "x")
     with pytest.raises(FileNotFoundError):
         main(["train"])
 
@@ -163,44 +181,36 @@ def test_a_bug_is_not_hidden(trainer: ModuleType) -> None:
 # Commands
 
 
-def test_train_hands_flags_on_and_prints_only_json(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    def run_training(config: Any, *, resume: bool, console: Any) -> dict[str, Any]:
-        console.print("step 1")
-        seen = (
-            config.training.max_steps,
-            config.model.device,
-            config.model.model_name,
-            config.training.seed,
-            resume,
-        )
-        return {"seen": seen, "path": Path("a")}
-
-    trainer.run_training = run_training  # type: ignore[attr-defined]
+def test_train_hands_flags_on_and_prints_only_json(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--max-steps", "3", "--device", "cuda:1", "--model", "qwen3-8b", "--set", "seed=5", "--resume"]
     assert main(["train", *flags, "--json"]) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"seen": [3, "cuda:1", "qwen3-8b", 5, True], "path": "a"}
-    assert "step 1" in captured.err
+    assert json.loads(captured.out)["seed"] == 5
+    assert "step 1" in captured.err and "trained policy" in captured.err
+    config = trainer.config
+    assert config is not None and trainer.resume
+    assert (config.training.max_steps, config.model.device, config.model.model_name) == (3, "cuda:1", "qwen3-8b")
 
 
-def test_train_starts_anew_unless_told_to_resume(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.run_training = lambda config, *, resume, console: {"resumed": resume, "domains": {"qa": 0.123456}}
-    assert main(["train", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"resumed": False, "domains": {"qa": 0.123456}}
+def test_train_starts_anew_unless_told_to_resume(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train"]) == 0
-    assert capsys.readouterr().out == ""  # the report is the trainer's own
+    assert not trainer.resume
+    printed = capsys.readouterr().out
+    for words in ("untrained policy", "trained policy", "step_3", "grpo_mixed.json"):
+        assert words in printed
 
 
-def test_solve_takes_text_or_file_but_not_both(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.solve = lambda config, question, **options: {
-        "text": question.text,
-        "domain": question.domain,
-        **options,
-    }
+def test_solve_takes_text_or_file_but_not_both(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def solved(config: Config, question: Question, *, repair: bool, **options: Any) -> Solution:
+        return Solution(None, question.domain, Execution("finished", question.text), repair, False)
+
+    monkeypatch.setattr("llm_as_judge.runs.solve.solve", solved)
     Path("p.txt").write_text("why?", encoding="utf-8")
-    assert main(["solve", "--file", "p.txt", "--domain", "qa", "--repair", "--json"]) == 0
+    assert main(["solve", "--untrained", "--file", "p.txt", "--domain", "qa", "--repair", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["text"], result["domain"], result["repair"], result["fallback"]) == (
+    assert (result["answer"], result["workflow"], result["repaired"], result["fallback"]) == (
         "why?",
         "qa",
         True,
@@ -229,9 +239,15 @@ def test_workflow_lint_finds_faults_and_says_so_by_its_exit_status(
     assert any(finding["fatal"] and "NoSuchOperator" in finding["message"] for finding in findings)
 
 
-def test_workflow_run_prints_the_execution(trainer: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_workflow_run_prints_the_execution(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made: list[Execution] = []
+
+    async def run(config: Config, source: str, question: Question) -> Execution:
+        return made[-1]
+
+    monkeypatch.setattr("llm_as_judge.runs.solve.run_workflow", run)
     call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, (Exchange("x", "4", "stop", 10, 5, 0.25, 0.1),))
-    trainer.run_workflow_file = lambda config, source, question: Execution("finished", question.text, (call,))
+    made.append(Execution("finished", "2+2", (call,)))
     Path("w.py").write_text(WORKFLOW, encoding="utf-8")
     assert main(["workflow", "run", "w.py", "--problem", "2+2", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -241,7 +257,7 @@ def test_workflow_run_prints_the_execution(trainer: ModuleType, capsys: pytest.C
         0.25,
         "Custom",
     )
-    trainer.run_workflow_file = lambda config, source, question: Execution("raised", None, error="ValueError: x")
+    made.append(Execution("raised", None, error="ValueError: x"))
     assert main(["workflow", "run", "w.py", "--problem", "2+2"]) == 1
     assert "ValueError: x" in capsys.readouterr().out
 

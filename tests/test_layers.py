@@ -17,15 +17,14 @@ LAYERS = {
     for layer, names in enumerate(
         (
             "types errors",
-            "events registry cache config answers",
+            "files events registry cache config answers",
             "transport llm sandbox logprobs operators datasets rewards",
             "judging workflow data engines experience",
             "rl",
             "evaluation",
-            "views embedded endpoints",
-            "workbench judge_calibration",
-            "grpo_trainer inference",
-            "comparison",
+            "views embedded",
+            "runs",
+            "grpo_trainer",
             "cli",
         )
     )

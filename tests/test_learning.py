@@ -5,14 +5,15 @@ Workflows are not run here: a made-up executor is right where the plan is the on
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
+from llm_as_judge.runs.policy import load_policy, make_engine
+from llm_as_judge.runs.problems import training_sampler
 from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
-from llm_as_judge.workbench import load_policy, make_engine, reward_function, trainer_settings, training_sampler
 from llm_as_judge.workflow.catalogue import name_of
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
@@ -40,7 +41,8 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
     """Share of the wanted plan among the last steps' workflows, by domain."""
     config = load_config(ROOT / "config/embedded.yaml", [f"guidance={ROOT / 'config/guidance.yaml'}"])
     # A sharper contrast than any real executor's needs no warm-up, and the test no time for it.
-    settings = replace(trainer_settings(config), save_every=0, shuffle_rewards=shuffle, warmup_steps=0)
+    changes = {"save_every": 0, "shuffle_rewards": shuffle, "warmup_steps": 0}
+    config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
     policy = load_policy(config)
     guidance = load_guidance(ROOT / "config/guidance.yaml")
     counts = {d: [0, 0] for d in DOMAINS}
@@ -53,18 +55,18 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
 
     parts = TrainerParts(
         policy=policy,
-        engine=make_engine(config, policy, tmp_path),
+        engine=make_engine(config, policy),
         sampler=training_sampler(config),
         build_prompt=lambda q: build_prompt(q, operators=config.workflow.operators, guidance=guidance),
         rollout=RolloutParts(
             Runner(),
             Judge(),
-            reward_function(config),
+            RewardFunction(config.reward),
         ),
         log=log,
         checkpoint_dir=tmp_path,
     )
-    await Trainer(parts, settings).train(STEPS)
+    await Trainer(parts, config).train(STEPS)
     return {d: right / n for d, (right, n) in counts.items()}
 
 

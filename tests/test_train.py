@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import socket
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from llm_as_judge.cli.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.events import read_events
-from llm_as_judge.grpo_trainer import GRPOTrainer, run_training
-from llm_as_judge.inference import newest_checkpoint, run_evaluation, solve
+from llm_as_judge.grpo_trainer import GRPOTrainer
+from llm_as_judge.runs.evaluate import run_evaluation
+from llm_as_judge.runs.policy import newest_checkpoint
+from llm_as_judge.runs.solve import solve
+from llm_as_judge.runs.train import train
 from llm_as_judge.types import Question
 
 ROOT = Path(__file__).parents[1]
@@ -56,11 +58,13 @@ def overrides(folder: Path, port: int, **more: object) -> list[str]:
 EMBEDDED = ROOT / "config/embedded.yaml"
 
 
-def test_train_evaluates_trains_compares_and_resumes(tmp_path: Path, port: int) -> None:
-    console = Console(record=True, width=150, file=io.StringIO())
+def test_train_evaluates_trains_compares_and_resumes(
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = load_config(EMBEDDED, overrides(tmp_path, port))
-    result = run_training(config, resume=False, console=console)
-    printed = console.export_text()
+    command = ["train", "--config", str(EMBEDDED)]
+    assert main([*command, *(word for o in overrides(tmp_path, port) for word in ("--set", o))]) == 0
+    printed = capsys.readouterr().out
     for words in ("untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2"):
         assert words in printed
     saved = json.loads((tmp_path / "results/training/grpo_mixed.json").read_text())
@@ -71,13 +75,13 @@ def test_train_evaluates_trains_compares_and_resumes(tmp_path: Path, port: int) 
     assert kinds.count("step") == 2
     assert kinds.count("rollout") == 2 * 3 * 3
     assert (tmp_path / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").exists()
-    assert result["steps"] == 2
+    assert saved["steps"] == 2
     assert newest_checkpoint(config) == tmp_path / "checkpoints/nano/grpo_mixed/step_2"
 
     again = load_config(EMBEDDED, overrides(tmp_path, port, max_steps=3))
-    resumed = run_training(again, resume=True, console=console)
-    assert resumed["steps"] == 3
-    assert resumed["before"] == saved["before"]
+    resumed = asyncio.run(train(again, resume=True))
+    assert resumed.steps == 3
+    assert resumed.as_json()["before"] == saved["before"]
     steps = [e["step"] for e in read_events(tmp_path / "logs/grpo_mixed.jsonl") if e["kind"] == "step"]
     assert steps == [1, 2, 3]
 
@@ -128,11 +132,10 @@ def test_solve_writes_a_workflow_and_traces_it(tmp_path: Path, port: int) -> Non
     config = load_config(EMBEDDED, overrides(tmp_path, port))
     assert newest_checkpoint(config) is None
     question = Question("q", "Tom has 3 apples. He buys 4 more. How many apples does Tom have now?", "math")
-    console = Console(file=io.StringIO())
-    result = solve(config, question, checkpoint=None, repair=True, fallback=True, console=console)
-    assert result["outcome"] == "finished"
-    assert result["trace"]
-    assert "class Workflow" in result["workflow"]
+    solution = asyncio.run(solve(config, question, checkpoint=None, repair=True, fallback=True))
+    assert solution.execution.outcome == "finished"
+    assert solution.as_json()["trace"]
+    assert "class Workflow" in solution.workflow
 
 
 @pytest.mark.parametrize("file", ["gsm8k/test.jsonl", "humaneval/HumanEval.jsonl.gz", "squad_v2/dev-v2.0.json"])
@@ -141,9 +144,8 @@ def test_real_benchmarks_run_through(tmp_path: Path, port: int, file: str) -> No
     if not path.exists():
         pytest.skip(f"{path} is absent: real benchmark samples are not part of the repository")
     config = load_config(EMBEDDED, overrides(tmp_path, port))
-    console = Console(file=io.StringIO())
-    result = run_evaluation(config, data=path, checkpoint=None, limit=4, console=console)
-    metrics = result["datasets"][0]["metrics"]
+    result = asyncio.run(run_evaluation(config, data=path, limit=4))
+    metrics = result.as_json()["datasets"][0]["metrics"]
     assert metrics["problems"] + metrics["unscored"] == 4
     assert 0 <= metrics["accuracy"] <= 1
 

@@ -35,11 +35,16 @@ def compare(
         raise ConfigError(f"--ablate {unknown[0]!r}: there are {', '.join(PARTS)}")
     settings = load_config(config, overrides or [], extra={"model.model_name": model})
 
-    from llm_as_judge.comparison import run_ablation
+    import asyncio
+
+    from llm_as_judge.runs.ablate import run_ablation
+    from llm_as_judge.views.terminal import TerminalProgress
 
     console = make_console(as_json)
-    result = run_ablation(settings, parts, seeds, console=console)
+    with TerminalProgress(console) as progress:
+        result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
+    console.print(f"figures {result.file}", highlight=False, soft_wrap=True)
     if as_json:
-        print_json(result)
+        print_json(result.as_json())
     else:
-        typer.echo(result["table"])
+        typer.echo(result.table)

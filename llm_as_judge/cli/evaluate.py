@@ -17,6 +17,7 @@ from llm_as_judge.cli.options import (
     Untrained,
     choose_checkpoint,
     make_console,
+    policy_name,
     print_json,
 )
 
@@ -38,9 +39,15 @@ def evaluate(
 
     checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
-    from llm_as_judge.inference import run_evaluation
+    import asyncio
+
+    from llm_as_judge.runs.evaluate import run_evaluation
+    from llm_as_judge.views.terminal import TerminalProgress, result_table
 
     console = make_console(as_json)
-    result = run_evaluation(settings, data=data, checkpoint=checkpoint, limit=limit, console=console)
+    with TerminalProgress(console) as progress:
+        result = asyncio.run(run_evaluation(settings, data=data, checkpoint=checkpoint, limit=limit, progress=progress))
+    console.print(policy_name(checkpoint), highlight=False)
+    console.print(result_table({"policy": result.summary}, result.summary.overall.n))
     if as_json:
-        print_json(result)
+        print_json(result.as_json())

@@ -32,11 +32,16 @@ def calibrate(
 
     settings = load_config(config, overrides or [], extra={"judge.mode": mode})
 
-    from llm_as_judge.judge_calibration import run_calibration
+    import asyncio
+
+    from llm_as_judge.runs.calibrate import run_calibration
+    from llm_as_judge.views.terminal import calibration_table
 
     console = make_console(as_json)
-    result = run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=picture, console=console)
+    result = asyncio.run(run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=picture))
+    console.print(calibration_table(result.counts))
+    console.print(f"picture {result.picture}", highlight=False, soft_wrap=True)
     if as_json:
-        print_json(result)
+        print_json(result.as_json())
     else:
-        typer.echo(result["line"])
+        typer.echo(result.counts[0].line())

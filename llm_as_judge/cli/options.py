@@ -53,9 +53,13 @@ def choose_checkpoint(settings: Config, checkpoint: Path | None, untrained: bool
     if untrained and checkpoint:
         raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
 
-    from llm_as_judge.inference import newest_checkpoint
+    from llm_as_judge.runs.policy import newest_checkpoint
 
     return None if untrained else checkpoint or newest_checkpoint(settings)
+
+
+def policy_name(checkpoint: Path | None) -> str:
+    return f"policy with the adapter {checkpoint}" if checkpoint else "policy without an adapter (untrained)"
 
 
 def print_json(data: Any) -> None:

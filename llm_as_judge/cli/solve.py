@@ -19,6 +19,7 @@ from llm_as_judge.cli.options import (
     choose_checkpoint,
     make_console,
     make_question,
+    policy_name,
     print_json,
     read_source,
 )
@@ -73,12 +74,14 @@ def solve(
 
     checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
-    from llm_as_judge.inference import solve as solve_question
+    import asyncio
+
+    from llm_as_judge.runs.solve import solve as run
 
     console = make_console(as_json)
-    result = solve_question(
-        settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback, console=console
-    )
+    solution = asyncio.run(run(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
+    console.print(policy_name(checkpoint), highlight=False)
+    result = solution.as_json()
     if as_json:
         print_json(result)
         return

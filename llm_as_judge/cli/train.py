@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,9 @@ from llm_as_judge.cli.options import (
     make_console,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from llm_as_judge.views.terminal import Measured
 
 
 def train(
@@ -35,9 +38,28 @@ def train(
     flags = {"model.model_name": model, "model.device": device, "training.max_steps": max_steps}
     settings = load_config(config, overrides or [], extra=flags)
 
-    from llm_as_judge.grpo_trainer import run_training
+    import asyncio
+
+    from llm_as_judge.runs.train import train as run
+    from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table
 
     console = make_console(as_json)
-    result = run_training(settings, resume=resume, console=console)
+    with TerminalProgress(console) as progress:
+        result = asyncio.run(run(settings, resume=resume, progress=progress))
     if as_json:
-        print_json(result)
+        print_json(result.as_json())
+    lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
+    console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
+    console.print(shapes_table(result.before.shapes, result.after.shapes))
+    console.print(plans_table(result.workflows, result.learned))
+    if (judge := result.judge) and judge.agreement is not None:
+        console.print(
+            f"The LLM judge alone agrees with the truth on {100 * judge.agreement:.1f} % of "
+            f"{judge.pairs} answers ({judge.false_accepts} false accepts, "
+            f"{judge.false_rejects} false rejects, {judge.abstained} abstained)."
+        )
+    console.print(
+        f"trained {result.steps} steps in {result.seconds['training']:.0f} s; all in {result.seconds['all']:.0f} s"
+    )
+    for name, file in (("adapter", result.adapter), ("results", result.results), ("curve", result.curve)):
+        console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)

@@ -72,9 +72,11 @@ def run(
     question = make_question(problem, "code" if entry_point else domain, entry_point)
     settings = load_config(config, overrides or [])
 
-    from llm_as_judge.inference import run_workflow_file
+    import asyncio
 
-    execution = run_workflow_file(settings, read_source(file), question)
+    from llm_as_judge.runs.solve import run_workflow
+
+    execution = asyncio.run(run_workflow(settings, read_source(file), question))
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)

@@ -19,6 +19,9 @@ from llm_as_judge.types import DOMAINS, Domain
 
 DEFAULT_API_KEY = "sk-dummy"
 RewardTerm = Literal["correctness", "efficiency", "simplicity", "format", "repetition"]
+LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
+ScaleRewards = Literal["group", "batch", "none"]
+ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
 
 def _float(value: Any) -> Any:
@@ -87,14 +90,12 @@ class TrainingConfig(_Strict):
     epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the ratio.")
     epsilon_high: Float = Field(0.28, gt=0, description="Upper clip range of the ratio.")
     beta: Float = Field(0.0, ge=0, description="Weight of the KL term to the base model; 0 = none.")
-    loss_type: Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"] = Field(
-        "dr_grpo", description="Loss and its normalisation, as in TRL."
-    )
-    scale_rewards: Literal["group", "batch", "none"] = Field(
+    loss_type: LossType = Field("dr_grpo", description="Loss and its normalisation, as in TRL.")
+    scale_rewards: ScaleRewards = Field(
         "group", description="Divide advantages by the standard deviation of the group, of the batch, or not."
     )
     kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimate of the KL term.")
-    importance_sampling: Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
+    importance_sampling: ImportanceSampling = Field(
         "sequence_mask", description="Correction for the engine computing other probabilities than the trainer."
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Weight beyond which it truncates or masks.")
@@ -103,7 +104,7 @@ class TrainingConfig(_Strict):
         None, description="Forward every shared prefix once; null: on the CPU, where it saves tokens."
     )
     micro_batch_tokens: int = Field(16384, gt=0, description="Tokens per forward pass; no effect on results.")
-    save_every: int = Field(50, gt=0, description="Steps between checkpoints.")
+    save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = at the end only.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Longest prompt in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Longest workflow in tokens.")
@@ -251,7 +252,7 @@ class RewardConfig(_Strict):
         description="Weight of each term (repetition is subtracted); sums to 1, which keeps the scale.",
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency reaches 0.")
-    operator_budget: int = Field(8, gt=0, description="Operator calls at which simplicity reaches 0.")
+    operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity reaches 0.")
     functions: Mapping[str, Float] = Field(
         {}, description="Your own reward functions and their weights: package.module:function or file.py:function."
     )

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from llm_as_judge.engines.prefill import Store, prefill
+from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.sampling import sampling_logprobs
 from llm_as_judge.types import Completion
@@ -156,7 +157,7 @@ class LocalEngine:
                 body = ids[sequence][:-1] if stopped else ids[sequence]
                 group.append(
                     Completion(
-                        text=str(self._tokenizer.decode(body)),
+                        text=text_of(self._tokenizer, body),
                         prompt_ids=tuple(prompt),
                         token_ids=tuple(ids[sequence]),
                         logprobs=tuple(logprobs[sequence]),

@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.transport import Transport, model_names, parse_json
 from llm_as_judge.types import Completion
@@ -190,7 +191,7 @@ class VLLMEngine:
         # on it.
         body = ids[:-1] if stopped else ids
         return Completion(
-            text=str(self._tokenizer.decode(body)),
+            text=text_of(self._tokenizer, body),
             prompt_ids=tuple(prompt),
             token_ids=tuple(ids),
             logprobs=tuple(logprobs),

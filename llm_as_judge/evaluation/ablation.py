@@ -9,11 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Any
 
 from llm_as_judge.errors import ConfigError
 
-#: Two-sided 95 % quantiles of Student's t by degrees of freedom; 1.96 beyond.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 REWARD_PARTS = ("efficiency", "simplicity", "format", "repetition")
 PARTS: tuple[str, ...] = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in REWARD_PARTS))
 
@@ -35,7 +34,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Worth:
     """``accuracy`` and ``tokens`` without the part; ``worth`` and ``saved`` are with it minus without it."""
 
     part: str
@@ -43,6 +42,15 @@ class Row:
     tokens: float
     worth: Difference
     saved: Difference
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "part": self.part,
+            "accuracy": self.accuracy,
+            "tokens": self.tokens,
+            "worth": [self.worth.mean, _known(self.worth.half)],
+            "tokens_added": [self.saved.mean, _known(self.saved.half)],
+        }
 
 
 def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
@@ -66,14 +74,23 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Differe
     n = len(pairs)
     if n < 2:
         return Difference(fmean(pairs), math.nan)
-    t = _T95[n - 2] if n - 2 < len(_T95) else 1.96
-    return Difference(fmean(pairs), t * stdev(pairs) / math.sqrt(n))
+    return Difference(fmean(pairs), students_t(n - 1) * stdev(pairs) / math.sqrt(n))
 
 
-def rows(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Row]:
-    """A row for each part; ``full[i]`` and ``ablated[part][i]`` are of the same seed."""
+def students_t(freedom: int, level: float = 0.95) -> float:
+    """Two-sided quantile of Student's distribution with ``freedom`` degrees of freedom."""
+    from mpmath import betainc, findroot
+
+    def outside(t: float) -> float:
+        return float(betainc(freedom / 2, 0.5, 0, freedom / (freedom + t * t), regularized=True)) - (1 - level)
+
+    return float(findroot(outside, (1.0, 13.0 if freedom == 1 else 5.0), solver="anderson"))
+
+
+def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
+    """What each part is worth; ``full[i]`` and ``ablated[part][i]`` are of the same seed."""
     return [
-        Row(
+        Worth(
             part,
             fmean(run.accuracy for run in runs),
             fmean(run.tokens for run in runs),
@@ -84,17 +101,22 @@ def rows(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> l
     ]
 
 
-def markdown(full: Sequence[Outcome], found: Sequence[Row]) -> str:
+def markdown(full: Sequence[Outcome], parts: Sequence[Worth]) -> str:
     """The table as it goes into a page: accuracies in percent, differences in points, intervals in brackets."""
     lines = [
         "| without | accuracy % | worth of the part, points [95 %] | tokens | tokens added by the part [95 %] |",
         "| --- | ---: | ---: | ---: | ---: |",
         f"| nothing | {100 * fmean(r.accuracy for r in full):.1f} | | {fmean(r.tokens for r in full):.0f} | |",
     ]
-    for row in found:
+    for row in parts:
         worth, tokens = _interval(row.worth, 100, 1), _interval(row.saved, 1, 0)
         lines.append(f"| {row.part} | {100 * row.accuracy:.1f} | {worth} | {row.tokens:.0f} | {tokens} |")
     return "\n".join(lines)
+
+
+def _known(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(value) else value
 
 
 def _interval(value: Difference, scale: float, digits: int) -> str:

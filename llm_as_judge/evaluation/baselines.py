@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_as_judge.evaluation.evaluate import evaluate_source
+from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, bootstrap_interval, mean
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
@@ -22,7 +22,7 @@ SINGLE_CALL = "direct"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Baseline:
     """One line of the table; ``plan`` names the plan of each domain."""
 
     name: str
@@ -70,12 +70,12 @@ async def measure(
         def source(question: Question, plan: Plan = plan) -> str:
             return workflow(plan, question.domain)
 
-        rollouts[plan.name] = await evaluate_source(problems, source, parts)
+        rollouts[plan.name] = (await evaluate(problems, Given(source), parts)).rollouts
         progress(done)
     return Matrix(rollouts)
 
 
-def rows(matrix: Matrix) -> list[Row]:
+def rows(matrix: Matrix) -> list[Baseline]:
     """The four baseline rows."""
     by_domain = matrix.accuracies()
     domains = [d for d in DOMAINS if any(d in cells for cells in by_domain.values())]
@@ -94,10 +94,10 @@ def _known(share: float) -> float:
     return -1.0 if math.isnan(share) else share
 
 
-def _row(name: str, plans: Mapping[Domain, str], matrix: Matrix) -> Row:
+def _row(name: str, plans: Mapping[Domain, str], matrix: Matrix) -> Baseline:
     cells = {d: matrix.cell(plan, d) for d, plan in plans.items()}
     everything = [r for cell in cells.values() for r in cell]
-    return Row(
+    return Baseline(
         name,
         plans,
         _right(everything),
@@ -106,7 +106,7 @@ def _row(name: str, plans: Mapping[Domain, str], matrix: Matrix) -> Row:
     )
 
 
-def _random(matrix: Matrix, domains: Sequence[Domain]) -> Row:
+def _random(matrix: Matrix, domains: Sequence[Domain]) -> Baseline:
     """Expected accuracy of a plan drawn evenly for each problem: a mean over plans, then over problems."""
 
     def expected(domain: Domain | None) -> Estimate:
@@ -120,4 +120,4 @@ def _random(matrix: Matrix, domains: Sequence[Domain]) -> Row:
 
     tokens = mean([float(r.execution.tokens) for rs in matrix.rollouts.values() for r in rs])
     names = dict.fromkeys(domains, "any")
-    return Row("random policy", names, expected(None), {d: expected(d) for d in domains}, tokens)
+    return Baseline("random policy", names, expected(None), {d: expected(d) for d in domains}, tokens)

@@ -1,6 +1,6 @@
-"""Evaluation of a policy on problems it was not trained on, by the benchmark's own metric.
+"""Evaluation of workflows on problems nobody was trained on, by the benchmark's own metric.
 
-One workflow is sampled for each problem, run, and judged by tests or rules; the reward plays no part. What failed for
+One workflow is written for each problem, run, and judged by tests or rules; the reward plays no part. What failed for
 our own reasons is left out of every mean and counted.
 """
 
@@ -9,16 +9,70 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, mean
-from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, extract_code
+from llm_as_judge.files import write_whole
+from llm_as_judge.rl.policy import Policy, PromptLike
+from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import DOMAINS, Completion, Domain, Problem, Question, Rollout
 from llm_as_judge.workflow.catalogue import name_of
 from llm_as_judge.workflow.shape import shape
 
 #: Prompts of one call of the engine.
 _CHUNK = 64
+
+
+class Author(Protocol):
+    """Writes a workflow for each question."""
+
+    def write(self, questions: Sequence[Question]) -> list[Completion]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The policy as the author, without examples from the buffer; the same seed writes the same workflows.
+
+    ``version`` is that of the policy's weights, to which the engine is brought first.
+    """
+
+    policy: Policy
+    engine: Engine
+    prompt: Callable[[Question], PromptLike]
+    config: Config
+    version: int
+
+    def write(self, questions: Sequence[Question]) -> list[Completion]:
+        generation, training = self.config.generation, self.config.training
+        prompts = [self.policy.encode(self.prompt(question)) for question in questions]
+        self.engine.sync(self.policy, self.version)
+        completions: list[Completion] = []
+        for start in range(0, len(prompts), _CHUNK):
+            groups = self.engine.generate(
+                prompts[start : start + _CHUNK],
+                temperature=generation.eval_temperature,
+                top_p=generation.top_p,
+                top_k=generation.top_k,
+                max_new_tokens=training.response_max_length,
+                seed=1_000_003 + training.seed + start,
+            )
+            completions += [group[0] for group in groups]
+        return completions
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A workflow that is known beforehand, as the author."""
+
+    source: Callable[[Question], str]
+
+    def write(self, questions: Sequence[Question]) -> list[Completion]:
+        return [Completion(self.source(question), (), (), (), "stop") for question in questions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +86,8 @@ class Summary:
     f1: float | None  # of qa problems, where the judge reports it
     unscored: int
     shapes: dict[Domain, dict[str, int]]  # workflows by plan, else by shape, most frequent first
+
+    __pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")
 
     def as_json(self) -> dict[str, Any]:
         flat: dict[str, Any] = {"overall": self.overall.value, "valid_rate": self.valid_rate.value}
@@ -48,56 +104,41 @@ class Summary:
             "shapes": self.shapes,
         }
 
+    def save(self, path: Path) -> None:
+        write_whole(path, TypeAdapter(Summary).dump_json(self).decode())
+
+    @staticmethod
+    def load(path: Path) -> Summary:
+        """Raises ``DataError`` where ``save`` did not write it."""
+        try:
+            return TypeAdapter(Summary).validate_json(path.read_bytes())
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise DataError(f"{path}: no evaluation: {reason}; delete it to have it made again") from error
+
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
-    """How workflows are sampled for an evaluation; the same seed gives the same workflows."""
+class Evaluation:
+    """One rollout for each problem, in order, and what they come to."""
 
-    engine: Engine
-    encode: Callable[[Question], Sequence[int]]
-    temperature: float
-    max_new_tokens: int
-    top_p: float = 1.0
-    top_k: int = 0
-    special_tokens: Sequence[str] = ()
-    seed: int = 0
+    rollouts: Sequence[Rollout]
+    summary: Summary
 
 
-async def evaluate_policy(
+async def evaluate(
     problems: Sequence[Problem],
-    sampled: Sampled,
+    author: Author,
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[Rollout]:
-    """One rollout for each problem, in order."""
-    rollouts: list[Rollout] = []
-    for start in range(0, len(problems), _CHUNK):
-        chunk = problems[start : start + _CHUNK]
-        prompts = [sampled.encode(p.question) for p in chunk]
-        completions = sampled.engine.generate(
-            prompts,
-            1,
-            temperature=sampled.temperature,
-            top_p=sampled.top_p,
-            top_k=sampled.top_k,
-            max_new_tokens=sampled.max_new_tokens,
-            seed=sampled.seed + start,
-        )
-        groups = await collect(chunk, completions, parts, sampled.special_tokens)
-        rollouts += [g.rollouts[0] for g in groups]
-        progress(len(rollouts))
-    return rollouts
+) -> Evaluation:
+    """Has ``author`` write a workflow for each problem, runs and judges it; ``progress`` gets the number done."""
+    completions = author.write([p.question for p in problems])
+    groups = await collect(problems, [[c] for c in completions], parts, progress)
+    rollouts = [g.rollouts[0] for g in groups]
+    return Evaluation(rollouts, summarise(rollouts))
 
 
-async def evaluate_source(
-    problems: Sequence[Problem], source: Callable[[Question], str], parts: RolloutParts
-) -> list[Rollout]:
-    """One rollout for each problem of a workflow that is given instead of sampled."""
-    given = [[Completion(source(p.question), (), (), (), "stop")] for p in problems]
-    return [g.rollouts[0] for g in await collect(problems, given, parts)]
-
-
-def summarise(rollouts: Sequence[Rollout], special_tokens: Sequence[str] = ()) -> Summary:
+def summarise(rollouts: Sequence[Rollout]) -> Summary:
     scored = [r for r in rollouts if r.verdict.correct is not None]
     by_domain = {d: [r for r in rollouts if r.problem.question.domain == d] for d in DOMAINS}
     present = {d: rs for d, rs in by_domain.items() if rs}
@@ -105,8 +146,7 @@ def summarise(rollouts: Sequence[Rollout], special_tokens: Sequence[str] = ()) -
     f1 = [r.verdict.score for r in scored if r.problem.question.domain == "qa" and r.verdict.score is not None]
     shapes: dict[Domain, dict[str, int]] = {}
     for domain, members in present.items():
-        sources = [extract_code(r.completion.text, special_tokens) for r in members]
-        counted = Counter(name_of(s, domain) or shape(s) or "no operator" for s in sources)
+        counted = Counter(name_of(r.workflow, domain) or shape(r.workflow) or "no operator" for r in members)
         shapes[domain] = dict(counted.most_common())
     return Summary(
         overall=accuracy([r.verdict.correct for r in rollouts]),

@@ -10,9 +10,9 @@ all.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
+from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.correctness import RIGHT, WRONG, correctness
 from llm_as_judge.rewards.efficiency import efficiency
@@ -32,31 +32,18 @@ WORST: Mapping[str, float] = {
 
 
 class RewardFunction:
-    """``weights`` names all five terms; ``token_budget`` and ``operator_budget`` are where two of them reach
-    0.
+    """Raises ``ConfigError`` for weights under which a wrong answer could outscore a right one."""
 
-    Raises ``ConfigError`` for missing, unknown or negative weights, for weights under which a wrong answer
-    could outscore a right one, and for budgets too small to mean anything.
-    """
-
-    def __init__(self, weights: Mapping[str, float], *, token_budget: int, operator_budget: int) -> None:
-        if set(weights) != set(WORST):
-            raise ConfigError(f"reward_weights must name exactly {sorted(WORST)}, got {sorted(weights)}")
-        if not all(math.isfinite(weight) and weight >= 0 for weight in weights.values()):
-            raise ConfigError(f"reward_weights must be finite and >= 0, got {dict(weights)}")
+    def __init__(self, config: RewardConfig) -> None:
+        weights: dict[str, float] = {str(term): weight for term, weight in config.reward_weights.items()}
         others = 10.0 * sum(weight for term, weight in weights.items() if term != "correctness")
         if (RIGHT - WRONG) * weights["correctness"] <= others:
             raise ConfigError(
                 f"reward_weights {dict(weights)} let a wrong answer outscore a right one; "
                 f"raise correctness above {others / (RIGHT - WRONG):.3g}"
             )
-        if token_budget < 1:
-            raise ConfigError(f"token_budget must be >= 1, got {token_budget}")
-        if operator_budget < 2:
-            raise ConfigError(f"operator_budget must be >= 2, got {operator_budget}")
-        self._weights = dict(weights)
-        self._token_budget = token_budget
-        self._operator_budget = operator_budget
+        self._config = config
+        self._weights = weights
 
     @property
     def slack(self) -> float:
@@ -81,8 +68,8 @@ class RewardFunction:
         else:
             terms = {
                 "correctness": correctness(bool(verdict.correct)),
-                "efficiency": efficiency(execution.tokens, self._token_budget),
-                "simplicity": simplicity(len(execution.calls), self._operator_budget),
+                "efficiency": efficiency(execution.tokens, self._config.token_budget),
+                "simplicity": simplicity(len(execution.calls), self._config.operator_budget),
                 "format": answer_format(execution.answer, problem.question.domain, execution.findings),
                 "repetition": repetition(execution.calls, completion.text),
             }

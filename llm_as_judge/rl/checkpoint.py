@@ -114,6 +114,12 @@ def latest(directory: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
+def step_of(path: Path) -> int:
+    """The number in a checkpoint's name; 0 for a folder of another name."""
+    match = _STEP.fullmatch(path.name)
+    return int(match[1]) if match else 0
+
+
 def random_states() -> dict[str, Any]:
     """States of the Python, NumPy and torch generators, as plain values."""
     numpy_state: Any = np.random.get_state(legacy=False)

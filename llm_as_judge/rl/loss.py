@@ -7,43 +7,14 @@ optimiser step (``Normaliser``), so the gradient does not depend on how the step
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
-KLEstimator = Literal["k3", "k1"]
-ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+from llm_as_judge.config.schema import TrainingConfig
 
 #: Bound on log-ratios before exponentiation; beyond it the ratio is clipped anyway.
 MAX_LOG_RATIO = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class LossSettings:
-    """Names and meaning as in TRL's ``GRPOConfig``, apart from two.
-
-    ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the paper's form; TRL's ``epsilon_high`` is the cap itself).
-    ``importance_sampling`` and its cap are TRL's ``vllm_importance_sampling_mode`` and ``..._clip_max``.
-    """
-
-    loss_type: LossType = "dr_grpo"
-    epsilon: float = 0.2
-    epsilon_high: float = 0.28
-    beta: float = 0.0
-    max_completion_length: int = 1024
-    kl_estimator: KLEstimator = "k3"
-    importance_sampling: ImportanceSampling = "off"
-    importance_sampling_cap: float = 3.0
-
-    def __post_init__(self) -> None:
-        kinds = {"loss_type": LossType, "kl_estimator": KLEstimator, "importance_sampling": ImportanceSampling}
-        for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
-        if self.importance_sampling_cap <= 0:
-            raise ValueError(f"importance_sampling_cap must be > 0, got {self.importance_sampling_cap}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +58,17 @@ class LossOutputs:
     corrected: float  # tokens whose importance weight was truncated or masked
 
 
-def policy_loss(inputs: LossInputs, settings: LossSettings, normaliser: Normaliser) -> LossOutputs:
+def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> LossOutputs:
     """Clipped surrogate loss, weighted by the importance of each token, plus ``beta`` times an estimate of
     KL(policy || reference).
 
+    The settings have TRL's names and meaning, apart from two: ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the
+    paper's form; TRL's ``epsilon_high`` is the cap itself), and ``importance_sampling`` and its cap are TRL's
+    ``vllm_importance_sampling_mode`` and ``..._clip_max``.
+
     grpo: mean over a sequence's tokens, then over sequences (arXiv 2402.03300). dapo, bnpo: mean over all
     tokens of the step (arXiv 2503.14476; the two differ in TRL only by where tokens are counted). dr_grpo:
-    constant divisor, sequences x ``max_completion_length`` (arXiv 2503.20783). cispo: clipped, detached ratio
+    constant divisor, sequences x ``response_max_length`` (arXiv 2503.20783). cispo: clipped, detached ratio
     times log-prob (arXiv 2506.13585). gspo: one ratio a sequence, the geometric mean of its tokens' (arXiv
     2507.18071). KL estimates after http://joschu.net/blog/kl-approx.html: k1 is unbiased and may be negative,
     but as a loss its gradient has mean zero on-policy; k3 is the usual choice.
@@ -105,30 +80,30 @@ def policy_loss(inputs: LossInputs, settings: LossSettings, normaliser: Normalis
     logprobs = torch.where(mask, logprobs, 0.0)
     old = logprobs.detach() if inputs.old_logprobs is None else torch.where(mask, inputs.old_logprobs, 0.0)
     log_ratio = (logprobs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    if settings.loss_type == "gspo":
+    if config.loss_type == "gspo":
         log_ratio = ((log_ratio * weight).sum(-1, keepdim=True) / lengths).expand_as(log_ratio)
     ratio = log_ratio.exp()
-    low, high = 1.0 - settings.epsilon, 1.0 + settings.epsilon_high
+    low, high = 1.0 - config.epsilon, 1.0 + config.epsilon_high
     advantages = inputs.advantages.to(logprobs.dtype)[:, None]
-    if settings.loss_type == "cispo":
+    if config.loss_type == "cispo":
         per_token = -ratio.clamp(max=high).detach() * advantages * logprobs
     else:
         per_token = -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)
-    importance, corrected = importance_weights(old, inputs, settings)
+    importance, corrected = importance_weights(old, inputs, config)
     per_token = per_token * importance
     kl = torch.zeros_like(logprobs)
     if inputs.ref_logprobs is not None:
         delta = (torch.where(mask, inputs.ref_logprobs, 0.0) - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        kl = delta.exp() - delta - 1.0 if settings.kl_estimator == "k3" else -delta
-    if settings.beta:
+        kl = delta.exp() - delta - 1.0 if config.kl_estimator == "k3" else -delta
+    if config.beta:
         if inputs.ref_logprobs is None:
-            raise ValueError(f"beta is {settings.beta}, so ref_logprobs are needed")
-        per_token = per_token + settings.beta * kl
+            raise ValueError(f"beta is {config.beta}, so ref_logprobs are needed")
+        per_token = per_token + config.beta * kl
     per_token = per_token * weight
-    if settings.loss_type in ("grpo", "gspo"):
+    if config.loss_type in ("grpo", "gspo"):
         loss = (per_token / lengths).sum() / max(normaliser.sequences, 1)
-    elif settings.loss_type == "dr_grpo":
-        loss = per_token.sum() / max(normaliser.sequences * settings.max_completion_length, 1)
+    elif config.loss_type == "dr_grpo":
+        loss = per_token.sum() / max(normaliser.sequences * config.response_max_length, 1)
     else:
         loss = per_token.sum() / max(normaliser.tokens, 1)
     with torch.no_grad():
@@ -146,22 +121,20 @@ def policy_loss(inputs: LossInputs, settings: LossSettings, normaliser: Normalis
     )
 
 
-def importance_weights(old: Tensor, inputs: LossInputs, settings: LossSettings) -> tuple[Tensor, float]:
+def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
     """Weights [B, T] or [B, 1] for the engine's distribution not being the trainer's, and the tokens cut off.
 
     The weight is exp(``old`` - sampling log-prob), a token's or the sequence's; beyond the cap it is truncated, or
     the token (the sequence) is left out, as in TRL. No gradient.
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
-    if inputs.sampling_logprobs is None or settings.importance_sampling == "off":
+    if inputs.sampling_logprobs is None or config.importance_sampling == "off":
         return one, 0.0
-    mask, cap = inputs.mask, settings.importance_sampling_cap
+    mask, cap = inputs.mask, config.importance_sampling_cap
     difference = torch.where(mask, old.detach() - inputs.sampling_logprobs.to(old), 0.0)
-    if settings.importance_sampling.startswith("sequence"):
+    if config.importance_sampling.startswith("sequence"):
         difference = difference.sum(-1, keepdim=True)
     weights = difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     beyond = weights > cap
-    kept = (
-        weights.clamp(max=cap) if settings.importance_sampling.endswith("truncate") else weights.masked_fill(beyond, 0)
-    )
+    kept = weights.clamp(max=cap) if config.importance_sampling.endswith("truncate") else weights.masked_fill(beyond, 0)
     return kept, float((beyond & mask).sum())

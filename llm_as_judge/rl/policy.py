@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
+from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
 from llm_as_judge.logprobs import scoring
@@ -36,8 +36,6 @@ from llm_as_judge.types import Completion
 #: Parameters below which an operation is too short to be shared among threads.
 SMALL_MODEL = 20_000_000
 
-__all__ = ["Policy", "PolicySettings", "PromptLike", "Sampling", "TokenScores", "load_trained"]
-
 
 class PromptLike(Protocol):
     @property
@@ -46,45 +44,31 @@ class PromptLike(Protocol):
     def user(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySettings:
-    """The ``model`` section of the configuration, and the seed of the adapter's initial weights."""
-
-    model_name: str = ""
-    lora_rank: int = 64
-    lora_alpha: float = 64
-    lora_dropout: float = 0.0
-    lora_target_modules: str | Sequence[str] = "all-linear"
-    dtype: str = "auto"  # auto: bfloat16 on cuda, float32 elsewhere
-    device: str = "auto"
-    gradient_checkpointing: bool = False
-    seed: int = 0
-
-
 class Policy:
     """``base`` is the causal LM with adapter layers inside, ``model`` the PEFT wrapper around it."""
 
-    def __init__(self, base: Any, tokenizer: Any, settings: PolicySettings) -> None:
-        self.settings = settings
+    def __init__(self, base: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> None:
+        """``seed`` is of the adapter's initial weights."""
+        self.config = config
         self.tokenizer = tokenizer
-        device = resolve_device(settings.device)
-        base = base.to(device=device, dtype=resolve_dtype(settings.dtype, device))
-        modules = settings.lora_target_modules
-        config = LoraConfig(
-            r=settings.lora_rank,
-            lora_alpha=settings.lora_alpha,  # type: ignore[arg-type]
-            lora_dropout=settings.lora_dropout,
+        device = resolve_device(config.device)
+        base = base.to(device=device, dtype=resolve_dtype(config.dtype, device))
+        modules = config.lora_target_modules
+        lora = LoraConfig(
+            r=config.lora_rank,
+            lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
+            lora_dropout=config.lora_dropout,
             target_modules=modules if isinstance(modules, str) else list(modules),
             task_type="CAUSAL_LM",
         )
         # The adapter depends on its seed alone, and making it leaves the caller's random state as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(settings.seed)
+            torch.manual_seed(seed)
             with warnings.catch_warnings():
                 # PEFT asks transformers for an attribute by a name that has a newer one.
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
-                self.model: Any = get_peft_model(base, config)
-        if settings.gradient_checkpointing:
+                self.model: Any = get_peft_model(base, lora)
+        if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # the newer name
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
             else:
@@ -97,30 +81,34 @@ class Policy:
         self.model.train()
 
     @classmethod
-    def load(cls, settings: PolicySettings) -> Policy:
-        """Model and tokenizer from a directory or the Hugging Face hub. Raises ``ConfigError`` where there is
-        none.
+    def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> Policy:
+        """Model and tokenizer from a directory or the Hugging Face hub, with the weights of ``adapter`` if given.
+
+        Raises ``ConfigError`` where there is none, or the adapter is of another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
-            tokenizer = load_tokenizer(settings.model_name)
+            tokenizer = load_tokenizer(path)
             base = AutoModelForCausalLM.from_pretrained(
-                settings.model_name, dtype=resolve_dtype(settings.dtype, resolve_device(settings.device))
+                path, dtype=resolve_dtype(config.dtype, resolve_device(config.device))
             )
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"model.model_name={settings.model_name!r} cannot be loaded: {error}. "
+                f"model.model_name={config.model_name!r}: {path} cannot be loaded: {error}. "
                 "Give a directory with a Hugging Face model, or the id of one on the hub"
             ) from error
-        return cls(base, tokenizer, settings)
+        policy = cls(base, tokenizer, config, seed=seed)
+        if adapter is not None:
+            policy.load_adapter(adapter)
+        return policy
 
     @classmethod
-    def from_config(cls, config: Any, tokenizer: Any, settings: PolicySettings) -> Policy:
+    def from_config(cls, architecture: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> Policy:
         """A randomly initialised model of the given Hugging Face configuration."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
-            base = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
-        return cls(base, tokenizer, settings)
+            torch.manual_seed(seed)
+            base = AutoModelForCausalLM.from_config(architecture)  # type: ignore[no-untyped-call]
+        return cls(base, tokenizer, config, seed=seed)
 
     @property
     def base(self) -> Any:
@@ -148,7 +136,7 @@ class Policy:
         """
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError(
-                f"model.model_name={self.settings.model_name!r} has no chat template; choose an instruction-tuned model"
+                f"model.model_name={self.config.model_name!r} has no chat template; choose an instruction-tuned model"
             )
         messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
         ids = self.tokenizer.apply_chat_template(
@@ -202,7 +190,7 @@ class Policy:
         config = self.base.config
         if config._attn_implementation != ATTENTION:
             return f"{config.model_type} was loaded with attention {config._attn_implementation!r}, which knows no tree"
-        return why_not(config, self.settings.lora_dropout, longest)
+        return why_not(config, self.config.lora_dropout, longest)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, hidden] of the frozen model, comparable over the whole training."""
@@ -300,13 +288,6 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise ConfigError(f'model.dtype={name!r} is no dtype; use "auto", "float32", "bfloat16" or "float16"')
     return dtype
-
-
-def load_trained(directory: Path, settings: PolicySettings) -> Policy:
-    """The policy of a checkpoint directory: the base model of ``settings`` with the adapter saved there."""
-    policy = Policy.load(settings)
-    policy.load_adapter(directory)
-    return policy
 
 
 def fit_threads(policy: Policy) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from llm_as_judge.rl.advantage import Advantages
+from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
-from llm_as_judge.types import Group
 
 
 class Log(Protocol):
@@ -48,16 +47,16 @@ class StepReport:
 
 def step_report(
     step: int,
-    groups: Sequence[Group],
-    advantages: Advantages,
+    credited: Sequence[CreditedGroup],
     update: UpdateReport,
+    *,
     learning_rate: float,
     seconds: Mapping[str, float],
     temperature: float = math.nan,
     refilled: int = 0,
 ) -> StepReport:
-    """Sums up a step whose update is done; ``step`` counts it. ``groups`` are all that were drawn."""
-    rollouts = [r for g in groups for r in g.rollouts]
+    """Sums up a step whose update is done; ``step`` counts it. ``credited`` are all groups that were drawn."""
+    rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     domains = sorted({r.problem.question.domain for r in scored})
     return StepReport(
@@ -77,36 +76,28 @@ def step_report(
         corrected=update.corrected,
         grad_norm=update.grad_norm,
         learning_rate=learning_rate,
-        groups=advantages.groups,
-        skipped_groups=advantages.skipped_groups,
+        groups=len(credited),
+        skipped_groups=sum(not c.contrast for c in credited),
         refilled_groups=refilled,
-        unscored=advantages.unscored,
+        unscored=sum(c.unscored for c in credited),
         seconds=dict(seconds),
         truncated=_mean([r.completion.finish_reason == "length" for r in rollouts]),
         temperature=temperature,
     )
 
 
-def log_step(
-    log: Log,
-    prompts: Sequence[Sequence[int]],
-    groups: Sequence[Group],
-    advantages: Advantages,
-    report: StepReport,
-) -> None:
+def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) -> None:
     """An event for every rollout, then one for the step; a prompt is told by its digest."""
-    values = iter(advantages.values.tolist())
-    for prompt, group in zip(prompts, groups, strict=True):
-        question = group.problem.question
-        digest = hashlib.sha256(",".join(map(str, prompt)).encode()).hexdigest()[:16]
-        for rollout in group.rollouts:
+    for group in credited:
+        question = group.group.problem.question
+        for rollout, advantage in zip(group.group.rollouts, group.advantages, strict=True):
             log(
                 "rollout",
                 step=report.step,
                 problem=question.id,
                 domain=question.domain,
                 dataset=question.dataset,
-                prompt=digest,
+                prompt=_digest(rollout.completion.prompt_ids),
                 text=rollout.completion.text,
                 completion_tokens=len(rollout.completion.token_ids),
                 finish_reason=rollout.completion.finish_reason,
@@ -123,11 +114,15 @@ def log_step(
                 score=rollout.verdict.score,
                 reward=rollout.reward.total,
                 terms=dict(rollout.reward.terms),
-                advantage=next(values),
+                advantage=advantage,
             )
     # JSON has no NaN: what was not measured is null.
     fields = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(report).items()}
     log("step", **fields)
+
+
+def _digest(prompt: Sequence[int]) -> str:
+    return hashlib.sha256(",".join(map(str, prompt)).encode()).hexdigest()[:16]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,8 +8,9 @@ repaired.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -82,15 +83,13 @@ class RolloutParts:
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-def extract_code(text: str, special_tokens: Sequence[str] = ()) -> str:
+def extract_code(text: str) -> str:
     """The workflow in a completion: its first Python fence, or the whole text where there is none.
 
-    Special tokens at both ends and a leading thinking block are wrapping, not code. A fence that is never
-    closed stays as it is: the text is the policy's, and so is the mistake.
+    A leading thinking block is wrapping, not code. A fence that is never closed stays as it is: the text is the
+    policy's, and so is the mistake.
     """
     text = _THINKING.sub("", text, count=1).strip()
-    while ends := [t for t in special_tokens if t and (text.startswith(t) or text.endswith(t))]:
-        text = text.removeprefix(ends[0]).removesuffix(ends[0]).strip()
     return first_block(text)
 
 
@@ -98,18 +97,23 @@ async def collect(
     problems: Sequence[Problem],
     completions: Sequence[Sequence[Completion]],
     parts: RolloutParts,
-    special_tokens: Sequence[str] = (),
+    progress: Callable[[int], None] = lambda done: None,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
+
+    ``progress`` gets the number of rollouts that are done.
 
     Equal workflows of one problem run separately, since the executor may be stochastic. Errors other than
     ``InfrastructureError`` are bugs: they travel, after the remaining tasks were cancelled.
     """
     limit = asyncio.Semaphore(parts.concurrency)
+    done = itertools.count(1)
 
     async def one(problem: Problem, completion: Completion) -> Rollout:
         async with limit:
-            return await roll_out(problem, completion, parts, special_tokens)
+            rollout = await roll_out(problem, completion, parts)
+        progress(next(done))
+        return rollout
 
     tasks = [
         [asyncio.ensure_future(one(problem, completion)) for completion in group]
@@ -129,25 +133,23 @@ async def collect(
     return groups if parts.extra is None else await parts.extra.add(groups)
 
 
-async def roll_out(
-    problem: Problem, completion: Completion, parts: RolloutParts, special_tokens: Sequence[str] = ()
-) -> Rollout:
+async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts) -> Rollout:
     """One workflow from text to reward."""
-    source = extract_code(completion.text, special_tokens)
+    workflow = extract_code(completion.text)
     if completion.finish_reason == "length" and parts.truncated != "run":
         error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
         cut = Execution("invalid", None, error=error)
         verdict = Verdict(False, "none", reason="truncated")
         masked = parts.truncated == "mask"
         reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict)
-        return Rollout(problem, completion, cut, verdict, reward)
+        return Rollout(problem, completion, workflow, cut, verdict, reward)
     try:
-        execution = await parts.runner.run(source, problem.question)
+        execution = await parts.runner.run(workflow, problem.question)
     except InfrastructureError as error:
         execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
     verdict = await _verdict(problem, execution, parts.judge)
     reward = parts.reward(problem, completion, execution, verdict)
-    return Rollout(problem, completion, execution, verdict, reward)
+    return Rollout(problem, completion, workflow, execution, verdict, reward)
 
 
 async def _verdict(problem: Problem, execution: Execution, judge: JudgeLike) -> Verdict:

@@ -16,21 +16,20 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.advantage import Advantages, group_advantages
+from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.policy import Policy, PromptLike
 from llm_as_judge.rl.report import Log, StepReport, log_step, step_report
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
-from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.update import TrainingStopped, Updater
-from llm_as_judge.types import Group, Problem, Question, Rollout
+from llm_as_judge.types import Group, Problem, Question
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +37,9 @@ logger = logging.getLogger(__name__)
 MAX_REDRAWS = 20
 #: Steps in a row without one scored rollout, after which an endpoint is taken to be down for good.
 UNSCORED_PATIENCE = 3
+#: A run stops where the average valid rate falls below this share of its best, but not in its first steps.
+COLLAPSE_RATIO = 0.5
+COLLAPSE_PATIENCE = 5
 
 
 class Sampler(Protocol):
@@ -95,24 +97,13 @@ class _Timer:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    prompts: list[list[int]]
-    groups: list[Group]
-
-
-def _batch_of(
-    groups: Sequence[Group], rewards: torch.Tensor, advantages: Advantages, size: int
-) -> tuple[list[Rollout], torch.Tensor, torch.Tensor]:
-    """Rollouts, rewards and advantages of the ``size`` groups to train on: those with contrast, then others.
+def _to_train_on(credited: Sequence[CreditedGroup], size: int) -> list[CreditedGroup]:
+    """``size`` groups in their order: those with contrast, then others.
 
     Groups that were drawn anew thus do not count in the loss's divisors.
     """
-    chosen = sorted(range(len(groups)), key=lambda i: (i not in advantages.with_contrast, i))[:size]
-    starts = [sum(len(g.rollouts) for g in groups[:i]) for i in range(len(groups))]
-    rows = [starts[i] + j for i in sorted(chosen) for j in range(len(groups[i].rollouts))]
-    flat = [r for g in groups for r in g.rollouts]
-    return [flat[i] for i in rows], rewards[rows], advantages.values[rows]
+    first = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))[:size]
+    return [credited[i] for i in sorted(first)]
 
 
 class Trainer:
@@ -120,13 +111,13 @@ class Trainer:
     deterministic.
     """
 
-    def __init__(self, parts: TrainerParts, settings: TrainerSettings) -> None:
+    def __init__(self, parts: TrainerParts, config: Config) -> None:
         self.parts = parts
-        self.settings = settings
+        self.config = config
         self.step = 0  # finished steps; also the version of the policy's weights
         self._valid_average: float | None = None
         self._best_valid = 0.0
-        self.updater = Updater(parts.policy, settings)
+        self.updater = Updater(parts.policy, config.training)
         self._saved = 0
         self._unscored_steps = 0
         self._finished = self._state()
@@ -154,16 +145,17 @@ class Trainer:
         way. Raises ``TrainingStopped`` where the policy collapsed, ``InfrastructureError`` where nothing can be
         scored any more.
         """
-        steps = max(0, self.settings.max_steps - self.step) if num_steps is None else num_steps
+        config = self.config.training
+        steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
         report = None
         try:
             for _ in range(steps):
                 report = await self._one_step()
-                if self.settings.save_every and self.step % self.settings.save_every == 0:
+                if config.save_every and self.step % config.save_every == 0:
                     self.save()
                 if self.parts.on_step is not None:
                     self.parts.on_step(report)
-                every = self.settings.eval_every
+                every = config.eval_every
                 if self.parts.evaluate is not None and every and self.step % every == 0:
                     self.parts.log("eval", step=self.step, **await self.parts.evaluate(self.step))
         except TrainingStopped:
@@ -190,36 +182,32 @@ class Trainer:
         return path
 
     async def _one_step(self) -> StepReport:
-        parts, settings, timer = self.parts, self.settings, _Timer()
-        drawn = await self._roll_out(settings.rollout_batch_size, 0, timer)
-        rewards, advantages = self._judge(drawn.groups)
+        parts, config, timer = self.parts, self.config.training, _Timer()
+        groups = await self._roll_out(config.rollout_batch_size, 0, timer)
+        credited = self._credit(groups)
         # DAPO's dynamic sampling (arXiv 2503.14476): groups that teach nothing are drawn anew, a few times.
-        for refill in range(1, settings.refill_rounds + 1):
-            missing = settings.rollout_batch_size - len(advantages.with_contrast)
+        for refill in range(1, config.refill_rounds + 1):
+            missing = config.rollout_batch_size - sum(c.contrast for c in credited)
             if missing <= 0:
                 break
-            more = await self._roll_out(missing, refill, timer)
-            drawn = _Drawn([*drawn.prompts, *more.prompts], [*drawn.groups, *more.groups])
-            rewards, advantages = self._judge(drawn.groups)
-        prompts, groups = drawn.prompts, drawn.groups
-        rollouts, kept, values = _batch_of(groups, rewards, advantages, settings.rollout_batch_size)
-        temperature = settings.temperature_at(self.step)
+            groups += await self._roll_out(missing, refill, timer)
+            credited = self._credit(groups)
+        sampling = sampling_at(self.config, self.step)
         with timer.phase("update"):
-            update = self.updater.update(rollouts, kept, replace(advantages, values=values), self.step)
+            update = self.updater.update(_to_train_on(credited, config.rollout_batch_size), sampling, self.step)
         self.step += 1
         if parts.buffer is not None:
             parts.buffer.update(groups, self.step)
         report = step_report(
             self.step,
-            groups,
-            advantages,
+            credited,
             update,
-            self.updater.learning_rate,
-            timer.seconds,
-            temperature,
-            refilled=len(groups) - settings.rollout_batch_size,
+            learning_rate=self.updater.learning_rate,
+            seconds=timer.seconds,
+            temperature=sampling.temperature,
+            refilled=len(groups) - config.rollout_batch_size,
         )
-        log_step(parts.log, prompts, groups, advantages, report)
+        log_step(parts.log, credited, report)
         collapse = self._canary(report.valid_rate) or self._audited()
         if collapse:
             raise TrainingStopped(collapse)
@@ -230,32 +218,30 @@ class Trainer:
             raise InfrastructureError(self._nothing_scored(groups))
         return report
 
-    async def _roll_out(self, count: int, refill: int, timer: _Timer) -> _Drawn:
+    async def _roll_out(self, count: int, refill: int, timer: _Timer) -> list[Group]:
         """Groups of ``count`` problems, executed and judged."""
-        parts, settings = self.parts, self.settings
+        parts, config = self.parts, self.config.training
         with timer.phase("prompt"):
             problems, prompts = self._draw(count)
         with timer.phase("sync"):
             parts.engine.sync(parts.policy, self.step)
+        sampling = sampling_at(self.config, self.step)
         with timer.phase("generate"):
             completions = parts.engine.generate(
                 prompts,
-                settings.num_return_sequences_in_group,
-                temperature=settings.temperature_at(self.step),
-                top_p=settings.top_p,
-                top_k=settings.top_k,
-                max_new_tokens=settings.response_max_length,
+                config.num_return_sequences_in_group,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                top_k=sampling.top_k,
+                max_new_tokens=config.response_max_length,
                 seed=self._seed(0 if not refill else 1 + refill),  # 1 is the control experiment's
             )
         with timer.phase("execute"):
-            groups = await collect(problems, completions, parts.rollout, self._special_tokens())
-        return _Drawn(prompts, groups)
+            return await collect(problems, completions, parts.rollout)
 
-    def _judge(self, groups: Sequence[Group]) -> tuple[torch.Tensor, Advantages]:
-        """Rewards [N] of all rollouts and what they are worth within their groups."""
-        rewards = self._rewards([r for g in groups for r in g.rollouts])
-        index = torch.tensor([i for i, g in enumerate(groups) for _ in g.rollouts])
-        return rewards, group_advantages(rewards, index, self.settings.scale_rewards)
+    def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
+        config = self.config.training
+        return credit(groups, config.scale_rewards, self._seed(1) if config.shuffle_rewards else None)
 
     def _draw(self, count: int) -> tuple[list[Problem], list[list[int]]]:
         """Problems and their prompts; one whose prompt is too long is drawn again, for cutting it would hide
@@ -267,7 +253,7 @@ class Trainer:
         for _ in range(MAX_REDRAWS):
             for problem in self.parts.sampler.sample(count - len(problems)):
                 ids = self.parts.policy.encode(self.parts.build_prompt(problem.question))
-                if len(ids) <= self.settings.prompt_max_length:
+                if len(ids) <= self.config.training.prompt_max_length:
                     problems.append(problem)
                     prompts.append(ids)
                 else:
@@ -277,27 +263,14 @@ class Trainer:
                 return problems, prompts
         raise DataError(
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length="
-            f"{self.settings.prompt_max_length} (longest: {longest} tokens); "
+            f"{self.config.training.prompt_max_length} (longest: {longest} tokens); "
             "raise it or lower experience_buffer.top_k"
         )
 
-    def _rewards(self, rollouts: Sequence[Rollout]) -> torch.Tensor:
-        """Totals [N], NaN = unscored. The control experiment permutes the scored ones over the batch."""
-        totals = [r.reward.total for r in rollouts]
-        rewards = torch.tensor([math.nan if t is None else t for t in totals], dtype=torch.float64)
-        if self.settings.shuffle_rewards:
-            scored = torch.nonzero(~torch.isnan(rewards))[:, 0]
-            order = torch.randperm(len(scored), generator=torch.Generator().manual_seed(self._seed(1)))
-            rewards[scored] = rewards[scored[order]]
-        return rewards
-
     def _seed(self, stream: int) -> int:
         """A seed of its own for every step and purpose, so that resuming needs no generator state."""
-        text = f"{self.settings.seed}/{self.step}/{stream}".encode()
+        text = f"{self.config.training.seed}/{self.step}/{stream}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:7], "big")
-
-    def _special_tokens(self) -> list[str]:
-        return list(getattr(self.parts.policy.tokenizer, "all_special_tokens", ()))
 
     def _nothing_scored(self, groups: Sequence[Group]) -> str:
         reasons = Counter(r.verdict.reason or r.execution.error for g in groups for r in g.rollouts)
@@ -313,14 +286,14 @@ class Trainer:
         before = self._valid_average
         self._valid_average = valid_rate if before is None else 0.8 * before + 0.2 * valid_rate
         self._best_valid = max(self._best_valid, self._valid_average)
-        floor = self.settings.collapse_ratio * self._best_valid
-        if self.step <= self.settings.collapse_patience or self._valid_average >= floor or self._best_valid < 0.2:
+        floor = COLLAPSE_RATIO * self._best_valid
+        if self.step <= COLLAPSE_PATIENCE or self._valid_average >= floor or self._best_valid < 0.2:
             return ""
         return (
             f"step {self.step}: valid workflows fell to {self._valid_average:.0%} (running average), from "
             f"{self._best_valid:.0%} at best; go on from an earlier checkpoint in "
             f"{self.parts.checkpoint_dir} with a lower training.learning_rate "
-            f"(now {self.settings.learning_rate}) or a higher training.beta (now {self.settings.beta})"
+            f"(now {self.config.training.learning_rate}) or a higher training.beta (now {self.config.training.beta})"
         )
 
     def _audited(self) -> str:
@@ -331,7 +304,7 @@ class Trainer:
         self.parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
         for alarm in alarms:
             logger.warning("step %d: %s", self.step, alarm)
-        return f"step {self.step}: {alarms[0]}" if alarms and self.settings.stop_on_alarm else ""
+        return f"step {self.step}: {alarms[0]}" if alarms and self.config.judge.audit_action == "stop" else ""
 
     def _state(self) -> checkpoint.TrainingState:
         buffer = self.parts.buffer

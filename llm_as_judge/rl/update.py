@@ -16,14 +16,15 @@ import torch
 import torch.distributed as distributed
 from torch import Tensor
 
+from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import LLMAsJudgeError
-from llm_as_judge.logprobs.scoring import Layout, choose_layout
-from llm_as_judge.rl.advantage import Advantages
+from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.exactness import check_exact
-from llm_as_judge.rl.loss import LossInputs, LossOutputs, LossSettings, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy, Sampling
-from llm_as_judge.rl.settings import TrainerSettings
-from llm_as_judge.types import Completion, Rollout
+from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
+from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.schedule import learning_rate_at
+from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +48,13 @@ class UpdateReport:
 
 
 @dataclass(slots=True)
-class _Batch:
-    """What this process forwards, and what the first epoch leaves for the later ones."""
+class _Row:
+    """A completion in the update, and what the first epoch leaves for the later ones."""
 
-    completions: list[Completion]
-    advantages: Tensor  # [B]
-    old: list[Tensor | None]  # [T] each; None until the first epoch's scores stand in
-    reference: list[Tensor] | None  # [T] each, where beta > 0
-    layout: Layout
+    completion: Completion
+    advantage: float
+    old: Tensor | None  # [T] log-probs the ratio is against; None until the first epoch's scores stand in
+    reference: Tensor | None = None  # [T], where beta > 0
 
 
 class Updater:
@@ -65,25 +65,14 @@ class Updater:
     are not those of the last finished step.
     """
 
-    def __init__(self, policy: Policy, settings: TrainerSettings) -> None:
+    def __init__(self, policy: Policy, config: TrainingConfig) -> None:
         self.policy = policy
-        self.settings = settings
+        self.config = config
         self.updates = 0
         self.unsettled = False
         self._parameters = policy.trainable_parameters()
         self.optimizer = torch.optim.AdamW(
-            self._parameters, lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=settings.weight_decay
-        )
-        self._sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
-        self._loss = LossSettings(
-            settings.loss_type,
-            settings.epsilon,
-            settings.epsilon_high,
-            settings.beta,
-            settings.response_max_length,
-            settings.kl_estimator,
-            settings.importance_sampling,
-            settings.importance_sampling_cap,
+            self._parameters, lr=config.learning_rate, betas=(0.9, 0.99), weight_decay=config.weight_decay
         )
         self._checked = False
 
@@ -96,36 +85,31 @@ class Updater:
         """The step that the update belongs to is finished."""
         self.unsettled = False
 
-    def update(
-        self, rollouts: Sequence[Rollout], rewards: Tensor, advantages: Advantages, version: int
-    ) -> UpdateReport:
+    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
         """``ppo_epochs`` optimiser steps, each over the whole batch in micro-batches.
 
-        ``rewards`` [N] with NaN = unscored; ``version`` is that of the present weights and, being the number of
-        finished steps, tells the temperature that the completions were sampled at. Where torch.distributed is
-        initialised, every process is to call this with the same batch and weights: each takes its share, the
-        gradients are added up, and all make the same step. Raises ``TrainingStopped`` where the gradient is not
-        finite, ``ConfigError`` where prefixes cannot be shared and ``shared_prefix`` is on, or where the first
-        batch does not come out as padded rows do.
+        ``sampling`` is the distribution that the completions were drawn from, ``version`` that of the present weights.
+        Where torch.distributed is initialised, every process is to call this with the same batch and weights: each
+        takes its share, the gradients are added up, and all make the same step. Raises ``TrainingStopped`` where the
+        gradient is not finite, ``ConfigError`` where prefixes cannot be shared and ``shared_prefix`` is on, or where
+        the first batch does not come out as padded rows do.
         """
-        settings = self.settings
-        self._sampling = Sampling(settings.temperature_at(version), settings.top_p, settings.top_k)
-        scored = ~torch.isnan(rewards)
-        lengths = torch.tensor([len(r.completion.token_ids) for r in rollouts])
-        normaliser = Normaliser(int(scored.sum()), int(lengths[scored].sum()))
+        config = self.config
+        scored = [row for credited in groups for row in _rows(credited, version)]
+        normaliser = Normaliser(len(scored), sum(len(row.completion.token_ids) for row in scored))
         # Without a KL term a rollout without advantage has no gradient: it counts in the normaliser and is
         # not forwarded.
-        trained = scored if settings.beta else scored & (advantages.values != 0)
-        chosen = torch.nonzero(trained)[:, 0].tolist()
-        if not chosen:
+        trained = scored if config.beta else [row for row in scored if row.advantage]
+        if not trained:
             return UpdateReport()
-        batch = self._batch(rollouts, advantages, _share(chosen), version)
+        rows = _share(trained)
+        layout = self._prepare(rows, sampling) if rows else "padded"
         sums = torch.zeros(len(_SUMS), dtype=torch.float64)
         norm = 0.0
-        for _ in range(settings.ppo_epochs):
+        for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
             before = sums
-            for out in self._backward(batch, normaliser):
+            for out in self._backward(rows, layout, sampling, normaliser):
                 sums = sums + _sums_of(out)
             loss = float(_added_up((sums - before)[:1])[0])
             norm = self._optimizer_step(version)
@@ -134,7 +118,7 @@ class Updater:
         tokens = total["tokens"]
         return UpdateReport(
             loss=loss,
-            kl=total["kl"] / tokens if settings.beta else math.nan,
+            kl=total["kl"] / tokens if config.beta else math.nan,
             entropy=total["entropy"] / tokens,
             clip_fraction=(total["clipped_low"] + total["clipped_high"]) / tokens,
             grad_norm=norm,
@@ -143,83 +127,70 @@ class Updater:
 
     def layout(self, completions: Sequence[Completion]) -> Layout:
         """How ``completions`` are forwarded. Raises ``ConfigError`` where the settings ask for what cannot be."""
-        wanted = self.settings.shared_prefix
+        wanted = self.config.shared_prefix
         if wanted is not None or self.policy.device.type != "cpu":
             return "tree" if wanted else "padded"
         longest = max(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         return "padded" if self.policy.why_no_tree(longest) else choose_layout(completions)
 
-    def _batch(
-        self, rollouts: Sequence[Rollout], advantages: Advantages, rows: Sequence[int], version: int
-    ) -> _Batch | None:
-        """None where this process has no share."""
-        if not rows:
-            return None
-        completions = [rollouts[i].completion for i in rows]
-        layout = self.layout(completions)
+    def _prepare(self, rows: Sequence[_Row], sampling: Sampling) -> Layout:
+        """The layout of this process's share, checked once a run; fills in the reference's log-probs."""
+        completions = [row.completion for row in rows]
+        layout, budget = self.layout(completions), self.config.micro_batch_tokens
         if layout == "tree" and not self._checked:
-            found = check_exact(self.policy, completions, self._sampling, self.settings.micro_batch_tokens)
+            found = check_exact(self.policy, completions, sampling, budget)
             logger.info(
                 "shared prefixes: within %.1e nats of padded rows, gradient %.1e", found.logprob, found.gradient
             )
             self._checked = True
-        reference = None
-        if self.settings.beta:
-            reference = self.policy.reference_logprobs(
-                completions, self._sampling, layout, self.settings.micro_batch_tokens
-            )
-        # A completion of older weights is weighed against the log-probs it was sampled with.
-        old = [torch.tensor(c.logprobs) if c.policy_version != version else None for c in completions]
-        return _Batch(completions, advantages.values[list(rows)], old, reference, layout)
+        if self.config.beta:
+            references = self.policy.reference_logprobs(completions, sampling, layout, budget)
+            for row, reference in zip(rows, references, strict=True):
+                row.reference = reference
+        return layout
 
-    def _backward(self, batch: _Batch | None, normaliser: Normaliser) -> Iterator[LossOutputs]:
+    def _backward(
+        self, rows: Sequence[_Row], layout: Layout, sampling: Sampling, normaliser: Normaliser
+    ) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
-        if batch is None:
+        if not rows:
             return
-        parts = self.policy.parts(batch.completions, self._sampling, batch.layout, self.settings.micro_batch_tokens)
-        for part in parts:
-            scores, members = part.scores, part.members
-            old = scores.logprobs.detach().clone()
-            for row, i in enumerate(members):
-                known, length = batch.old[i], len(batch.completions[i].token_ids)
-                if known is None:
-                    batch.old[i] = old[row, :length].clone()
-                else:
-                    old[row, :length] = known.to(old)
+        completions = [row.completion for row in rows]
+        for part in self.policy.parts(completions, sampling, layout, self.config.micro_batch_tokens):
+            scores, members = part.scores, [rows[i] for i in part.members]
+            for row, logprobs in zip(members, scores.logprobs.detach(), strict=True):
+                if row.old is None:
+                    row.old = logprobs[: len(row.completion.token_ids)].clone()
             inputs = LossInputs(
                 scores.logprobs,
-                batch.advantages[list(members)].to(scores.logprobs),
+                scores.logprobs.new_tensor([row.advantage for row in members]),
                 scores.mask,
-                old,
-                None if batch.reference is None else _padded([batch.reference[i] for i in members], old),
+                _padded([row.old for row in members], scores.logprobs),
+                _padded([row.reference for row in members], scores.logprobs) if self.config.beta else None,
                 scores.entropy,
-                _padded([torch.tensor(batch.completions[i].logprobs) for i in members], old),
+                _padded([torch.tensor(row.completion.logprobs) for row in members], scores.logprobs),
             )
-            out = policy_loss(inputs, self._loss, normaliser)
+            out = policy_loss(inputs, self.config, normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out
 
     def _optimizer_step(self, version: int) -> float:
         """Clips and steps; returns the gradient norm before clipping."""
-        settings = self.settings
+        config = self.config
         _add_up_gradients(self._parameters)
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, settings.max_grad_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm))
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             raise TrainingStopped(
                 f"step {version + 1}: gradient norm is {norm}; lower training.learning_rate "
-                f"({settings.learning_rate}) or use model.dtype=float32"
+                f"({config.learning_rate}) or use model.dtype=float32"
             )
         self.unsettled = True
         for group in self.optimizer.param_groups:
-            group["lr"] = self._warmed_up_rate()
+            group["lr"] = learning_rate_at(config, self.updates)
         self.optimizer.step()
         self.updates += 1
         return norm
-
-    def _warmed_up_rate(self) -> float:
-        share = 1.0 if not self.settings.warmup_steps else min(1.0, (self.updates + 1) / self.settings.warmup_steps)
-        return self.settings.learning_rate * share
 
 
 _SUMS = ("loss", "tokens", "clipped_low", "clipped_high", "kl", "entropy", "corrected")
@@ -230,15 +201,25 @@ def _sums_of(out: LossOutputs) -> Tensor:
     return torch.tensor([float(v) for v in values], dtype=torch.float64)
 
 
-def _padded(rows: Sequence[Tensor], like: Tensor) -> Tensor:
-    """[B, T] of ``like``'s kind."""
+def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
+    """The scored completions of a group; one of older weights is weighed against what it was sampled with."""
+    for rollout, reward, advantage in zip(credited.group.rollouts, credited.rewards, credited.advantages, strict=True):
+        if not math.isnan(reward):
+            completion = rollout.completion
+            stale = completion.policy_version != version
+            yield _Row(completion, advantage, torch.tensor(completion.logprobs) if stale else None)
+
+
+def _padded(rows: Sequence[Tensor | None], like: Tensor) -> Tensor:
+    """[B, T] of ``like``'s kind, without gradient."""
     out = torch.zeros_like(like)
     for row, values in enumerate(rows):
-        out[row, : len(values)] = values.to(like)
+        if values is not None:
+            out[row, : len(values)] = values.to(like)
     return out
 
 
-def _share(rows: Sequence[int]) -> Sequence[int]:
+def _share(rows: Sequence[_Row]) -> Sequence[_Row]:
     """This process's rows: neighbours, for they share prefixes."""
     if not distributed.is_initialized():
         return rows

@@ -1,4 +1,4 @@
-"""The learning curve as a PNG, read from a run's event log."""
+"""Pictures, as PNGs: a run's learning curve, a judge's verdicts against the labels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,25 @@ from llm_as_judge.types import DOMAINS
 
 _SMOOTHING = 0.85
 _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728"}
+
+
+_VERDICTS = (
+    ("true_accepts", "right, accepted", "#2c7fb8"),
+    ("true_rejects", "wrong, refused", "#a6bddb"),
+    ("false_rejects", "right, refused", "#fdae6b"),
+    ("false_accepts", "wrong, accepted", "#d7301f"),
+    ("abstained", "abstained", "#bdbdbd"),
+)
+
+
+def _pyplot() -> Any:
+    """matplotlib without a screen; loaded when something is drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def steps_of(log: Path) -> list[dict[str, Any]]:
@@ -32,13 +51,9 @@ def _smooth(values: Sequence[float | None]) -> list[float]:
 
 def learning_curve(steps: Sequence[Mapping[str, Any]], path: Path, before: float, after: float) -> None:
     """Accuracy by domain, and reward with the valid rate, over steps; held-out accuracy before and after as marks."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    pyplot = _pyplot()
     numbers = [s["step"] for s in steps]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for domain in DOMAINS:
         shares = [(s.get("domain_accuracy") or {}).get(domain) for s in steps]
         left.plot(numbers, [100 * v for v in _smooth(shares)], label=domain, color=_COLOURS[domain])
@@ -62,4 +77,27 @@ def learning_curve(steps: Sequence[Mapping[str, Any]], path: Path, before: float
     right.legend(lines, [str(line.get_label()) for line in lines], loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
-    plt.close(figure)
+    pyplot.close(figure)
+
+
+def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
+    """Write a PNG of stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
+    kinds = [str(row["kind"]) for row in counts]
+    left = [0.0] * len(counts)
+    for name, label, colour in _VERDICTS:
+        shares = [100 * row[name] / row["pairs"] if row["pairs"] else 0.0 for row in counts]
+        axes.barh(kinds, shares, left=left, label=label, color=colour)
+        for i, (share, row) in enumerate(zip(shares, counts, strict=True)):
+            if share > 4:
+                axes.text(left[i] + share / 2, i, str(row[name]), ha="center", va="center", fontsize=8)
+        left = [a + b for a, b in zip(left, shares, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("% of the pairs")
+    axes.set_title(title)
+    axes.legend(ncols=len(_VERDICTS), loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize=8, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -22,41 +22,51 @@ from rich.table import Table
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
-
-class Step(Protocol):
-    """What a step line is made of (``rl.report.StepReport``)."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def reward_mean(self) -> float: ...
-    @property
-    def accuracy(self) -> float: ...
-    @property
-    def valid_rate(self) -> float: ...
-    @property
-    def domain_accuracy(self) -> Mapping[str, float]: ...
-    @property
-    def executor_tokens(self) -> float: ...
-    @property
-    def kl(self) -> float: ...
-    @property
-    def entropy(self) -> float: ...
-    @property
-    def unscored(self) -> int: ...
-    @property
-    def seconds(self) -> Mapping[str, float]: ...
+if TYPE_CHECKING:  # the report is torch's neighbour
+    from llm_as_judge.judging.calibration import Counts
+    from llm_as_judge.rl.report import StepReport
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A row of the final table."""
+class Measured(Protocol):
+    """What a line of the result table is made of: a ``Summary``, or a ``Baseline``."""
 
-    name: str
-    overall: Estimate
-    domains: Mapping[Domain, Estimate]
-    valid_rate: Estimate | None
-    tokens: float
+    @property
+    def overall(self) -> Estimate: ...
+    @property
+    def domains(self) -> Mapping[Domain, Estimate]: ...
+    @property
+    def tokens(self) -> float: ...
+
+
+class TerminalProgress:
+    """``runs.progress.Progress`` on a terminal: a bar for what goes on, a line for what is done."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bar = progress_bar(console)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> TerminalProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def say(self, line: str) -> None:
+        self.console.print(line, highlight=False)
+
+    def step(self, report: StepReport, total: int) -> None:
+        self.advance("training", report.step, total)
+        self.say(step_line(report, total))
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        """A bar that is full goes."""
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=total)
+        self._bar.update(self._tasks[what], completed=done, total=total)
+        if done >= total:
+            self._bar.remove_task(self._tasks.pop(what))
 
 
 def _percent(share: float) -> str:
@@ -82,7 +92,7 @@ def progress_bar(console: Console) -> Progress:
     )
 
 
-def step_line(report: Step, total: int) -> str:
+def step_line(report: StepReport, total: int) -> str:
     """One line a step; accuracies in percent, of the step's own rollouts."""
     domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
@@ -95,7 +105,7 @@ def step_line(report: Step, total: int) -> str:
     )
 
 
-def result_table(lines: Sequence[Line], problems: int) -> Table:
+def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
     """The run's table: percent right with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
@@ -104,9 +114,10 @@ def result_table(lines: Sequence[Line], problems: int) -> Table:
         # On a narrow terminal the interval goes to a line of its own.
         table.add_column(heading, justify="right", min_width=8)
     table.add_column("tokens", justify="right", no_wrap=True)
-    for line in lines:
+    for name, line in lines.items():
         cells = [_interval(line.domains.get(d)) for d in DOMAINS]
-        table.add_row(line.name, _interval(line.overall), *cells, _interval(line.valid_rate), f"{line.tokens:.0f}")
+        valid = getattr(line, "valid_rate", None)
+        table.add_row(name, _interval(line.overall), *cells, _interval(valid), f"{line.tokens:.0f}")
     return table
 
 
@@ -130,6 +141,18 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
         table.add_column(heading)
     for domain in after:
         table.add_row(domain, _top(before.get(domain, {})), _top(after[domain]))
+    return table
+
+
+def calibration_table(counts: Sequence[Counts]) -> Table:
+    """A judge's verdicts against the labels, by kind of candidate."""
+    table = Table(title="verdicts by kind of candidate")
+    for column in ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for row in counts:
+        rates = ["-" if value is None else f"{value:.4f}" for value in (row.agreement, row.kappa)]
+        numbers = (row.false_accepts, row.false_rejects, row.abstained)
+        table.add_row(row.kind, str(row.pairs), *rates, *map(str, numbers))
     return table
 
 

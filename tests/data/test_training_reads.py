@@ -13,7 +13,7 @@ from llm_as_judge.data.files import MARKER
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.workbench import heldout_problems, problems_from, training_sampler
+from llm_as_judge.runs.problems import heldout_problems, problems_from, training_sampler
 
 ROOT = Path(__file__).parents[2]
 

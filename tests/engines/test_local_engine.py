@@ -12,7 +12,8 @@ from transformers import Lfm2Config, Qwen2Config
 from llm_as_judge.engines import prefill
 from llm_as_judge.engines.local import LocalEngine, refuse_unsupported, repack
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
 
 RAGGED = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 11], [5, 6, 7, 8, 9, 10, 12, 13, 14], [5, 6, 7, 11]]

@@ -25,9 +25,10 @@ from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.rl.policy import Policy
+from llm_as_judge.runs.policy import load_policy
 from llm_as_judge.types import Completion
-from llm_as_judge.workbench import load_policy
 
 ROOT = Path(__file__).parents[2]
 PYTHON = os.environ.get("VLLM_PYTHON", "")

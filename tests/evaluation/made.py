@@ -40,6 +40,7 @@ def rollout(
     return Rollout(
         of,
         Completion(source, (), (), (), "stop"),
+        source,
         Execution(outcome, "an answer" if outcome == "finished" else None, (call,)),
         Verdict(correct, "rules", score=f1),
         Reward(None if correct is None else float(correct)),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import math
 import socket
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, rows, without
-from llm_as_judge.workbench import Workbench
+from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, students_t, without, worths
+from llm_as_judge.runs.ablate import changed, run_ablation
+from llm_as_judge.runs.policy import prompt_builder
+from llm_as_judge.runs.progress import Silent
+from llm_as_judge.types import Question
+from llm_as_judge.workflow.enhancer import load_enhancer
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
@@ -22,8 +24,13 @@ WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format"
 def test_the_interval_is_students_over_paired_seeds() -> None:
     found = difference([0.6, 0.7, 0.8], [0.5, 0.5, 0.5])
     assert found.mean == pytest.approx(0.2)
-    assert found.half == pytest.approx(4.303 * 0.1 / math.sqrt(3))
+    assert found.half == pytest.approx(4.30265 * 0.1 / math.sqrt(3))
     assert math.isnan(difference([0.6], [0.5]).half)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (10, 2.22814), (19, 2.09302)])
+def test_students_quantiles_are_the_published_ones(freedom: int, quantile: float) -> None:
+    assert students_t(freedom) == pytest.approx(quantile, abs=6e-5)
 
 
 def test_a_reward_terms_weight_goes_to_correctness() -> None:
@@ -35,17 +42,14 @@ def test_a_reward_terms_weight_goes_to_correctness() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_can_be_taken_away_from_the_shipped_configuration(part: str) -> None:
-    from llm_as_judge.comparison import changed
-    from llm_as_judge.types import Question
-
     shared = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}
     config = load_config(ROOT / "config/embedded.yaml", [f"{k}={ROOT / v}" for k, v in shared.items()])
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     made = changed(config, without(part, weights), part, 7)
-    bench, question = Workbench(made), Question("q", "2+2?", "math")
+    prompt = prompt_builder(made)(Question("q", "2+2?", "math"), ())
     assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
-    assert bool(bench.prompt(question).system) is (part != "layer1")
-    assert bool(bench.enhance.as_json()) is (part != "layer2")
+    assert bool(prompt.system) is (part != "layer1")
+    assert bool(load_enhancer(made.workflow).as_json()) is (part != "layer2")
     assert made.experience_buffer.enabled is (part != "buffer")
     gone = [term for term, weight in made.reward.reward_weights.items() if not weight]
     assert gone == ([part.removeprefix("reward.")] if part.startswith("reward.") else [])
@@ -53,14 +57,20 @@ def test_every_part_can_be_taken_away_from_the_shipped_configuration(part: str) 
 
 def test_the_table_shows_accuracy_tokens_and_intervals() -> None:
     full = [Outcome(0.6, 900.0), Outcome(0.7, 1000.0), Outcome(0.8, 1100.0)]
-    table = markdown(full, rows(full, {"buffer": [Outcome(0.5, 1000.0)] * 3}))
+    table = markdown(full, worths(full, {"buffer": [Outcome(0.5, 1000.0)] * 3}))
     assert "| nothing | 70.0 | | 1000 | |" in table
     assert "| buffer | 50.0 | +20.0 [-4.8, +44.8] | 1000 | +0 [-248, +248] |" in table
 
 
-def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from llm_as_judge.comparison import run_ablation
+class Said(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
 
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+async def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
@@ -71,14 +81,13 @@ def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, monkeypat
         "guidance": ROOT / "config/guidance.yaml", "enhancer": ROOT / "config/operator_descriptions/nano.yaml",
     }  # fmt: skip
     config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
-    result = run_ablation(config, ["buffer"], 1, console=(console := Console(file=io.StringIO())))
-    assert [row["part"] for row in result["parts"]] == ["buffer"]
-    assert len(result["full"]) == 1 and 0 <= result["full"][0]["accuracy"] <= 1
-    assert (tmp_path / "results/ablation_grpo_mixed.json").exists()
-    assert result["table"].count("\n") == 3
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert said.count("without buffer, seed 0") == 2 and "tokens" in said
+    result = await run_ablation(config, ["buffer"], 1, progress=(said := Said()))
+    assert [worth.part for worth in result.parts] == ["buffer"]
+    assert len(result.full) == 1 and 0 <= result.full[0].accuracy <= 1
+    assert result.file == tmp_path / "results/ablation_grpo_mixed.json" and result.file.exists()
+    assert result.table.count("\n") == 3
+    assert sum("without buffer, seed 0" in line for line in said.lines) == 2 and "tokens" in said.lines[-1]
     # What is there is not trained again.
-    monkeypatch.setattr("llm_as_judge.comparison._trained", None)
-    again = run_ablation(config, ["buffer"], 1, console=Console(file=io.StringIO()))
-    assert again == result
+    monkeypatch.setattr("llm_as_judge.runs.ablate._trained", None)
+    again = await run_ablation(config, ["buffer"], 1)
+    assert again.as_json() == result.as_json()

@@ -9,7 +9,7 @@ import pytest
 from made import problem, rollout
 
 from llm_as_judge.evaluation import baselines
-from llm_as_judge.evaluation.baselines import Matrix, Row, rows
+from llm_as_judge.evaluation.baselines import Baseline, Matrix, rows
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
 from llm_as_judge.workflow.catalogue import PLANS, workflow
@@ -35,7 +35,7 @@ MATRIX = matrix(direct=  (True,  False, False, False),
                 vote=    (False, False, True,  True))  # fmt: skip
 
 
-def by_name(made: Matrix) -> dict[str, Row]:
+def by_name(made: Matrix) -> dict[str, Baseline]:
     return {row.name: row for row in rows(made)}
 
 

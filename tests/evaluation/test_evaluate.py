@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from made import problem, rollout
 
-from llm_as_judge.errors import ProviderError
-from llm_as_judge.evaluation.evaluate import Sampled, evaluate_policy, evaluate_source, summarise
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.evaluation.evaluate import Given, Summary, Trained, evaluate, summarise
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reward, Verdict
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.prompt import Prompt
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
@@ -73,9 +75,13 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     assert shapes["qa"] == {"vote": 2}
 
 
-def test_special_tokens_around_a_workflow_are_no_part_of_its_shape() -> None:
-    text = workflow(PLANS["answer"], "math") + "<|im_end|>"
-    assert summarise([rollout(M1, True, text=text)], ["<|im_end|>"]).shapes == {"math": {"answer": 1}}
+def test_a_summary_comes_back_from_its_file(tmp_path: Path) -> None:
+    for summary in (summarise(ROLLOUTS), summarise([rollout(M1, None)])):
+        summary.save(tmp_path / "summary.json")
+        assert repr(Summary.load(tmp_path / "summary.json")) == repr(summary)  # NaN, too
+    (tmp_path / "summary.json").write_text('{"overall": ')
+    with pytest.raises(DataError, match=r"summary\.json.*delete it"):
+        Summary.load(tmp_path / "summary.json")
 
 
 def test_the_json_holds_the_same_numbers() -> None:
@@ -124,7 +130,7 @@ async def test_a_given_workflow_is_run_and_judged_on_every_problem_in_order() ->
     def source(question: Question) -> str:
         return f"# {question.id} {'answer' if question.domain == 'math' else 'direct'}"
 
-    rollouts = await evaluate_source([M1, Q1, M2], source, bench.parts())
+    rollouts = (await evaluate([M1, Q1, M2], Given(source), bench.parts())).rollouts
     assert [r.problem for r in rollouts] == [M1, Q1, M2]
     assert [r.verdict.correct for r in rollouts] == [True, False, True]
     assert sorted(text for text, _ in bench.runs) == ["# m1 answer", "# m2 answer", "# q1 direct"]
@@ -133,7 +139,7 @@ async def test_a_given_workflow_is_run_and_judged_on_every_problem_in_order() ->
 
 async def test_a_provider_that_is_down_leaves_a_problem_unscored() -> None:
     bench = Bench(down=["m2"])
-    rollouts = await evaluate_source([M1, M2], lambda question: "answer", bench.parts())
+    rollouts = (await evaluate([M1, M2], Given(lambda question: "answer"), bench.parts())).rollouts
     assert [(r.verdict.correct, r.execution.outcome) for r in rollouts] == [(True, "finished"), (None, "fault")]
     assert [id for id, _ in bench.judged] == ["m1"]
     assert summarise(rollouts).overall == Estimate(1.0, pytest.approx(0.2065, abs=5e-5), 1.0, 1, 1)
@@ -142,23 +148,35 @@ async def test_a_provider_that_is_down_leaves_a_problem_unscored() -> None:
 class Engine:
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
+        self.version: int | None = None
 
     def generate(self, prompts: Sequence[Sequence[int]], n: int = 1, **options: Any) -> list[list[Completion]]:
+        assert self.version == 7, "the engine is brought to the policy's weights first"
         self.calls.append({"prompts": len(prompts), "n": n, **options})
-        return [[Completion(f"answer {p[0]}<eos>", tuple(p), (1,), (0.0,), "stop")] for p in prompts]
+        return [[Completion(f"answer {p[0]}", tuple(p), (1,), (0.0,), "stop")] for p in prompts]
 
     def sync(self, policy: object, version: int) -> None:
-        raise AssertionError("an evaluation changes no weights")
+        self.version = version
+
+
+class Policy:
+    """Encodes a prompt as the number it is."""
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        return [int(prompt.user)]
 
 
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
     problems = [problem(str(i), "math") for i in range(70)]
     engine, bench, seen = Engine(), Bench(), []
-    sampled = Sampled(engine, lambda q: [int(q.id)], 0.7, 40, special_tokens=["<eos>"], seed=5)
-    rollouts = await evaluate_policy(problems, sampled, bench.parts(), seen.append)
-    assert [r.completion.prompt_ids for r in rollouts] == [(i,) for i in range(70)]
+    config = Config.model_validate(
+        {"generation": {"eval_temperature": 0.7}, "training": {"response_max_length": 40, "seed": 5}}
+    )
+    author = Trained(Policy(), engine, lambda q: Prompt("", q.id), config, 7)  # type: ignore[arg-type]
+    evaluation = await evaluate(problems, author, bench.parts(), seen.append)
+    assert [r.completion.prompt_ids for r in evaluation.rollouts] == [(i,) for i in range(70)]
     assert sorted(source for source, _ in bench.runs) == sorted(f"answer {i}" for i in range(70))
-    assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == [64, 70]
-    assert all((c["n"], c["temperature"], c["max_new_tokens"]) == (1, 0.7, 40) for c in engine.calls)
+    assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == list(range(1, 71))
+    assert all((c["temperature"], c["max_new_tokens"]) == (0.7, 40) for c in engine.calls)
     assert len({c["seed"] for c in engine.calls}) == 2, "two calls must not draw the same numbers"
-    assert summarise(rollouts, ["<eos>"]).overall.value == 1.0
+    assert evaluation.summary.overall.value == 1.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
@@ -36,7 +37,7 @@ def rollout(text: str, total: float | None, correct: bool = True) -> Rollout:
     problem = Problem(Question("p", "2+2?", "math"), Reference(("4",)))
     completion = Completion(text, (), (), (), "stop")
     return Rollout(
-        problem, completion, Execution("finished", "4"), Verdict(correct, "rules"), Reward(total, {"a": 1.0})
+        problem, completion, "", Execution("finished", "4"), Verdict(correct, "rules"), Reward(total, {"a": 1.0})
     )
 
 
@@ -97,5 +98,5 @@ def test_the_limit_leaves_right_above_wrong() -> None:
     from llm_as_judge.rewards.total import RewardFunction
 
     weights: dict[str, Any] = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.1, "format": 0.05}
-    function = RewardFunction({**weights, "repetition": 0.05}, token_budget=10, operator_budget=3)
+    function = RewardFunction(RewardConfig(reward_weights={**weights, "repetition": 0.05}))
     assert function.slack == pytest.approx((15 * 0.65 - 3.5) / 2)

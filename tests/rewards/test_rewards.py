@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.efficiency import efficiency
 from llm_as_judge.rewards.format import answer_format, is_clean
@@ -64,7 +66,7 @@ def reward(
     findings: tuple[Finding, ...] = (),
     domain: Domain = "math",
 ) -> Reward:
-    function = RewardFunction(WEIGHTS, token_budget=1000, operator_budget=5)
+    function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
     return function(
         Problem(Question("p", "?", domain), Reference(("12",))),
         Completion(text, (), (), (), "stop"),
@@ -200,21 +202,21 @@ def test_repetition_of_calls_and_text() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"correctness": 0.1}, "outscore"),
-        ({"format": -0.1}, ">= 0"),
+        ({"correctness": 0.2, "efficiency": 0.6}, "outscore"),
+        ({"format": -0.1, "efficiency": 0.3}, "negative"),
         ({"style": 0.1}, "style"),
         ({"efficiency": float("nan")}, "finite"),
     ],
 )
 def test_weights_that_break_the_promise_are_refused(change: dict[str, float], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        RewardFunction({**WEIGHTS, **change}, token_budget=1000, operator_budget=5)
-    with pytest.raises(ConfigError, match="exactly"):
-        RewardFunction({"correctness": 1.0}, token_budget=1000, operator_budget=5)
+    with pytest.raises((ConfigError, ValidationError), match=message):
+        RewardFunction(RewardConfig(reward_weights={**WEIGHTS, **change}))
+    with pytest.raises(ValidationError, match="lacks efficiency"):
+        RewardConfig(reward_weights={"correctness": 1.0})
 
 
 def test_budgets_must_mean_something() -> None:
-    with pytest.raises(ConfigError, match="token_budget"):
-        RewardFunction(WEIGHTS, token_budget=0, operator_budget=5)
-    with pytest.raises(ConfigError, match="operator_budget"):
-        RewardFunction(WEIGHTS, token_budget=10, operator_budget=1)
+    with pytest.raises(ValidationError, match="token_budget"):
+        RewardConfig(token_budget=0)
+    with pytest.raises(ValidationError, match="operator_budget"):
+        RewardConfig(operator_budget=1)

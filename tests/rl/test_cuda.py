@@ -8,9 +8,9 @@ from test_exact import WHOLE, batch, differences, result
 from tiny import tiny_policy
 
 from llm_as_judge.logprobs.attention import kernel_for
-from llm_as_judge.logprobs.scoring import Layout
+from llm_as_judge.logprobs.scoring import Layout, Sampling
 from llm_as_judge.rl.exactness import check_exact
-from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.rl.policy import Policy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -20,9 +20,10 @@ from tiny import FAMILIES, random_completions, tiny_policy
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs import tree as prefix_tree
+from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.rl.exactness import check_exact
-from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
 
 Ids = tuple[int, ...]

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from llm_as_judge.config.schema import ImportanceSampling, LossType, TrainingConfig
 from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
-from llm_as_judge.rl.loss import ImportanceSampling, LossInputs, LossSettings, LossType, Normaliser, policy_loss
+from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 
 LENGTHS = [5, 1, 7, 3, 6]
 MAX_LENGTH = 9
@@ -35,7 +36,7 @@ def batch(seed: int = 0) -> LossInputs:
     )
 
 
-def slow_importance(inputs: LossInputs, settings: LossSettings, i: int, j: int) -> float:
+def slow_importance(inputs: LossInputs, settings: TrainingConfig, i: int, j: int) -> float:
     if inputs.sampling_logprobs is None or settings.importance_sampling == "off":
         return 1.0
     assert inputs.old_logprobs is not None
@@ -47,7 +48,7 @@ def slow_importance(inputs: LossInputs, settings: LossSettings, i: int, j: int) 
     return settings.importance_sampling_cap if kind == "truncate" else 0.0
 
 
-def slow_loss(inputs: LossInputs, settings: LossSettings, logprobs: Tensor) -> float:
+def slow_loss(inputs: LossInputs, settings: TrainingConfig, logprobs: Tensor) -> float:
     """One token at a time, from the papers' formulas."""
     assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
     sequence_sums, low, high = [], 1 - settings.epsilon, 1 + settings.epsilon_high
@@ -77,8 +78,9 @@ def slow_loss(inputs: LossInputs, settings: LossSettings, logprobs: Tensor) -> f
     return sum(sequence_sums) / sum(LENGTHS)
 
 
-def settings_of(loss_type: LossType, beta: float = 0.0) -> LossSettings:
-    return LossSettings(loss_type, 0.2, 0.28, beta, MAX_LENGTH)
+def settings_of(loss_type: LossType, beta: float = 0.0, **more: Any) -> TrainingConfig:
+    values = {"loss_type": loss_type, "beta": beta, "importance_sampling": "off", **more}
+    return TrainingConfig(epsilon=0.2, epsilon_high=0.28, response_max_length=MAX_LENGTH, **values)
 
 
 WHOLE = Normaliser(len(LENGTHS), sum(LENGTHS))
@@ -98,7 +100,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_value_equals_the_slow_loop(variant: dict[str, Any]) -> None:
-    inputs, settings = batch(), replace(settings_of("grpo"), **variant)
+    inputs, settings = batch(), settings_of(**variant)
     loss = policy_loss(inputs, settings, WHOLE).loss.detach()
     expected = slow_loss(inputs, settings, inputs.logprobs.detach())
     assert float(loss) == pytest.approx(expected, rel=1e-12)
@@ -106,7 +108,7 @@ def test_value_equals_the_slow_loop(variant: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v["loss_type"] != "cispo"], ids=str)
 def test_gradient_equals_finite_differences_of_the_slow_loop(variant: dict[str, Any]) -> None:
-    inputs, settings, step = batch(), replace(settings_of("grpo"), **variant), 1e-6
+    inputs, settings, step = batch(), settings_of(**variant), 1e-6
     policy_loss(inputs, settings, WHOLE).loss.backward()
     assert inputs.logprobs.grad is not None
     for i, length in enumerate(LENGTHS):
@@ -121,7 +123,7 @@ def test_gradient_equals_finite_differences_of_the_slow_loop(variant: dict[str, 
 
 @pytest.mark.parametrize("mode", [m for m in IMPORTANCE if m != "off"])
 def test_weights_beyond_the_cap_are_counted_in_tokens(mode: Any) -> None:
-    inputs, settings = batch(), LossSettings(importance_sampling=mode, importance_sampling_cap=1.2)
+    inputs, settings = batch(), TrainingConfig(importance_sampling=mode, importance_sampling_cap=1.2)
     assert inputs.old_logprobs is not None and inputs.sampling_logprobs is not None
     difference = torch.where(inputs.mask, inputs.old_logprobs - inputs.sampling_logprobs, 0.0)
     if mode.startswith("sequence"):
@@ -185,8 +187,8 @@ def test_on_policy_ratio_is_one_and_the_gradient_reinforce() -> None:
 def test_clipped_tokens_are_counted_on_the_side_where_they_are_clipped() -> None:
     new = torch.tensor([[0.5, 0.0, -0.5]])
     old, mask = torch.zeros(1, 3), torch.tensor([[True, True, True]])
-    up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), LossSettings(), Normaliser(1, 3))
-    down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), LossSettings(), Normaliser(1, 3))
+    up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
+    down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     assert (up.clipped_high, up.clipped_low) == (1.0, 0.0)
     assert (down.clipped_high, down.clipped_low) == (0.0, 1.0)
 
@@ -215,16 +217,16 @@ def test_extreme_ratios_stay_finite() -> None:
         torch.tensor([[True]]),
         torch.tensor([[-500.0]]),
     )
-    assert math.isfinite(float(policy_loss(inputs, LossSettings(), Normaliser(1, 1)).loss))
+    assert math.isfinite(float(policy_loss(inputs, TrainingConfig(), Normaliser(1, 1)).loss))
 
 
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="loss_type"):
-        LossSettings("ppo")  # type: ignore[arg-type]
+        TrainingConfig(loss_type="ppo")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="kl_estimator"):
-        LossSettings(kl_estimator="k2")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="importance_sampling must be"):
-        LossSettings(importance_sampling="sequence")  # type: ignore[arg-type]
+        TrainingConfig(kl_estimator="k2")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="importance_sampling"):
+        TrainingConfig(importance_sampling="sequence")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ref_logprobs"):
         policy_loss(replace(batch(), ref_logprobs=None), settings_of("grpo", 0.1), WHOLE)
 

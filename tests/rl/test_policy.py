@@ -10,9 +10,11 @@ from peft import PeftModel
 from tiny import VOCABULARY, NumberTokenizer, Prompt, random_completions, tiny_policy
 from transformers import AutoModelForCausalLM
 
+from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs import scoring
-from llm_as_judge.rl.policy import Policy, PolicySettings, Sampling, fit_threads, resolve_dtype
+from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.rl.policy import Policy, fit_threads, resolve_dtype
 from llm_as_judge.types import Completion
 
 
@@ -163,7 +165,7 @@ def test_embeddings_are_unit_vectors_that_training_does_not_move() -> None:
 
 def test_mistakes_in_settings_are_named() -> None:
     with pytest.raises(ConfigError, match=r"model\.model_name='/nowhere'"):
-        Policy.load(PolicySettings(model_name="/nowhere"))
+        Policy.load("/nowhere", ModelConfig(model_name="/nowhere"))
     with pytest.raises(ConfigError, match=r"model\.dtype='float33'"):
         resolve_dtype("float33", torch.device("cpu"))
     with pytest.raises(ValueError, match="at least one token"):

@@ -34,7 +34,6 @@ async def collected(texts: list[str], **parts: object) -> Group:
         ("```\nx = 1\n```", "x = 1\n"),
         ("```py\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
         ("<think>\n```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
-        ("x = 1<eos><eos>", "x = 1"),
         ("```python\nnever closed", "```python\nnever closed"),
         ("def f(:", "def f(:"),
         ("s = '<eos>' + 1", "s = '<eos>' + 1"),
@@ -42,7 +41,7 @@ async def collected(texts: list[str], **parts: object) -> Group:
     ],
 )
 def test_code_is_unwrapped_and_never_repaired(text: str, code: str) -> None:
-    assert extract_code(text, ("<eos>",)) == code
+    assert extract_code(text) == code
 
 
 async def test_groups_and_rollouts_keep_their_order() -> None:

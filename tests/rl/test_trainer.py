@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from tiny import (
     LUCKY,
     EchoRunner,
@@ -20,13 +21,14 @@ from tiny import (
     ListBuffer,
     LuckyJudge,
     bandit_trainer,
+    config_of,
     tiny_policy,
 )
 
-from llm_as_judge.errors import ConfigError, DataError, InfrastructureError, ProviderError
+from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.report import StepReport
-from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
 from llm_as_judge.types import Execution, Problem, Question, Verdict
@@ -240,10 +242,10 @@ async def test_groups_without_contrast_are_drawn_anew_and_counted(tmp_path: Path
     trainer = bandit_trainer(tmp_path, judge=Fickle(3), events=events, buffer=buffer, refill_rounds=3)
     update = trainer.updater.update
 
-    def watch(rollouts: Any, rewards: Any, advantages: Any, version: int) -> Any:
-        seen.append(len(rollouts))
-        assert bool((advantages.values.view(-1, 6) != 0).any(1).all())  # every group trained on has contrast
-        return update(rollouts, rewards, advantages, version)
+    def watch(groups: Any, sampling: Any, version: int) -> Any:
+        seen.append(sum(len(g.advantages) for g in groups))
+        assert all(g.contrast for g in groups)  # every group trained on has contrast
+        return update(groups, sampling, version)
 
     trainer.updater.update = watch  # type: ignore[method-assign]
     report = await trainer.train(1)
@@ -303,10 +305,10 @@ async def test_max_steps_is_the_total(tmp_path: Path) -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    with pytest.raises(ConfigError, match="num_return_sequences_in_group=1"):
-        TrainerSettings(num_return_sequences_in_group=1)
-    with pytest.raises(ConfigError, match=r"generation\.temperature=0"):
-        TrainerSettings(temperature=0)
+    with pytest.raises(ValidationError, match=r"num_return_sequences_in_group\n.*greater than or equal to 2"):
+        config_of({"num_return_sequences_in_group": 1})
+    with pytest.raises(ValidationError, match=r"generation\.temperature\n.*greater than 0"):
+        config_of({"temperature": 0.0})
 
 
 async def test_the_temperature_moves_linearly_and_the_scored_distribution_with_it(tmp_path: Path) -> None:
@@ -314,7 +316,7 @@ async def test_the_temperature_moves_linearly_and_the_scored_distribution_with_i
     trainer = bandit_trainer(tmp_path, reports=reports, temperature=1.4, final_temperature=0.6, max_steps=3)
     await trainer.train()
     assert [r.temperature for r in reports] == pytest.approx([1.4, 1.0, 0.6])
-    assert trainer.updater._sampling.temperature == pytest.approx(0.6)
+    assert sampling_at(trainer.config, 2).temperature == pytest.approx(0.6)
     assert 0.0 <= reports[0].truncated <= 1.0
 
 
@@ -333,7 +335,7 @@ async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Pa
             loaded.append(state)
 
     events = Events()
-    trainer = bandit_trainer(tmp_path, events=events, stop_on_alarm=stop)
+    trainer = bandit_trainer(tmp_path, events=events, audit_action="stop" if stop else "warn")
     trainer.parts = replace(trainer.parts, audit=Alarming())
     if stop:
         with pytest.raises(TrainingStopped, match="the gap grows"):

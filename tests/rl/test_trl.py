@@ -17,9 +17,11 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 from update_case import batch
 
-from llm_as_judge.rl.advantage import group_advantages
-from llm_as_judge.rl.loss import LossInputs, LossSettings, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy, Sampling
+from llm_as_judge.config.schema import TrainingConfig
+from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.rl.credit import group_advantages
+from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
+from llm_as_judge.rl.policy import Policy
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
 
@@ -87,7 +89,15 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
     mask, new = scores.mask, scores.logprobs.detach()
     old, reference, sampled = noisy(new, 0.3, 1), noisy(new, 0.3, 2), noisy(new, 0.5, 3)
     advantages = torch.linspace(-1, 1.5, len(completions))
-    settings = LossSettings(loss_type, 0.2, 0.28, beta, LONGEST, "k3", mode, 1.3)
+    settings = TrainingConfig(
+        loss_type=loss_type,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        beta=beta,
+        response_max_length=LONGEST,
+        importance_sampling=mode,
+        importance_sampling_cap=1.3,
+    )
     inputs = LossInputs(scores.logprobs, advantages, mask, old, reference, scores.entropy, sampled)
     found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
     ours.model.zero_grad(set_to_none=True)
@@ -139,5 +149,5 @@ def test_group_advantages_are_trls_formula() -> None:
     rewards = torch.tensor([1.0, 2.0, 4.0, 0.0, -1.0, 3.0])
     grouped = rewards.view(2, 3)
     expected = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
-    found = group_advantages(rewards, torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert torch.allclose(found.values, expected.flatten())
+    found = group_advantages(list(grouped))
+    assert torch.allclose(torch.stack(found), expected)

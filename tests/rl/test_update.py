@@ -14,10 +14,9 @@ import torch
 from tiny import tiny_policy
 from update_case import batch, update
 
+from llm_as_judge.config.schema import LossType, TrainingConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl.loss import LossType
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.rl.update import Updater
 
 
@@ -109,13 +108,13 @@ def test_stale_completions_are_weighed_against_what_they_were_sampled_with() -> 
 @pytest.mark.parametrize("shared_prefix", [None, True, False])
 def test_dropout_takes_the_padded_way_unless_sharing_is_demanded(shared_prefix: bool | None) -> None:
     completions = batch(fresh())
-    updater = Updater(fresh(lora_dropout=0.1), TrainerSettings(shared_prefix=shared_prefix))
+    updater = Updater(fresh(lora_dropout=0.1), TrainingConfig(shared_prefix=shared_prefix))
     if shared_prefix:
         with pytest.raises(ConfigError, match=r"lora_dropout=0\.1"):
             update(fresh(lora_dropout=0.1), completions, shared_prefix=True)
     else:
         assert updater.layout(completions) == "padded"
-    assert Updater(fresh(), TrainerSettings(shared_prefix=shared_prefix)).layout(completions) == (
+    assert Updater(fresh(), TrainingConfig(shared_prefix=shared_prefix)).layout(completions) == (
         "padded" if shared_prefix is False else "tree"
     )
 
@@ -123,7 +122,7 @@ def test_dropout_takes_the_padded_way_unless_sharing_is_demanded(shared_prefix: 
 def test_sharing_is_left_where_it_saves_nothing() -> None:
     lonely = [replace(c, prompt_ids=(i,)) for i, c in enumerate(batch(fresh()))]
     even = [replace(c, token_ids=(5, 6, 7, 8), logprobs=(-1.0,) * 4) for c in lonely]
-    assert Updater(fresh(), TrainerSettings()).layout(even) == "padded"
+    assert Updater(fresh(), TrainingConfig()).layout(even) == "padded"
 
 
 def test_the_first_batch_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:

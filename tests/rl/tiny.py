@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, Qwen2Config, Qwen3Config
 
+from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
 from llm_as_judge.engines.local import LocalEngine
-from llm_as_judge.rl.policy import Policy, PolicySettings
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.rl.settings import TrainerSettings
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.types import (
     Completion,
@@ -62,6 +62,7 @@ def tiny_policy(
     hidden: int = 32,
     family: str = "qwen2",
     more: Mapping[str, Any] | None = None,
+    seed: int = 0,
     **settings: Any,
 ) -> Policy:
     """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config."""
@@ -83,7 +84,8 @@ def tiny_policy(
     policy = Policy.from_config(
         config,
         NumberTokenizer(),
-        PolicySettings(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", **settings}),
+        ModelConfig(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", **settings}),
+        seed=seed,
     )
     if perturb:
         generator = torch.Generator().manual_seed(5)
@@ -187,6 +189,15 @@ class Events:
         return [e for e in self.lines if e["kind"] == kind]
 
 
+def config_of(settings: Mapping[str, Any]) -> Config:
+    """A configuration with ``settings``, each in the section that has it."""
+    sections: dict[str, dict[str, Any]] = {"training": {}, "generation": {}, "judge": {}}
+    for name, value in settings.items():
+        section = next(s for s in sections if f"{s}.{name}" in LEAVES)
+        sections[section][name] = value
+    return Config.model_validate(sections)
+
+
 def bandit_trainer(
     directory: Path,
     *,
@@ -221,5 +232,5 @@ def bandit_trainer(
             on_step=None if reports is None else reports.append,
             evaluate=evaluate,
         ),
-        TrainerSettings(**{**defaults, **settings}),
+        config_of({**defaults, **settings}),
     )

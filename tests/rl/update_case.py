@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from tiny import Prompt, random_completions, tiny_policy
 
-from llm_as_judge.rl.advantage import Advantages
-from llm_as_judge.rl.policy import Policy, Sampling
-from llm_as_judge.rl.settings import TrainerSettings
+from llm_as_judge.config.schema import TrainingConfig
+from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.rl.credit import CreditedGroup
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.update import Updater, UpdateReport
-from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
 __all__ = ["Prompt", "batch", "update"]
 
@@ -43,11 +44,12 @@ def update(
     order = list(range(len(completions))) if order is None else order
     problem = Problem(Question("p", "text", "math"), Reference(("1",)))
     rollouts = [
-        Rollout(problem, completions[i], Execution("finished", "1"), Verdict(True, "rules"), Reward(values[i]))
+        Rollout(problem, completions[i], "", Execution("finished", "1"), Verdict(True, "rules"), Reward(values[i]))
         for i in order
     ]
-    advantages = torch.tensor([values[i] for i in order], dtype=torch.float64)
-    updater = Updater(policy, TrainerSettings(**{"max_grad_norm": 1e9, "response_max_length": 12, **settings}))
+    earned = tuple(values[i] for i in order)
+    group = CreditedGroup(Group(problem, rollouts), earned, earned)
+    updater = Updater(policy, TrainingConfig(**{"max_grad_norm": 1e9, "response_max_length": 12, **settings}))
     seen: list[list[torch.Tensor]] = []
     step = updater.optimizer.step
 
@@ -56,7 +58,7 @@ def update(
         return step(*arguments, **named)
 
     updater.optimizer.step = watch  # type: ignore[method-assign]
-    report = updater.update(rollouts, advantages, Advantages(advantages, 3, 0, 0, 0, frozenset((0, 1, 2))), 0)
+    report = updater.update([group], Sampling(), 0)
     return report, seen[-1]
 
 

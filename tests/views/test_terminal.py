@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.types import DOMAINS
-from llm_as_judge.views.terminal import Line, plans_table, progress_bar, result_table, shapes_table, step_line
+from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,14 @@ class Report:
     entropy: float = 0.4
     unscored: int = 0
     seconds: Mapping[str, float] = field(default_factory=lambda: {"generate": 1.5, "update": 0.75})
+
+
+@dataclass(frozen=True)
+class Line:
+    overall: Estimate
+    domains: Mapping[Domain, Estimate]
+    valid_rate: Estimate | None
+    tokens: float
 
 
 def shown(table: Table, width: int = 160) -> list[str]:
@@ -58,10 +66,10 @@ def test_the_result_table_shows_percent_with_intervals() -> None:
     half, open_ = Estimate(0.5, 0.402, 0.598, 100), Estimate(math.nan, 0, 1, 0)
     lines = shown(
         result_table(
-            [
-                Line("trained policy", half, {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}, half, 123.4),
-                Line("random policy", open_, {}, None, 60),
-            ],
+            {
+                "trained policy": Line(half, {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}, half, 123.4),
+                "random policy": Line(open_, {}, None, 60),
+            },
             100,
         )
     )
@@ -75,7 +83,7 @@ def test_the_result_table_shows_percent_with_intervals() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_figure_is_cut_off(width: int) -> None:
     full = Estimate(1.0, 0.975, 1.0, 150)
-    lines = [Line("best single workflow everywhere", full, dict.fromkeys(DOMAINS, full), full, 1234.0)]
+    lines = {"best single workflow everywhere": Line(full, dict.fromkeys(DOMAINS, full), full, 1234.0)}
     text = "\n".join(shown(result_table(lines, 150), width))
     assert "\u2026" not in text
     assert text.count("100.0") == text.count("[98-100]") == 5 and "1234" in text
@@ -100,10 +108,14 @@ def test_a_domain_that_is_new_has_an_empty_before() -> None:
     assert row(shown(shapes_table({}, {"qa": {"A": 1}})), "qa") == ["qa", "100 % A"]
 
 
-def test_the_progress_bar_tells_how_many_of_how_many() -> None:
+def test_progress_shows_a_bar_for_what_goes_on_and_a_line_for_what_is_done() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with progress_bar(console) as progress:
-        progress.update(progress.add_task("training", total=90), completed=7)
-        progress.refresh()
+    with TerminalProgress(console) as progress:
+        progress.say("here we go")
+        progress.step(Report(), 90)  # type: ignore[arg-type]
+        progress.advance("problems", 3, 8)
+        progress._bar.refresh()
+        progress.advance("problems", 8, 8)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "training" in text and "7/90" in text and "left" in text
+    assert "here we go" in text and "step  7/90" in text
+    assert "training" in text and "7/90" in text and "problems" in text and "3/8" in text and "left" in text

@@ -1,0 +1,43 @@
+"""The experience buffer as the training loop and the prompts use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_as_judge.config.schema import BufferConfig
+from llm_as_judge.experience.buffer import Embed, Experience, ExperienceBuffer
+from llm_as_judge.types import Group, Question
+from llm_as_judge.workflow.prompt import Example
+
+
+class Recall:
+    """Shows what was good, and remembers it; loads what an earlier run kept where a folder is configured."""
+
+    def __init__(self, config: BufferConfig, embed: Embed) -> None:
+        self.config = config
+        self.buffer = ExperienceBuffer(config, embed)
+        self.buffer.load()
+
+    def examples(self, question: Question) -> list[Example]:
+        """Good workflows on the most similar problems."""
+        experiences = self.buffer.top_k(question.statement, question.domain, problem_id=question.id)
+        return [Example(e.problem_text, e.workflow) for e in experiences]
+
+    def update(self, groups: Sequence[Group], step: int) -> None:
+        """Offers the right ones among the rollouts of a finished step to the buffer, and saves it."""
+        for rollout in (r for group in groups for r in group.rollouts):
+            question, reward = rollout.problem.question, rollout.reward.total
+            if rollout.verdict.correct and reward is not None:
+                self.buffer.add(
+                    Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step)
+                )
+        if self.config.max_age:
+            self.buffer.expire(step - self.config.max_age)
+        self.buffer.save()
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self.buffer.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.buffer.load_state_dict(state)
