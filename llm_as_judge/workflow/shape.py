@@ -11,49 +11,105 @@ from collections.abc import Iterable, Mapping
 
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Bare(ast.NodeTransformer):
+    """Without annotations and docstrings, which change nothing."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        return node if node.value is None else ast.Assign([node.target], node.value, lineno=node.lineno)
+
+    def _body(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+        self.generic_visit(node)
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        if not isinstance(node, ast.ClassDef):
+            node.returns = None
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _body
+
 
 def normalise_code(source: str) -> str:
-    """``source`` without comments, blank lines and layout; text that is no Python keeps its words."""
+    """``source`` without comments, docstrings, annotations and layout; text that is no Python keeps its words."""
     try:
-        return ast.unparse(ast.parse(source))
+        return ast.unparse(_Bare().visit(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return " ".join(source.split())
 
 
 def shape(source: str) -> str:
-    """The operators called in ``__call__``, in the order of the text, joined by ``>``.
+    """The operators called by ``__call__`` and its helpers, in the order of the text, joined by ``>``.
 
     A loop over a constant number of things multiplies (``3x``), over others gives ``nx``; the same operator
     several times running counts up. ``""`` for a workflow that calls none, ``invalid`` for no workflow.
     """
     try:
         tree = ast.parse(source)
+        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        methods = _methods(classes.get("Workflow"), classes)
+        if "__call__" not in methods:
+            return "invalid"
+        return _text(_Shape(_operators(tree), methods).of(methods["__call__"].body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "invalid"
-    methods = {
-        node.name: node
-        for workflow in tree.body
-        if isinstance(workflow, ast.ClassDef) and workflow.name == "Workflow"
-        for node in workflow.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+
+
+def _methods(cls: ast.ClassDef | None, classes: Mapping[str, ast.ClassDef]) -> dict[str, Function]:
+    """Of the class and of its bases in the same text."""
+    if cls is None:
+        return {}
+    bases = [classes.get(b.id) for b in cls.bases if isinstance(b, ast.Name) and b.id != cls.name]
+    found = {name: method for base in bases for name, method in _methods(base, classes).items()}
+    return found | {n.name: n for n in cls.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def _operators(tree: ast.Module) -> dict[str, str]:
+    """Source of every place that an operator is put in (``self.answer``, ``self.ops['answer']``) -> its name."""
+    imported = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
+        for alias in node.names
     }
-    if "__call__" not in methods:
-        return "invalid"
-    built: dict[str, str] = {}
-    for node in ast.walk(methods["__init__"]) if "__init__" in methods else ():
+    known, found = Knowledge(imported=imported), {}
+
+    def put(place: str, value: ast.expr) -> None:
+        match value:
+            case ast.Call(func=func) if name := operator_built(func, known):
+                found[place] = name
+            case ast.Dict(keys=keys, values=values):
+                for key, member in zip(keys, values, strict=True):
+                    if key is not None:
+                        put(f"{place}[{ast.unparse(key)}]", member)
+            case ast.Name(id=other) if other in found:
+                found[place] = found[other]
+
+    for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Attribute(attr=attribute)], value=ast.Call(func=func)):
-                built[attribute] = operator_built(func, Knowledge()) or ""
-    return _text(_Shape({a: n for a, n in built.items() if n}).of(methods["__call__"].body))
+            case ast.Assign(targets=[ast.Tuple(elts=places)], value=ast.Tuple(elts=values)):
+                for place, value in zip(places, values, strict=False):
+                    put(ast.unparse(place), value)
+            case ast.Assign(targets=[place], value=value) | ast.AnnAssign(target=place, value=ast.expr() as value):
+                put(ast.unparse(place), value)
+    return found
 
 
 Unit = tuple[str, str]  # count and operator, or count and a group in brackets
 
 
 class _Shape:
-    def __init__(self, built: Mapping[str, str]) -> None:
-        self._built = built
+    def __init__(self, operators: Mapping[str, str], methods: Mapping[str, Function]) -> None:
+        self._operators = operators
+        self._methods = methods
+        self._functions: dict[str, Function] = {}  # defined within
         self._lengths: dict[str, int] = {}  # variables that hold a literal list
+        self._under_way: list[Function] = []
 
     def of(self, nodes: Iterable[ast.AST]) -> list[Unit]:
         units: list[Unit] = []
@@ -79,10 +135,25 @@ class _Shape:
                 return inner
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=elements)):
                 self._lengths[name] = len(elements)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._functions[node.name] = node
+                return []
+            case ast.Name(id=name, ctx=ast.Load()) if name in self._functions:
+                return self._within(self._functions[name])
+            case ast.Attribute(value=ast.Name(), attr=name) if name in self._methods and name != "__call__":
+                return self._within(self._methods[name])
         units = self.of(ast.iter_child_nodes(node))
         match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(), attr=attribute)) if attribute in self._built:
-                units.append(("1", self._built[attribute]))
+            case ast.Call(func=func) if operator := self._operators.get(ast.unparse(func)):
+                units.append(("1", operator))
+        return units
+
+    def _within(self, function: Function) -> list[Unit]:
+        if function in self._under_way:  # it calls itself
+            return []
+        self._under_way.append(function)
+        units = self.of(function.body)
+        self._under_way.pop()
         return units
 
     def _count(self, iterable: ast.expr) -> str:

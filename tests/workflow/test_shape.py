@@ -54,5 +54,6 @@ def test_a_text_without_a_workflow_has_no_shape(source: str) -> None:
 
 
 def test_layout_and_comments_are_no_difference_and_text_that_is_no_python_keeps_its_words() -> None:
-    assert normalise_code("x=1 # one\n\n") == normalise_code("x = 1")
+    assert normalise_code("x: int=1 # one\n\n") == normalise_code("x = 1")
+    assert normalise_code("def f(a: int) -> str:\n  'doc'\n  return a") == normalise_code("def f(a): return a")
     assert normalise_code("not   python (") == "not python ("

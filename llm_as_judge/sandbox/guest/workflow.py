@@ -24,10 +24,12 @@ from typing import Any
 
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.guest.connection import Connection
+from llm_as_judge.sandbox.guest.construct import AFLOW, constructor_arguments
 from llm_as_judge.sandbox.guest.snippet import NAMESPACE, execute
 
 MODULE = "workspace.task.workflows.round_1.graph"  # AFlow's place, so that its relative imports resolve
 ROOTS = ("workspace", "workflows", "scripts")
+_STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 class OperatorError(Exception):
@@ -191,11 +193,24 @@ async def _main(job: dict[str, Any]) -> str:
     namespace = execute(job["source"], MODULE)
     if "Workflow" not in namespace:
         raise NameError("name 'Workflow' is not defined")
-    workflow = namespace["Workflow"]("workflow", {}, job["dataset"])
+    workflow = construct(namespace["Workflow"], job["dataset"])
     value = invoke(workflow, job["problem"], job["entry_point"])
     if inspect.isawaitable(value):
         value = await value
     return answer(value)
+
+
+def construct(cls: Any, dataset: str) -> Any:
+    """An instance, by the parameters of its constructor."""
+    function = cls.__dict__.get("__init__") if isinstance(cls, type) else None
+    if type(function) is types.FunctionType:
+        # inspect.signature tells the same at a tenth of a run's cost.
+        code = function.__code__
+        if code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] == AFLOW and not code.co_flags & _STARS:
+            return cls("workflow", {}, dataset)
+    args, kwargs = constructor_arguments(inspect.signature(cls).parameters.values())
+    values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": create_llm_instance()}
+    return cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
 
 
 def invoke(workflow: Any, problem: str, entry_point: str | None) -> Any:
@@ -207,18 +222,22 @@ def invoke(workflow: Any, problem: str, entry_point: str | None) -> Any:
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         required = code.co_argcount - 1 - len(function.__defaults__ or ())
         optional = {*names[required : code.co_argcount - 1], *(function.__kwdefaults__ or ())}
+        anything = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     else:
         parameters = list(inspect.signature(workflow.__call__).parameters.values())
         names = tuple(p.name for p in parameters)
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         required = sum(p.kind in positional and p.default is p.empty for p in parameters)
         optional = {p.name for p in parameters if p.default is not p.empty}
+        anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
     if "entry_point" in names[1:]:
         if entry_point is None and "entry_point" in optional:
             return workflow(problem)
         return workflow(problem, entry_point=_given(entry_point))
     if required >= 2:
         return workflow(problem, _given(entry_point))
+    if anything and entry_point is not None:
+        return workflow(problem, entry_point=entry_point)
     return workflow(problem)
 
 

@@ -143,7 +143,11 @@ class FunctionLint:
         elif name not in self._outer and name not in self._scope.module_names and name not in _BUILTINS:
             self._scope.report("W303", f"{name} is not defined", node)
 
-    def check_attribute(self, node: ast.Attribute) -> None:
+    def check_attribute(self, node: ast.Attribute, state: State) -> None:
+        results = operators_of(infer(node.value, state.values, self._scope.knowledge), "result")
+        if results and not hasattr(dict, node.attr):
+            keys = ", ".join(f"[{key!r}]" for key in self._class(results[0]).RESULT)
+            self._scope.report("W207", f"{results[0]}'s result is a dict without .{node.attr}; it has {keys}", node)
         if not (isinstance(node.value, ast.Name) and node.value.id == self._self):
             return
         self._scope.used.add(node.attr)
@@ -162,6 +166,12 @@ class FunctionLint:
             if self._called(node, state) and operators_of(value, "call"):
                 self._scope.report("W204", f"{operators_of(value, 'call')[0]}'s call is not awaited", argument)
         match node.func:
+            case (
+                ast.Attribute(value=ast.Name(id=holder_name), attr=model)
+                | ast.Attribute(value=ast.Attribute(value=ast.Name(id=holder_name), attr=model))
+            ) if holder_name == self._self and model in self._scope.knowledge.models:
+                if ast.unparse(node.func) != f"{self._self}.{model}.get_usage_summary":
+                    self._scope.report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
             case ast.Attribute(value=holder, attr="get") if node.args:
                 self._check_key(holder, node.args[0], node, state, "W208")
 
@@ -231,7 +241,7 @@ class _Visitor(ast.NodeVisitor):
         self._state.bind(node.target.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        self._checks.check_attribute(node)
+        self._checks.check_attribute(node, self._state)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:

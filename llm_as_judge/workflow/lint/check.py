@@ -11,12 +11,15 @@ tell, it is silent.
 from __future__ import annotations
 
 import ast
+import builtins
+import inspect
 import operator as standard_operator
 import sys
 import warnings
 from collections.abc import Mapping
 
 from llm_as_judge.operators.catalog import OPERATORS, Operators
+from llm_as_judge.sandbox.guest.construct import constructor_arguments
 from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.calls import Function, FunctionLint, Scope
 from llm_as_judge.workflow.lint.codes import Report
@@ -25,7 +28,7 @@ from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 _DISCOURAGED = frozenset(
     (
         "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
-        "signal", "requests", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
+        "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
     )
 )  # fmt: skip
 _AFLOW_ROOTS = ("workspace", "workflows", "scripts")
@@ -63,14 +66,19 @@ def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, oper
         report("W102", "no class Workflow", tree)
         return
     methods = {n.name: n for n in workflow.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    names = module_names(tree)
+    for base in workflow.bases:
+        if isinstance(base, ast.Name) and base.id not in names and not hasattr(builtins, base.id):
+            report("W303", f"{base.id} is not defined", base)
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
     knowledge = Knowledge(operators=known, modules=modules, imported=imported)
     built = _operators_built(methods.get("__init__"), knowledge, operators, report)
     knowledge.attributes = {name: operator for name, (operator, _) in built.items() if operator in operators}
+    knowledge.models = _models(methods.get("__init__"))
     scope = Scope(
         knowledge=knowledge,
-        module_names=module_names(tree),
+        module_names=names,
         attributes=None if workflow.bases else attributes_of(workflow) | set(built),
         operators=operators,
         report=report,
@@ -89,10 +97,11 @@ def _check_methods(
     entry_point: str | None,
 ) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
-    if init is None:
-        report("W103", "Workflow has no __init__(self, name, llm_config, dataset)", workflow)
-    elif not _accepts(init, 3):
-        report("W106", "__init__ must take (self, name, llm_config, dataset)", init)
+    if init is not None:
+        try:
+            constructor_arguments(_parameters(init)[1:])
+        except TypeError as error:
+            report("W106", str(error), init)
     if call is None:
         report("W104", "Workflow has no async __call__(self, problem)", workflow)
         return
@@ -100,8 +109,26 @@ def _check_methods(
         report("W104", "__call__ must be async", call)
     if not (_accepts(call, 1) or _accepts(call, 2)):
         report("W105", "__call__ must take (self, problem) or, for code, (self, problem, entry_point)", call)
-    elif entry_point is not None and not _accepts(call, 2):
+    elif entry_point is not None and not _accepts(call, 2) and call.args.kwarg is None:
         report("W107", "__call__ of a code problem should take (self, problem, entry_point)", call)
+
+
+def _parameters(function: Function) -> list[inspect.Parameter]:
+    """As ``inspect.signature`` would tell them; a default is told by not being empty."""
+    given, kinds = function.args, inspect.Parameter
+    places = [
+        *((a, kinds.POSITIONAL_ONLY) for a in given.posonlyargs),
+        *((a, kinds.POSITIONAL_OR_KEYWORD) for a in given.args),
+    ]
+    defaults = [*[kinds.empty] * (len(places) - len(given.defaults)), *given.defaults]
+    found = [kinds(a.arg, kind, default=d) for (a, kind), d in zip(places, defaults, strict=True)]
+    if given.vararg:
+        found.append(kinds(given.vararg.arg, kinds.VAR_POSITIONAL))
+    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        found.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=default or kinds.empty))
+    if given.kwarg:
+        found.append(kinds(given.kwarg.arg, kinds.VAR_KEYWORD))
+    return found
 
 
 def _accepts(function: Function, count: int) -> bool:
@@ -121,15 +148,16 @@ def _imports(tree: ast.Module, operators: Operators, report: Report) -> tuple[fr
     """Names that mean the operator module, and operators imported by name."""
     modules: set[str] = {"operator"}
     imported: dict[str, str] = {}
+    tried = {n for t in ast.walk(tree) if isinstance(t, ast.Try) for s in t.body for n in ast.walk(s)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                _check_import(alias.name, node, report)
+                _check_import(alias.name, node, report, tried=node in tried)
                 if alias.name.rpartition(".")[2] in _OPERATOR_MODULES and alias.asname:
                     modules.add(alias.asname)
         elif isinstance(node, ast.ImportFrom):
             if not node.level:
-                _check_import(node.module or "", node, report)
+                _check_import(node.module or "", node, report, tried=node in tried)
             from_operators = (node.module or "").rpartition(".")[2] in _OPERATOR_MODULES
             for alias in node.names:
                 if alias.name in _OPERATOR_MODULES:
@@ -139,12 +167,25 @@ def _imports(tree: ast.Module, operators: Operators, report: Report) -> tuple[fr
     return frozenset(modules), imported
 
 
-def _check_import(module: str, node: ast.stmt, report: Report) -> None:
+def _check_import(module: str, node: ast.stmt, report: Report, *, tried: bool) -> None:
     root = module.partition(".")[0]
-    if root in _DISCOURAGED:
+    if root not in sys.stdlib_module_names and root not in _AFLOW_ROOTS:
+        report("W108" if tried else "W109", f"{module} is not available in the sandbox", node)
+    elif root in _DISCOURAGED:
         report("W108", f"{module} has no place in a workflow", node)
-    elif root not in sys.stdlib_module_names and root not in _AFLOW_ROOTS:
-        report("W108", f"{module} is not available in the sandbox", node)
+
+
+def _models(init: Function | None) -> frozenset[str]:
+    """Attributes of self that hold the model itself: made by ``create_llm_instance``, or the parameter ``llm``."""
+    found = set()
+    for node in ast.walk(init) if init is not None else ():
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(), attr=attribute)],
+                value=ast.Call(func=ast.Name(id="create_llm_instance")) | ast.Name(id="llm"),
+            ):
+                found.add(attribute)
+    return frozenset(found)
 
 
 def _operators_built(

@@ -71,6 +71,7 @@ class Knowledge:
     attributes: Mapping[str, str] = field(default_factory=dict)  # self.attribute -> operator
     modules: frozenset[str] = frozenset(("operator",))
     imported: Mapping[str, str] = field(default_factory=dict)  # from ...operator import Custom
+    models: frozenset[str] = frozenset()  # attributes of self that hold the model
     self_name: str = "self"
 
 
