@@ -115,13 +115,13 @@ def check(
     from llm_as_judge.sandbox.host import Sandbox
 
     settings = _settings(config, datasets)
-    chosen = settings.chosen(settings.mix.datasets if datasets else list(settings.datasets))
+    sources = settings.sources(settings.mix.datasets if datasets else list(settings.datasets))
     files = {
         name: [file for split in splits_there(raw, name, source) for file in raw_files(raw, name, source, split)]
-        for name, source in chosen.items()
+        for name, source in sources.items()
     }
     if not any(files.values()):
-        raise DataError(f"{raw}: none of {', '.join(chosen)} is there; --raw names their folder")
+        raise DataError(f"{raw}: none of {', '.join(sources)} is there; --raw names their folder")
     console = make_console(as_json)
 
     async def run() -> dict[str, GoldReport]:

@@ -76,7 +76,7 @@ async def check_golds(paths: Iterable[Path], dataset: Dataset, sandbox: Sandbox)
                 if len(running) >= 8 * _CONCURRENT:
                     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                     failures += [failure for task in done for failure in task.result()]
-    failures += [failure for found in await asyncio.gather(*running) for failure in found]
+    failures += [failure for failures_of_one in await asyncio.gather(*running) for failure in failures_of_one]
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 

@@ -24,7 +24,7 @@ MANIFEST = "manifest.json"
 JOURNAL = ".manifest.part.json"
 
 
-class Rows(Protocol):
+class Records(Protocol):
     """The records of one split, how many there are, and the version they are of."""
 
     def __iter__(self) -> Any: ...
@@ -32,7 +32,7 @@ class Rows(Protocol):
 
 
 #: Hub id, configuration, split -> its records.
-Fetch = Callable[[str, str, str], Rows]
+Fetch = Callable[[str, str, str], Records]
 #: Dataset, split, records written, records in all.
 Progress = Callable[[str, str, int, int], None]
 
@@ -48,7 +48,7 @@ class _Target:
         return f"{self.name}/{self.split}.jsonl"
 
 
-def fetch_from_hub(hub_id: str, config: str, split: str) -> Rows:
+def fetch_from_hub(hub_id: str, config: str, split: str) -> Records:
     """By the ``datasets`` library. Raises ``DataError`` where that is not installed, or fails for any reason."""
     try:
         # By name: any folder called datasets on the path imports as an empty module.
@@ -57,11 +57,11 @@ def fetch_from_hub(hub_id: str, config: str, split: str) -> Rows:
         raise DataError("the datasets library is not installed; pip install 'llm-as-judge[data]'") from error
     disable_progress_bars()
     try:
-        rows: Rows = load_dataset(hub_id, config, split=split)
+        records: Records = load_dataset(hub_id, config, split=split)
     except Exception as error:  # of a dozen libraries, without a common base
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"{type(error).__name__}: {reason[:300]}") from error
-    return rows
+    return records
 
 
 def download(
@@ -75,8 +75,8 @@ def download(
     """Fetch what is not there yet; the manifest. Raises ``DataError`` that names all files to be put there by hand
     where something cannot be fetched; what was fetched before that stays and is not fetched again.
     """
-    chosen = settings.chosen(list(names))
-    targets = [_Target(name, split, source) for name, source in chosen.items() for split in source.hub.splits]
+    sources = settings.sources(list(names))
+    targets = [_Target(name, split, source) for name, source in sources.items() for split in source.hub.splits]
     files = {**_read(raw / MANIFEST), **_read(raw / JOURNAL)}
     for i, target in enumerate(targets):
         if _intact(raw / target.file, files.get(target.file)):
@@ -90,7 +90,7 @@ def download(
         except DataError as error:
             missing = dict.fromkeys(t.name for t in targets[i:])
             raise DataError(
-                "\n".join([f"{target.name}: not fetched: {error}", *_by_hand(raw, chosen, missing)])
+                "\n".join([f"{target.name}: not fetched: {error}", *_by_hand(raw, sources, missing)])
             ) from error
         with writing(raw):
             write_json(raw / JOURNAL, {"files": files})
@@ -105,16 +105,16 @@ def download(
 def _fetch(target: _Target, raw: Path, fetch: Fetch, progress: Progress) -> dict[str, Any]:
     hub = target.source.hub
     path = raw / target.file
-    several = [fetch(hub.id, config, hub.splits[target.split]) for config in hub.configs]
-    total = sum(len(rows) for rows in several)
+    by_config = [fetch(hub.id, config, hub.splits[target.split]) for config in hub.configs]
+    total = sum(len(records) for records in by_config)
     if not total:
         raise DataError(f"{hub.id} has no records in split {hub.splits[target.split]!r}")
     with Writer(path.with_name(path.name + ".part")) as writer:
-        for rows in several:
-            for row in rows:
+        for records in by_config:
+            for record in records:
                 if not writer.lines:
-                    DATASETS[target.name].parse(row)
-                writer.write((json.dumps(row, ensure_ascii=False, default=str) + "\n").encode("utf-8"))
+                    DATASETS[target.name].parse(record)
+                writer.write((json.dumps(record, ensure_ascii=False, default=str) + "\n").encode("utf-8"))
                 if writer.lines % 500 == 0 or writer.lines == total:
                     progress(target.name, target.split, writer.lines, total)
     if writer.lines != total:
@@ -145,10 +145,10 @@ def _read(path: Path) -> dict[str, Any]:
     return {name: facts for name, facts in files.items() if isinstance(facts, dict) and wanted <= facts.keys()}
 
 
-def _by_hand(raw: Path, chosen: Mapping[str, Source], names: Iterable[str]) -> list[str]:
+def _by_hand(raw: Path, sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:
     lines = [f"Try again later, it goes on from here. Without a network, put these files into {raw.resolve()} by hand:"]
     for name in names:
-        for split, patterns in chosen[name].release.items():
+        for split, patterns in sources[name].release.items():
             places = " or ".join(str(raw / pattern) for pattern in patterns)
-            lines.append(f"  {name}, {split}: {places} (from {chosen[name].page})")
+            lines.append(f"  {name}, {split}: {places} (from {sources[name].page})")
     return lines

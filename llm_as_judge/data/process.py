@@ -107,7 +107,7 @@ def _without_collection() -> Iterator[None]:
 def _pools(job: Job) -> tuple[list[Pool], dict[str, list[str]]]:
     """What to read, and the splits that this takes of every benchmark."""
     pools, taken, missing = list[Pool](), dict[str, list[str]](), list[str]()
-    for name, source in job.settings.chosen(job.settings.mix.datasets).items():
+    for name, source in job.settings.sources(job.settings.mix.datasets).items():
         wanted: dict[str, tuple[list[str], str | None]] = {name: (list(source.pool), None)}
         if job.mode == "official":
             one_file = DATASETS[name].split_of is not None
@@ -186,7 +186,7 @@ def _mix(
     mix = job.settings.mix
     size = {"train": mix.train_size, "test": mix.test_size, "val": round(mix.train_size * mix.val_fraction)}[side]
     entries: dict[str, list[Entry]] = {name: getattr(datasets[name], side) for name in sorted(datasets)}
-    sizes = {name: len(several) for name, several in entries.items()}
+    sizes = {name: len(side_entries) for name, side_entries in entries.items()}
     present = set(domains.values())
     ratios = {domain: ratio for domain, ratio in mix.domain_ratios.items() if domain in present}
     mixture = Mixture(sizes, domains, ratios, f"{mix.seed}/{side}")

@@ -95,10 +95,10 @@ class DatasetSettings(_Strict):
         for name in self.fields:
             if name not in custom.NAMES:
                 raise ValueError(f"fields has {name!r}; there are {', '.join(custom.NAMES)}")
-        self.chosen(self.mix.datasets)
+        self.sources(self.mix.datasets)
         return self
 
-    def chosen(self, names: Sequence[str]) -> dict[str, Source]:
+    def sources(self, names: Sequence[str]) -> dict[str, Source]:
         """The sources of ``names``. Raises ``ConfigError`` for one there is not."""
         for name in names:
             if name not in self.datasets:
@@ -161,22 +161,21 @@ def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
     """Files of one split, downloaded or released, in sorted order. Raises ``DataError`` that names those to put
     there.
     """
-    for pattern in (f"{name}/{split}.jsonl", *source.release[split]):
-        if found := sorted(path for path in raw.glob(pattern) if path.is_file()):
-            return found
-    raise DataError(
-        f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there by "
-        f"hand one of: {', '.join(str(raw / pattern) for pattern in source.release[split])} (from {source.page})"
-    )
+    files = _files(raw, name, source, split)
+    if not files:
+        raise DataError(
+            f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there "
+            f"by hand one of: {', '.join(str(raw / pattern) for pattern in source.release[split])} (from {source.page})"
+        )
+    return files
 
 
 def splits_there(raw: Path, name: str, source: Source) -> list[str]:
     """Splits of the dataset that have files."""
-    found = []
-    for split in source.release:
-        try:
-            raw_files(raw, name, source, split)
-        except DataError:
-            continue
-        found.append(split)
-    return found
+    return [split for split in source.release if _files(raw, name, source, split)]
+
+
+def _files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
+    patterns = (f"{name}/{split}.jsonl", *source.release[split])
+    matches = (sorted(path for path in raw.glob(pattern) if path.is_file()) for pattern in patterns)
+    return next(filter(None, matches), [])

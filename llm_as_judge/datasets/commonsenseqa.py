@@ -25,7 +25,7 @@ def parse(record: Record) -> Problem:
     if isinstance(record.get("question"), dict):
         question = mapping_of(record, "question")
         stem, choices = text_of(question, "stem"), list_of(question, "choices", dict)
-        labels, texts = ([text_of(choice, part) for choice in choices] for part in ("label", "text"))
+        labels, texts = ([text_of(choice, field) for choice in choices] for field in ("label", "text"))
     else:
         stem, columns = text_of(record, "question"), mapping_of(record, "choices")
         labels, texts = list_of(columns, "label"), list_of(columns, "text")

@@ -32,13 +32,13 @@ NAMES = (
 
 def spelt(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> dict[str, Any]:
     """The record's values under the project's names; absent and null ones are left out."""
-    found = {}
+    named = {}
     for name in NAMES:
         for spelling in (name, *fields.get(name, ())):
             if record.get(spelling) is not None:
-                found[name] = record[spelling]
+                named[name] = record[spelling]
                 break
-    return found
+    return named
 
 
 def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Problem:

@@ -62,7 +62,7 @@ _RESULT = re.compile(r"(?:#\s*)?(?:={1,3}>|-+>|={1,2}|➞|→|returns?\b|should 
 def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
     """``assert call == result`` for every example of the docstring whose result is a literal."""
     lines = (ast.get_docstring(function) or "").split("\n")
-    found: dict[str, None] = {}
+    asserts: dict[str, None] = {}
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         start = line.find(f"{function.name}(")
         call, rest = _call(line[start:]) if start >= 0 else (None, "")
@@ -72,8 +72,8 @@ def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
         value = told["value"] if told else following if line.lstrip().startswith(">>>") and not rest else ""
         expected = _literal(value.strip())
         if expected and call not in wrong:
-            found[f"assert {call} == {expected}"] = None
-    return list(found)
+            asserts[f"assert {call} == {expected}"] = None
+    return list(asserts)
 
 
 def _call(text: str) -> tuple[str | None, str]:

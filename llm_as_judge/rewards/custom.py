@@ -35,14 +35,14 @@ Function = Callable[..., "list[float | None] | Awaitable[list[float | None]]"]
 def load_function(name: str) -> Function:
     """The function of that name; raises ``ConfigError`` where there is none or it cannot be called as TRL does."""
     place, _, attribute = name.rpartition(":")
-    found = _from_file(name, Path(place).expanduser(), attribute) if place.endswith(".py") else _from_module(name)
-    if not callable(found):
+    function = _from_file(name, Path(place).expanduser(), attribute) if place.endswith(".py") else _from_module(name)
+    if not callable(function):
         raise ConfigError(f"reward.functions: {name!r} is not a function")
     try:
-        inspect.signature(found).bind([], [], **_columns(()))
+        inspect.signature(function).bind([], [], **_columns(()))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"reward.functions: {name!r} must take (prompts, completions, **columns): {error}") from None
-    return cast(Function, found)
+    return cast(Function, function)
 
 
 def _from_module(name: str) -> object:

@@ -124,7 +124,7 @@ def test_no_question_is_in_two_parts(made: tuple[Path, dict[str, Any]]) -> None:
 
 def test_nothing_is_lost_and_problems_are_what_the_parsers_said(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
-    for name, source in settings().chosen(MIXED).items():
+    for name, source in settings().sources(MIXED).items():
         facts = info["datasets"][name]
         files = [file for split in facts["splits"] for file in raw_files(raw, name, source, split)]
         given = {problem.question.id: problem for file in files for problem in load_file(file)}

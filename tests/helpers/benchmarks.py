@@ -27,7 +27,7 @@ def benchmark(name: str = ".") -> Path:
 
 def all_benchmarks(names: Iterable[str]) -> Path:
     """The first folder that has a split of each of the datasets ``names``; skips the test if none has."""
-    sources = load_settings(CHECKOUT / "config/dataset.yaml").chosen(list(names))
+    sources = load_settings(CHECKOUT / "config/dataset.yaml").sources(list(names))
     for folder in FOLDERS:
         if all(splits_there(folder, name, source) for name, source in sources.items()):
             return folder
