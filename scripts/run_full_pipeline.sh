@@ -66,7 +66,6 @@ if [[ -z $skip_process ]]; then
 fi
 
 settings=(
-    --set data.source=files
     --set "data.train_dataset=$data/mixed/train_mixed.jsonl"
     --set "data.test_dataset=$data/mixed/test_mixed.jsonl"
     ${settings[@]+"${settings[@]}"}

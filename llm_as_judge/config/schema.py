@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
@@ -126,8 +126,10 @@ class GenerationConfig(_Strict):
 
 
 class DataConfig(_Strict):
+    _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
     source: Literal["embedded", "files"] = Field(
-        "embedded", description="Problems generated on the fly, or the JSONL files named below."
+        "embedded",
+        description="Problems generated on the fly, or the JSONL files named below; naming one of them means files.",
     )
     train_dataset: FilePath | None = Field(None, description="JSONL of training problems.")
     val_dataset: FilePath | None = Field(None, description="JSONL of validation problems.")
@@ -138,11 +140,28 @@ class DataConfig(_Strict):
     eval_problems: int = Field(150, gt=0, description="Problems of an evaluation.")
     max_problems: int | None = Field(None, gt=0, description="Use only the first so many training problems.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _files_are_meant(cls, given: Any) -> Any:
+        """Naming a file is enough."""
+        if isinstance(given, dict) and "source" not in given and any(map(given.get, cls._FILES)):
+            return {**given, "source": "files"}
+        return given
+
     @model_validator(mode="after")
     def _consistent(self) -> DataConfig:
         _check_shares("domain_ratios", self.domain_ratios, DOMAINS)
+        named = [name for name in self._FILES if getattr(self, name) is not None]
+        if self.source == "embedded" and named:
+            raise ValueError(
+                f"source is 'embedded', but {', '.join(named)} names a file; take source out to use it, or take that "
+                "out to use generated problems"
+            )
         if self.source == "files" and self.train_dataset is None:
-            raise ValueError("source is 'files' but train_dataset is not set; name a JSONL file")
+            raise ValueError(
+                f"{', '.join(named) or 'source'} means files, but train_dataset is not set; name a JSONL file (to "
+                "evaluate on one alone, give evaluate --data FILE)"
+            )
         return self
 
 

@@ -14,6 +14,7 @@ from llm_as_judge.data.index import Entry, entry_of, line_of
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.catalog import Dataset
 from llm_as_judge.datasets.reading import read
+from llm_as_judge.datasets.record import Faults
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Domain
 
@@ -32,15 +33,12 @@ class Pool:
     fields: Mapping[str, Sequence[str]] = field(default_factory=lambda: custom.FIELDS)
 
 
-def ingest(pool: Pool, spool: Spool, seed: int) -> tuple[dict[Domain, list[Entry]], list[str]]:
-    """Read, parse, normalise and spool a pool's problems: their index by domain, and ``file:place: reason`` of what is
-    none.
-    """
+def ingest(pool: Pool, spool: Spool, seed: int, faults: Faults) -> dict[Domain, list[Entry]]:
+    """Read, parse, normalise and spool a pool's problems; their index by domain. What is bad is added to ``faults``."""
     dataset = pool.dataset
     parse = dataset.parse if dataset else partial(custom.parse, fields=pool.fields)
     split_of = dataset.split_of if dataset and pool.split else None
     index: dict[Domain, list[Entry]] = {}
-    faults: list[str] = []
     for file in pool.files:
         for raw in read(file):
             try:
@@ -50,9 +48,9 @@ def ingest(pool: Pool, spool: Spool, seed: int) -> tuple[dict[Domain, list[Entry
                     continue
                 problem = parse(raw.record)
             except DataError as error:
-                faults.append(f"{file}:{raw.place}: {error}")
+                faults.add(file, raw.place, error)
                 continue
             line = line_of(problem)
             entry = entry_of(problem, seed, spool.add(line), len(line))
             index.setdefault(problem.question.domain, []).append(entry)
-    return index, faults
+    return index

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.data.files import check_whole, sha256_of
-from llm_as_judge.datasets.load import parsed, recognise
+from llm_as_judge.datasets import custom
+from llm_as_judge.datasets.load import parse_record, parsed
 from llm_as_judge.datasets.reading import files_in
+from llm_as_judge.datasets.record import Faults
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import Problem
+from llm_as_judge.types import Domain, Problem
 
 _SHOWN = 300
 
 
 @dataclass(slots=True)
 class _Tally:
-    domain: str
+    domain: Domain
     lines: int = 0
     ids: set[str] = field(default_factory=set)
     lengths: array[int] = field(default_factory=lambda: array("l"))
@@ -61,23 +65,25 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
 
 
-def inspect_file(path: Path, examples: int = 1) -> dict[str, Any]:
-    """Every dataset in a file of problems, of any format that ``load_file`` reads. Raises ``DataError``."""
-    tallies: dict[str, _Tally] = {}
-    for problem in _problems(path):
-        name = problem.question.dataset or "unnamed"
-        tallies.setdefault(name, _Tally(problem.question.domain)).add(problem, examples)
+def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> dict[str, Any]:
+    """Every dataset in a file of problems, of any format that ``load_file`` reads, by name; one with problems of
+    several domains comes once for each. Raises ``DataError`` with every bad record.
+    """
+    tallies: dict[tuple[str, Domain], _Tally] = {}
+    faults = Faults()
+    for file in files_in(path):
+        for problem in parsed(file, partial(parse_record, fields=fields), faults):
+            key = (problem.question.dataset, problem.question.domain)
+            tallies.setdefault(key, _Tally(problem.question.domain)).add(problem, examples)
+    if faults.count:
+        raise DataError(str(faults))
     if not tallies:
         raise DataError(f"{path}: no problems in it")
-    return {name: tallies[name].as_json() for name in sorted(tallies)}
-
-
-def _problems(path: Path) -> Iterator[Problem]:
-    for file in files_in(path):
-        for item in parsed(file, lambda record: recognise(record)(record)):
-            if isinstance(item, str):
-                raise DataError(item)
-            yield item
+    domains = Counter(name for name, _ in tallies)
+    return {
+        f"{name}, {domain}" if domains[name] > 1 else name: tallies[name, domain].as_json()
+        for name, domain in sorted(tallies)
+    }
 
 
 def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.datasets.reading import files_in
+from llm_as_judge.datasets.record import Faults
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Domain
 
@@ -60,12 +61,11 @@ def process(job: Job) -> dict[str, Any]:
     wanted = [side for side in SIDES if side != "val" or mix.val_fraction]
     with staging(job.out, "process") as aside, closing(Spool(aside / "spool.jsonl")) as spool, _without_collection():
         index: dict[str, dict[Domain, list[Entry]]] = {}
-        faults: list[str] = []
+        faults = Faults()
         for pool in pools:
-            index[pool.name], bad = ingest(pool, spool, mix.seed)
-            faults += bad
-        if faults:
-            raise DataError("\n".join([*faults, f"{len(faults)} bad records; nothing was written to {job.out}"]))
+            index[pool.name] = ingest(pool, spool, mix.seed, faults)
+        if faults.count:
+            raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
         spool.flush()
         job.tell(f"read {sum(len(e) for by_domain in index.values() for e in by_domain.values()):,} records")
         datasets, domains = _split(job, index)

@@ -8,10 +8,11 @@ is ignored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.datasets.mbpp import called_function
+from llm_as_judge.datasets.code_tests import check_tests, tested_function
 from llm_as_judge.datasets.record import Record, content_id, short
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem, Question, Reference
@@ -57,13 +58,15 @@ def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Probl
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
     if domain != "code" and unanswerable == bool(answers):
         raise DataError(f"give either an {_spellings('answer', fields)} or 'unanswerable': true")
-    entry_point = _text(named, "entry_point") or None
-    if domain == "code" and not entry_point:
-        if "def check(" in tests[0]:
-            raise DataError("tests that define check(candidate) need 'entry_point', the function's name")
-        entry_point = called_function((public or tests)[0])
+    entry_point, prelude = _text(named, "entry_point") or None, _text(named, "prelude")
+    if domain == "code":
+        source = "\n".join(tests)
+        entry_point = entry_point or tested_function(source)
+        check_tests(source, entry_point, prelude, tuple(public))
     dataset, context = _text(named, "dataset") or "custom", _text(named, "context")
     id_ = named.get("id")
+    if id_ == "":
+        id_ = None
     if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, (str, int))):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     return Problem(
@@ -79,7 +82,7 @@ def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Probl
         Reference(
             () if domain == "code" else answers,
             tests="\n".join(tests),
-            prelude=_text(named, "prelude"),
+            prelude=prelude,
             unanswerable=unanswerable,
         ),
     )
@@ -118,6 +121,8 @@ def _answers(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in values):
         raise DataError(f"field 'answer' must be text, a number or a list of them, got {short(value)}")
+    if any(isinstance(item, float) and not math.isfinite(item) for item in values):
+        raise DataError(f"field 'answer' must be a finite number, got {short(value)}")
     # GSM8K's own answers, kept raw by many a mixture, end in "#### N"
     answers = tuple(dict.fromkeys(str(item).rpartition("\n#### ")[2].strip() for item in values))
     if "" in answers:

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from llm_as_judge.datasets.code_tests import check_tests
 from llm_as_judge.datasets.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -27,17 +28,19 @@ def parse(record: Record) -> Problem:
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
     if not functions:
         raise DataError(f"field 'prompt' does not define entry_point {entry_point!r}")
+    tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
+    check_tests(tests, entry_point, prelude, public)
     return Problem(
         Question(
             f"humaneval/{task.rsplit('/', 1)[-1]}",
             prompt,
             "code",
             entry_point=entry_point,
-            public_tests=tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ()))),
+            public_tests=public,
             dataset="humaneval",
         ),
-        Reference(tests=text_of(record, "test"), prelude=prelude),
+        Reference(tests=tests, prelude=prelude),
     )
 
 

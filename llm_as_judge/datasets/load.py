@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
-from llm_as_judge.datasets import commonsenseqa, custom, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.datasets import custom
+from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.datasets.reading import files_in, read
-from llm_as_judge.datasets.record import Record
+from llm_as_judge.datasets.record import Faults, Record
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
@@ -29,63 +31,58 @@ def load_file(
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
     problems: list[Problem] = []
-    faults: list[str] = []
+    faults = Faults()
     for file in files_in(path):
-        for item in parsed(file, partial(_recognised, fields=fields)):
-            if isinstance(item, Problem):
-                problems.append(item)
-            else:
-                faults.append(item)
-            if limit is not None and len(problems) == limit:
-                break
-        if limit is not None and len(problems) == limit:
-            break
-    if faults:
-        raise DataError("\n".join(faults))
+        problems += islice(parsed(file, partial(parse_record, fields=fields), faults), limit and limit - len(problems))
+    if faults.count:
+        raise DataError(str(faults))
     if not problems:
         raise DataError(f"{path}: no problems in it")
     return problems
 
 
-def parsed(path: Path, parse: Parser) -> Iterator[Problem | str]:
-    """Every record of ``path`` as a problem, or as the line ``file:place: reason`` that tells why it is none."""
+def parsed(path: Path, parse: Parser, faults: Faults) -> Iterator[Problem]:
+    """Every record of ``path`` as a problem; those that are none are added to ``faults``."""
     for raw in read(path):
         if raw.record is None:
-            yield f"{path}:{raw.place}: {raw.reason}"
+            faults.add(path, raw.place, raw.reason)
             continue
         try:
             yield parse(raw.record)
         except DataError as error:
-            yield f"{path}:{raw.place}: {error}"
+            faults.add(path, raw.place, error)
 
 
-def _recognised(record: Record, fields: Mapping[str, Sequence[str]]) -> Problem:
-    parser = recognise(record, fields)
-    return custom.parse(record, fields) if parser is custom.parse else parser(record)
+def parse_record(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> Problem:
+    """A record of any benchmark, or of the project's own format. Raises ``DataError`` with the reason."""
+    dataset = DATASETS.get(recognise(record, fields))
+    return dataset.parse(record) if dataset else custom.parse(record, fields)
 
 
-def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> Parser:
-    """The parser of the benchmark that ``record`` comes from. Raises ``DataError`` naming its fields."""
+def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> str:
+    """The benchmark that ``record`` comes from, ``custom`` for the project's own format. Raises ``DataError`` naming
+    its fields.
+    """
     has = record.keys()
     named = custom.spelt(record, fields)
     if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
-        return custom.parse
+        return "custom"
     if {"problem", "solution"} <= has:
-        return math.parse
+        return "math"
     if {"prompt", "entry_point", "test"} <= has:
-        return humaneval.parse
+        return "humaneval"
     if "test_list" in has and {"text", "prompt"} & has:
-        return mbpp.parse
+        return "mbpp"
     if {"question", "answerKey"} <= has:
-        return commonsenseqa.parse
+        return "commonsenseqa"
     if {"question", "choices", "answer"} <= has:
-        return mmlu.parse
+        return "mmlu"
     if {"question", "answer", "context", "supporting_facts"} <= has:
-        return hotpotqa.parse
+        return "hotpotqa"
     if {"question", "context", "answers"} <= has:
-        return squad2.parse
+        return "squad2"
     if "#### " in str(record.get("answer", "")) and "question" in has:
-        return gsm8k.parse
+        return "gsm8k"
     if "problem" in named and {"answer", "tests"} & named.keys():
         raise DataError("field 'type' is missing: one of " + ", ".join(DOMAINS))
     raise DataError(

@@ -12,6 +12,7 @@ import ast
 import builtins
 import re
 
+from llm_as_judge.datasets.code_tests import check_tests, syntax_tree
 from llm_as_judge.datasets.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -25,26 +26,26 @@ def parse(record: Record) -> Problem:
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
     # ten gold solutions use math without importing it, so it is there for everybody
-    imports = dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)])
+    tests = "\n".join([*([setup] if setup else []), *hidden])
+    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
+    entry_point = called_function(asserts[0], optional_text(record, "code"))
+    check_tests(tests, entry_point, prelude, (asserts[0],))
     return Problem(
         Question(
             f"mbpp/{_task_id(record)}",
             text_of(record, "prompt" if "prompt" in record else "text"),
             "code",
-            entry_point=called_function(asserts[0], optional_text(record, "code")),
+            entry_point=entry_point,
             public_tests=(asserts[0],),
             dataset="mbpp",
         ),
-        Reference(tests="\n".join([*([setup] if setup else []), *hidden]), prelude="\n".join(imports)),
+        Reference(tests=tests, prelude=prelude),
     )
 
 
 def called_function(test: str, code: str = "") -> str:
     """The function that ``test`` calls: one that ``code`` defines, else the first that is no builtin."""
-    try:
-        tree = ast.parse(test)
-    except SyntaxError as error:
-        raise DataError(f"test is not Python: {test!r}: {error}") from error
+    tree = syntax_tree("test_list", test)
     called = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
     named = [name for name in called if name in defined] or [n for n in called if not hasattr(builtins, n)]

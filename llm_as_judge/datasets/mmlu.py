@@ -18,7 +18,9 @@ _LETTERS = "ABCD"
 def from_row(row: Sequence[str]) -> Record:
     """A CSV row in the hub's shape."""
     if len(row) != 6:
-        raise DataError(f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}")
+        raise DataError(
+            f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}; your own problems go into .jsonl"
+        )
     return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip()}
 
 

@@ -12,6 +12,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import stat
 import typing
 import zlib
 from collections.abc import Iterator
@@ -26,6 +28,7 @@ from llm_as_judge.datasets.record import Record
 from llm_as_judge.errors import DataError
 
 SUFFIXES = (".json", ".jsonl", ".csv")
+ENDINGS = ".json, .jsonl or .csv (MMLU's), or one of them and .gz"
 #: Bytes of one record. The longest of the eight benchmarks has some tens of thousands; an article of SQuAD has 500,000.
 LONGEST = 16 << 20
 _CHUNK = 1 << 20
@@ -49,24 +52,40 @@ def suffix_of(path: Path) -> str:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` without one."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    files = sorted(f for f in path.rglob("*") if suffix_of(f) in SUFFIXES) if path.is_dir() else [path]
+    """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` without one, and for
+    a folder that may not be listed.
+    """
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return [path]
+        files = sorted(Path(folder, name) for folder, _, names in os.walk(path, onerror=_stop) for name in names)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file or folder") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise DataError(f"{error.filename or path}: cannot be read: {reason}") from error
+    files = [file for file in files if suffix_of(file) in SUFFIXES]
     if not files:
-        raise DataError(f"{path}: no problems in it")
+        raise DataError(f"{path}: no problems in it: no file's name ends in {ENDINGS}")
     return files
+
+
+def _stop(error: OSError) -> None:
+    raise error
 
 
 def read(path: Path) -> Iterator[Raw]:
     """Every record of ``path``. Raises ``DataError`` for a suffix that is none of ``SUFFIXES``."""
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
-        raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {', '.join(SUFFIXES)}")
+        raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {ENDINGS}")
     try:
-        with path.open("rb", 1 << 20) as file:
-            stream = typing.cast("IO[bytes]", gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file)
-            if suffix == ".jsonl":
+        with io.BufferedReader(io.FileIO(path), 1 << 20) as file:
+            packed = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else None
+            stream = typing.cast("IO[bytes]", packed or file)
+            if (packed or file).peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                yield Raw("1", None, "is UTF-16; save it as UTF-8")
+            elif suffix == ".jsonl":
                 yield from _lines(stream)
             elif suffix == ".csv":
                 yield from _csv(stream)

@@ -8,11 +8,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
 
 Record = Mapping[str, Any]
+
+
+class Faults:
+    """Bad records as ``file:place: reason``; all are counted, the first ``SHOWN`` are kept."""
+
+    SHOWN = 20
+
+    def __init__(self) -> None:
+        self.count, self._lines = 0, list[str]()
+
+    def add(self, file: Path, place: str, reason: object) -> None:
+        self.count += 1
+        if self.count <= self.SHOWN:
+            self._lines.append(f"{file}:{place}: {reason}")
+
+    def __str__(self) -> str:
+        """A line for each, and how many more there are."""
+        more = self.count - len(self._lines)
+        return "\n".join([*self._lines, *([f"... and {more:,} more bad records"] if more else [])])
 
 
 def text_of(record: Record, key: str) -> str:

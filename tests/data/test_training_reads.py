@@ -22,7 +22,7 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
     settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 40, "test_size": 20})
     process(Job(settings, raw, tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
-    config = load_config(ROOT / "config/embedded.yaml", ["data.source=files", "eval_problems=20", *files])
+    config = load_config(ROOT / "config/embedded.yaml", ["eval_problems=20", *files])
     drawn = training_sampler(config).sample(40)
     assert Counter(problem.question.domain for problem in drawn) == {"math": 16, "qa": 12, "code": 12}
     ids = Counter(problem.question.id for problem in drawn)
@@ -33,6 +33,24 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
     (tmp_path / "mixed" / MARKER).touch()
     with pytest.raises(DataError, match="broke off"):
         training_sampler(config)
+
+
+def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    records = [{"problem": f"{i}?", "answer": i, "type": domain} for i in range(3) for domain in ("math", "qa")]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
+    config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios])
+    assert config.data.source == "files"
+    assert {problem.question.dataset for problem in training_sampler(config).sample(4)} == {"custom"}
+
+
+def test_files_beside_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
+    for named in ("train_dataset", "test_dataset", "val_dataset"):
+        with pytest.raises(ConfigError, match=f"source is 'embedded', but {named} names a file; take source out"):
+            load_config(ROOT / "config/embedded.yaml", [f"{named}={tmp_path}", "data.source=embedded"])
+    with pytest.raises(ConfigError, match=r"test_dataset means files, but train_dataset is not set.*evaluate --data"):
+        load_config(ROOT / "config/embedded.yaml", [f"test_dataset={tmp_path}"])
 
 
 def test_spellings_of_dataset_yaml_hold_in_training_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

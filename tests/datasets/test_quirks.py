@@ -24,6 +24,9 @@ def records(path: Path) -> list[Any]:
     return [raw.record for file in files_in(path) for raw in read(file)]
 
 
+CHECK = "def check(candidate):\n    assert candidate(1) == 2\n"
+
+
 def mbpp_task(**changes: Any) -> dict[str, Any]:
     return {"task_id": 700, "text": "t", "code": "def f(x): ...", "test_list": ["assert f(1) == 2"], **changes}
 
@@ -133,7 +136,7 @@ def test_humaneval_reads_examples_however_they_are_written() -> None:
     f(8) is odd
     """
     prompt = f'def f(x):\n    """{docstring}"""\n'
-    problem = humaneval.parse({"task_id": "HumanEval/999", "prompt": prompt, "entry_point": "f", "test": "t"})
+    problem = humaneval.parse({"task_id": "HumanEval/999", "prompt": prompt, "entry_point": "f", "test": CHECK})
     assert problem.question.public_tests == (
         "assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4", "assert f('a, (b') == [1, 2]",
         "assert f(5) == 6", "assert f(6) == True", "assert f(7) == 'x'",
@@ -181,7 +184,10 @@ def test_any_problem_survives_the_projects_own_format(
     record = {"problem": problem, "context": context, "answer": answers, "type": "qa", "id": "1", "dataset": "d"}
     parsed = custom.parse(record)
     assert custom.parse(custom.to_record(parsed)) == parsed
-    code = {"problem": problem, "tests": tests, "type": "code", "entry_point": "f", "public_tests": ["assert f(1)"]}
+    code = {
+        "problem": problem, "tests": f"assert f({tests!r})", "type": "code", "entry_point": "f",
+        "public_tests": ["assert f(1)"],
+    }  # fmt: skip
     coded: Problem = custom.parse(code)
     assert custom.parse(custom.to_record(coded)) == coded
 
