@@ -1,12 +1,16 @@
-"""Reward functions of the user's own, plain functions with TRL's signature, sync or async:
+"""Reward functions of the user's own, plain functions with TRL's signatures, sync or async:
 
-    def brevity(prompts, completions, **columns) -> list[float | None]:
+    def brevity(completions, **kwargs) -> list[float | None]:
         return [1.0 if len(text) < 400 else 0.0 for text in completions]
 
 Named in the configuration as ``package.module:function`` or ``file.py:function``, with a weight. They see a step's
-workflows in one call. ``prompts`` are the problems' statements, ``completions`` the policy's texts; columns, each a
-list of the same length: ``id``, ``domain``, ``dataset``, ``outcome``, ``answer``, ``correct``, ``tokens`` (of the
-executor) and ``operators`` (names, in order). None leaves the function out of that workflow's reward.
+workflows in one call, and are given by name what they ask for; ``**kwargs`` takes all the rest. As in TRL (1.16,
+``GRPOTrainer``, ``reward_funcs``) each argument is a list with an item a workflow: ``prompts`` (the problems'
+statements), ``completions`` (the policy's texts), ``completion_ids`` (its tokens). In place of the data set's columns
+there are ``ground_truth`` (the first reference answer, a code problem's hidden tests, None for an unanswerable
+question), ``id``, ``domain``, ``dataset``, and of the run ``outcome``, ``answer``, ``correct``, ``tokens`` (of the
+executor) and ``operators`` (names, in order). TRL's ``trainer_state``, ``log_extra``, ``log_metric`` and
+``environments`` do not exist here. None leaves the function out of that workflow's reward.
 
 The five terms promise that no wrong answer outranks a right one; what the functions add together is held within half
 of what that promise leaves free.
@@ -20,12 +24,13 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import lookup
-from llm_as_judge.types import Group, Reward, Rollout
+from llm_as_judge.types import Group, Reference, Reward, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +38,23 @@ Function = Callable[..., "list[float | None] | Awaitable[list[float | None]]"]
 
 
 def load_function(name: str) -> Function:
-    """The function of that name; raises ``ConfigError`` where there is none or it cannot be called as TRL does."""
+    """The function of that name; raises ``ConfigError`` where there is none or it asks for what we do not have."""
     place, _, attribute = name.rpartition(":")
     function = _from_file(name, Path(place).expanduser(), attribute) if place.endswith(".py") else _from_module(name)
     if not callable(function):
         raise ConfigError(f"reward.functions: {name!r} is not a function")
     try:
-        inspect.signature(function).bind([], [], **_columns(()))
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"reward.functions: {name!r} must take (prompts, completions, **columns): {error}") from None
+        raise ConfigError(f"reward.functions: {name!r} has no signature to call it by: {error}") from None
+    columns = _columns(())
+    asked = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty]
+    lacking = [p.name for p in asked if p.name not in columns or p.kind is p.POSITIONAL_ONLY]
+    if lacking:
+        raise ConfigError(
+            f"reward.functions: {name!r} asks for {', '.join(lacking)}; parameters are passed by name, and there are "
+            f"{', '.join(columns)}"
+        )
     return cast(Function, function)
 
 
@@ -100,16 +113,20 @@ class CustomRewards:
 
 
 async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) -> list[float | None]:
-    result: Any = function(
-        [r.problem.question.statement for r in rollouts], [r.completion.text for r in rollouts], **_columns(rollouts)
-    )
+    parameters = inspect.signature(function).parameters.values()
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    columns = {name: column for name, column in _columns(rollouts).items() if takes_all or name in named}
+    result: Any = function(**columns)
     if inspect.isawaitable(result):
         result = await result
+    if hasattr(result, "tolist"):  # an array or a tensor
+        result = result.tolist()
     if not isinstance(result, list | tuple) or len(result) != len(rollouts):
         size = len(result) if isinstance(result, list | tuple) else type(result).__name__
         raise ConfigError(f"reward.functions: {name!r} must return {len(rollouts)} values, got {size}")
     for value in result:
-        if value is not None and not (isinstance(value, int | float) and math.isfinite(value)):
+        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
             raise ConfigError(f"reward.functions: {name!r} must return finite numbers or None, got {value!r}")
     return [None if value is None else float(value) for value in result]
 
@@ -117,6 +134,10 @@ async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) ->
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
     questions = [r.problem.question for r in rollouts]
     return {
+        "prompts": [q.statement for q in questions],
+        "completions": [r.completion.text for r in rollouts],
+        "completion_ids": [list(r.completion.token_ids) for r in rollouts],
+        "ground_truth": [_ground_truth(r.problem.reference) for r in rollouts],
         "id": [q.id for q in questions],
         "domain": [q.domain for q in questions],
         "dataset": [q.dataset for q in questions],
@@ -126,3 +147,7 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
         "tokens": [r.execution.tokens for r in rollouts],
         "operators": [[c.name for c in r.execution.calls] for r in rollouts],
     }
+
+
+def _ground_truth(reference: Reference) -> str | None:
+    return reference.tests or next(iter(reference.answers), None)

@@ -21,6 +21,26 @@ async def right(prompts, completions, correct, **columns):
     return [2.0 * bool(value) for value in correct]
 
 def short(completions):
+    return [float(len(text)) for text in completions]
+
+def keywords(completions, **kwargs):
+    assert set(kwargs) >= {"prompts", "completion_ids", "ground_truth", "domain", "answer", "correct"}
+    return [1.0] * len(completions)
+
+def truth(prompts, completions, ground_truth, answer=None):
+    return [float(a == truth) for a, truth in zip(answer, ground_truth)]
+
+def ids(*, completion_ids, scale=2.0):
+    return [scale * len(i) for i in completion_ids]
+
+def array(completions, **kwargs):
+    import numpy
+    return numpy.ones(len(completions), dtype=numpy.float32)
+
+def state(prompts, completions, trainer_state, solution):
+    return []
+
+def positional(completions, /):
     return []
 
 def few(prompts, completions, **columns):
@@ -35,7 +55,7 @@ number = 3
 
 def rollout(text: str, total: float | None, correct: bool = True) -> Rollout:
     problem = Problem(Question("p", "2+2?", "math"), Reference(("4",)))
-    completion = Completion(text, (), (), (), "stop")
+    completion = Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop")
     return Rollout(
         problem, completion, "", Execution("finished", "4"), Verdict(correct, "rules"), Reward(total, {"a": 1.0})
     )
@@ -65,6 +85,19 @@ async def test_sync_and_async_functions_are_terms_and_none_leaves_one_out(file: 
     assert unscored.total is None
 
 
+async def test_parameters_are_passed_by_name_as_trl_passes_them(file: Path) -> None:
+    rewards = custom(file, limit=100.0, short=1.0, keywords=1.0, truth=1.0, ids=1.0, array=1.0)
+    (reward,) = await added(rewards, rollout("abc", 0.0))
+    assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0, "array": 1.0}
+
+
+async def test_the_functions_of_trls_own_documentation_can_be_used(tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl.rewards", reason="TRL is an extra: pip install 'llm-as-judge[peers]'")
+    with pytest.raises(ConfigError, match="asks for solution"):  # a column that our problems do not have
+        load_function("trl.rewards:accuracy_reward")
+    assert load_function("trl.rewards:think_format_reward") is trl.think_format_reward
+
+
 async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: Path) -> None:
     rewards = custom(file, limit=1.5, brevity=-100.0, right=0.0)
     one, two = await added(rewards, rollout("a", 9.0), rollout("b" * 9, 5.0))
@@ -74,7 +107,11 @@ async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("{file}:short", "must take"),
+        (
+            "{file}:state",
+            "asks for trainer_state, solution; .* there are prompts, completions, completion_ids, ground_truth",
+        ),
+        ("{file}:positional", "asks for completions; parameters are passed by name"),
         ("{file}:number", "not a function"),
         ("{file}:missing", "has no 'missing'"),
         ("nowhere.py:f", "no file nowhere.py"),
