@@ -27,6 +27,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the r
 
 _RAW = Path("data/raw")
 _OUT = Path("data")
+_SHOWN = 21  # lines of one report
 
 
 def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
@@ -66,11 +67,14 @@ def process(
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
 
+    console = make_console(as_json)
+    if custom and datasets is None and not _any_there(_settings(config, None), raw):
+        datasets = ["none"]
+        console.print(f"no benchmark is in {raw}: your own problems alone", highlight=False)
     settings = _settings(
         config, datasets, train_size=train_size, test_size=test_size, val_fraction=val_fraction, seed=seed,
         domain_ratios=_ratios(ratios),
     )  # fmt: skip
-    console = make_console(as_json)
     job = Job(
         settings, raw, out, mode=split, custom=tuple(custom or ()), any_split=any_split,  # type: ignore[arg-type]
         tell=lambda line: console.print(line, highlight=False),
@@ -82,6 +86,12 @@ def process(
     for note in info["notes"]:
         console.print(f"note: {note}", highlight=False, soft_wrap=True)
     console.print(f"written: {out / 'mixed'}, {out / 'test'}, {out / 'processed'}", highlight=False, soft_wrap=True)
+
+
+def _any_there(settings: DatasetSettings, raw: Path) -> bool:
+    from llm_as_judge.data.settings import splits_there
+
+    return any(splits_there(raw, name, source) for name, source in settings.sources(settings.mix.datasets).items())
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
@@ -101,9 +111,13 @@ def check(
     config: Settings = None,
     raw: Raw = _RAW,
     datasets: Datasets = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="A file or folder of your own problems instead of the benchmarks; repeatable."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge every benchmark's own answers; exit status 1 where one is not judged correct."""
+    """Judge every problem's own answer; exit status 1 where one is not judged correct."""
     import asyncio
     import dataclasses
 
@@ -115,13 +129,14 @@ def check(
     from llm_as_judge.sandbox.host import Sandbox
 
     settings = _settings(config, datasets)
-    sources = settings.sources(settings.mix.datasets if datasets else list(settings.datasets))
-    files = {
-        name: [file for split in splits_there(raw, name, source) for file in raw_files(raw, name, source, split)]
-        for name, source in sources.items()
-    }
-    if not any(files.values()):
-        raise DataError(f"{raw}: none of {', '.join(sources)} is there; --raw names their folder")
+    files = {str(path): [path] for path in file or ()}
+    if datasets or not file:
+        sources = settings.sources(settings.mix.datasets if datasets else list(settings.datasets))
+        for name, source in sources.items():
+            splits = splits_there(raw, name, source)
+            files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
+        if not any(files.values()):
+            raise DataError(f"{raw}: none of {', '.join(sources)} is there; --raw names their folder")
     console = make_console(as_json)
 
     async def run() -> dict[str, GoldReport]:
@@ -131,11 +146,12 @@ def check(
                 if not paths:
                     console.print(f"{name}: not there")
                     continue
-                report = reports[name] = await check_golds(paths, DATASETS[name], sandbox)
-                right = f"{report.golds} answers of {report.records} records, {len(report.failures)} not judged correct"
-                console.print(f"{name}: {right}", highlight=False)
-                for failure in report.failures:
-                    console.print(f"  {failure.id}: {failure.reason}", highlight=False, markup=False, soft_wrap=True)
+                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, settings.fields)
+                judged = f"{report.golds} answers of {report.records} records, {len(report.failures)} faults"
+                lines = [f"{name}: {judged}", *(f"  {failure.id}: {failure.reason}" for failure in report.failures)]
+                if len(lines) > _SHOWN:
+                    lines[_SHOWN:] = [f"  ... and {len(lines) - _SHOWN} more (--json tells all)"]
+                console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return reports
 
     reports = asyncio.run(run())
@@ -187,8 +203,12 @@ def inspect(
 ) -> None:
     """Counts, lengths and examples of what was processed, and a picture of the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder, picture
+    from llm_as_judge.data.settings import field_spellings
 
-    result = inspect_folder(out, examples) if file is None else {"sides": {file.name: inspect_file(file, examples)}}
+    if file is None:
+        result = inspect_folder(out, examples)
+    else:
+        result = {"sides": {file.name: inspect_file(file, examples, field_spellings())}}
     target = png or (None if file else out / "mixed/mix.png")
     if target:
         picture(result["sides"], target)

@@ -24,15 +24,20 @@ class Slot:
 
 
 class Mixture:
-    """``sizes``: set -> lines; ``domains``: set -> domain. Sets of a domain share it equally.
+    """``sizes``: set -> lines; ``domains``: set -> domain. Sets of a domain share it equally. ``mix`` names it.
 
     Raises ``ConfigError`` for a domain with a share and no lines.
     """
 
     def __init__(
-        self, sizes: Mapping[str, int], domains: Mapping[str, Domain], ratios: Mapping[Domain, float], seed: str
+        self,
+        sizes: Mapping[str, int],
+        domains: Mapping[str, Domain],
+        ratios: Mapping[Domain, float],
+        mix: str,
+        seed: int = 0,
     ) -> None:
-        self._sizes, self._seed = sizes, seed
+        self._sizes, self._seed = sizes, f"{seed}/{mix}"
         members: dict[Domain, list[str]] = {}
         for name in sorted(sizes):
             if sizes[name]:
@@ -41,8 +46,8 @@ class Mixture:
         for domain, ratio in wanted.items():
             if domain not in members:
                 raise ConfigError(
-                    f"domain_ratios gives {domain} {ratio:g}, but no dataset has any {domain} problems for {seed}; set "
-                    "its ratio to 0 or add a dataset"
+                    f"domain_ratios gives {domain} {ratio:g}, but there are no {domain} problems for the {mix} mix; "
+                    "add some, or set its ratio to 0"
                 )
         self._across = Quota(wanted)
         self._inside = {domain: Quota(dict.fromkeys(members[domain], 1)) for domain in wanted}

@@ -189,7 +189,7 @@ def _mix(
     sizes = {name: len(side_entries) for name, side_entries in entries.items()}
     present = set(domains.values())
     ratios = {domain: ratio for domain, ratio in mix.domain_ratios.items() if domain in present}
-    mixture = Mixture(sizes, domains, ratios, f"{mix.seed}/{side}")
+    mixture = Mixture(sizes, domains, ratios, side, mix.seed)
     with Writer(staged / f"mixed/{side}_mixed.jsonl") as writer:
         for slot in mixture.take(size):
             entry = entries[slot.name][slot.index]

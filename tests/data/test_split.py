@@ -169,8 +169,8 @@ def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
 ) -> None:
     sizes = dict(zip("abcdef", lines, strict=True))
     shares: dict[Domain, float] = dict(zip(("math", "qa", "code"), map(float, ratios), strict=True))
-    slots = list(Mixture(sizes, DOMAINS_OF, shares, str(seed)).take(n))
-    assert slots == list(Mixture(sizes, DOMAINS_OF, shares, str(seed)).take(n))
+    slots = list(Mixture(sizes, DOMAINS_OF, shares, "train", seed).take(n))
+    assert slots == list(Mixture(sizes, DOMAINS_OF, shares, "train", seed).take(n))
     drawn: Counter[str] = Counter()
     of_set: dict[str, list[int]] = {name: [] for name in sizes}
     for i, slot in enumerate(slots, 1):

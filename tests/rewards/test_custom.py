@@ -91,11 +91,10 @@ async def test_parameters_are_passed_by_name_as_trl_passes_them(file: Path) -> N
     assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0, "array": 1.0}
 
 
-async def test_the_functions_of_trls_own_documentation_can_be_used(tmp_path: Path) -> None:
-    trl = pytest.importorskip("trl.rewards", reason="TRL is an extra: pip install 'llm-as-judge[peers]'")
-    with pytest.raises(ConfigError, match="asks for solution"):  # a column that our problems do not have
+def test_a_function_of_trl_that_needs_a_column_of_its_own_is_refused_at_start() -> None:
+    pytest.importorskip("trl.rewards", reason="TRL is an extra: pip install 'llm-as-judge[peers]'")
+    with pytest.raises(ConfigError, match="asks for solution"):
         load_function("trl.rewards:accuracy_reward")
-    assert load_function("trl.rewards:think_format_reward") is trl.think_format_reward
 
 
 async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: Path) -> None:
