@@ -13,6 +13,8 @@ from llm_as_judge.sandbox.guest import frames
 
 #: How long a child may take to be gone after its result or after it closed its connection.
 _GRACE_SECONDS = 0.5
+#: How long the zygote may take to tell that a killed child is gone; then it is taken for dead.
+_SILENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,25 @@ class Ended:
 class Child:
     """One forked child; ``ended`` resolves to None when the zygote died before it could tell."""
 
-    def __init__(self, sock: socket.socket, frame_bytes: int, kill: Callable[[], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, frame_bytes: int, kill: Callable[[], None], give_up: Callable[[], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._kill = kill
+        self._give_up = give_up
         self._sock = sock
         self._frames = frames.Decoder(frame_bytes)
         self._sending = asyncio.Lock()
         self.ended: asyncio.Future[Ended | None] = self._loop.create_future()
+        self.ended.add_done_callback(self._forsaken)
         self.confined = False  # its set-up succeeded; what happens from then on is the code's doing
         self.killed_for = ""
+
+    def _forsaken(self, ended: asyncio.Future[Ended | None]) -> None:
+        """Without a zygote nobody may ever close the other end."""
+        if ended.result() is None:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send a frame; a child that is gone is noticed by ``receive``."""
@@ -64,6 +76,8 @@ class Child:
             return
         self.killed_for = reason
         self._kill()
+        silence = self._loop.call_later(_SILENCE_SECONDS, self._give_up)
+        self.ended.add_done_callback(lambda ended: silence.cancel())
 
     async def end(self) -> Ended | None:
         """Wait until the process is gone, killing it if it lingers."""

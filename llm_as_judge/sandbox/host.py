@@ -22,7 +22,7 @@ from llm_as_judge.sandbox.guest.frames import FrameError
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operators import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import CodeResult, CodeVerdict, Confinement, OperatorParameters, WorkflowResult
-from llm_as_judge.sandbox.run import Converse, Last, Run, last_frame, run_children, text
+from llm_as_judge.sandbox.run import Clock, Converse, Last, Run, last_frame, run_children, text
 from llm_as_judge.sandbox.verdict import STOPPED, plan, relay
 from llm_as_judge.sandbox.zygote import Zygote
 from llm_as_judge.types import Outcome
@@ -89,7 +89,7 @@ class Sandbox:
         """Execute ``source``; with ``call``, the value is that function's, called with JSON data ``args``."""
         job = {"kind": "code", "source": source, "call": call, "args": list(args), "stdin": stdin}
 
-        async def converse(children: Sequence[Child]) -> list[Last]:
+        async def converse(children: Sequence[Child], clock: Clock) -> list[Last]:
             await children[0].send(job)
             return [await last_frame(children[0])]
 
@@ -122,7 +122,7 @@ class Sandbox:
             solution_job = {**both, "kind": "solution", "source": source, "in_place": how.in_place}
             tests_job = {**both, "kind": "split tests", "prelude": prelude, "tests": tests, "modules": how.modules}
             served, tested = await self._run(
-                self._code_gate, lambda children: relay(children, solution_job, tests_job), 2
+                self._code_gate, lambda children, _: relay(children, solution_job, tests_job), 2
             )
             if tested.end.get("end") != "unsplittable":
                 run = served if tested.killed_for == STOPPED else tested
@@ -143,7 +143,7 @@ class Sandbox:
         nonce = secrets.token_hex(16)
         job = {"kind": "tests", "source": source, "entry_point": entry_point}
 
-        async def converse(children: Sequence[Child]) -> list[Last]:
+        async def converse(children: Sequence[Child], clock: Clock) -> list[Last]:
             await children[0].send(job)
             await children[0].send({"source": tests, "nonce": nonce})
             return [await last_frame(children[0])]
@@ -188,10 +188,10 @@ class Sandbox:
         }
         service = OperatorService(call_operator, config)
 
-        async def converse(children: Sequence[Child]) -> list[Last]:
+        async def converse(children: Sequence[Child], clock: Clock) -> list[Last]:
             await children[0].send(job)
             try:
-                return [await service.serve(children[0])]
+                return [await service.serve(children[0], clock)]
             except FrameError as error:
                 return [error]
 
@@ -200,8 +200,8 @@ class Sandbox:
         answer, error = run.end.get("answer"), run.error
         if service.fault is not None:
             outcome, error = "fault", f"{type(service.fault).__name__}: {service.fault}"
-        elif run.killed_for == "budget":
-            outcome, error = "budget", service.error
+        elif service.over_budget:
+            outcome, error = "budget", service.over_budget
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
         return WorkflowResult(

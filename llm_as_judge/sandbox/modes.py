@@ -68,7 +68,8 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]
 async def _tried(zygote: Zygote, mode: str, refused: Mapping[str, str]) -> Confinement:
     """Run the probes in a child; raises ``SandboxFault`` if they do not come to an end."""
     source = (GUEST / "probes.py").read_text(encoding="utf-8")
-    job = {"kind": "code", "source": source, "call": "probe", "args": [os.getpid(), str(Path(__file__).resolve())]}
+    arguments = [os.getpid(), str(Path(__file__).resolve()), zygote.descriptors]
+    job = {"kind": "code", "source": source, "call": "probe", "args": arguments}
     child = await zygote.spawn(SandboxConfig())
     try:
         await child.send(job)

@@ -12,6 +12,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import InfrastructureError, WorkflowError
 from llm_as_judge.sandbox.child import Child
 from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.run import Clock
 
 log = logging.getLogger(__name__)
 
@@ -30,22 +31,27 @@ class OperatorService:
         self._call_operator = call_operator
         self._config = config
         self._places = asyncio.Semaphore(config.max_concurrent_calls)
-        self.error = ""
+        self.over_budget = ""
         self.fault: Exception | None = None
 
-    async def serve(self, child: Child) -> dict[str, Any] | None:
-        """Until the child's last frame, or None if there is none."""
+    async def serve(self, child: Child, clock: Clock) -> dict[str, Any] | None:
+        """Until the child's last frame, or None if there is none.
+
+        Calls that a workflow does not wait for are ended all the same, so that what they take is counted and does not
+        hang on timing.
+        """
         tasks: set[asyncio.Task[None]] = set()
         count = 0
         try:
             while (message := await child.receive()) is not None:
                 if "end" in message:
+                    await asyncio.gather(*tasks)
                     return message
                 count += 1
                 if count > self._config.max_calls:
                     self._stop(child, f"over {self._config.max_calls} operator calls")
                     return None
-                task = asyncio.create_task(self._answer(child, _request(message)))
+                task = asyncio.create_task(self._answer(child, clock, _request(message)))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
             return None
@@ -54,10 +60,11 @@ class OperatorService:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, child: Child, request: _Request) -> None:
+    async def _answer(self, child: Child, clock: Clock, request: _Request) -> None:
         try:
-            async with self._places:
-                result = await self._call_operator(request.operator, request.init, request.arguments)
+            with clock.standing_still():
+                async with self._places:
+                    result = await self._call_operator(request.operator, request.init, request.arguments)
             reply: dict[str, Any] = {"call": request.number, "result": dict(result)}
         except BudgetExceeded as error:
             self._stop(child, str(error))
@@ -73,7 +80,7 @@ class OperatorService:
         await child.send(reply)
 
     def _stop(self, child: Child, error: str) -> None:
-        self.error = self.error or error
+        self.over_budget = self.over_budget or error
         child.kill("budget")
 
 

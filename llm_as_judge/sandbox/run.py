@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from llm_as_judge.sandbox.results import CodeOutcome
 from llm_as_judge.sandbox.zygote import Zygote
 
 #: Talks to the children until one has said its last; returns each one's last frame or what it sent instead.
-Converse = Callable[[Sequence[Child]], Awaitable["Sequence[Last]"]]
+Converse = Callable[[Sequence[Child], "Clock"], Awaitable["Sequence[Last]"]]
 Last = Mapping[str, Any] | frames.FrameError | None
 
 _STANDSTILL_SECONDS = 0.1
@@ -39,20 +40,20 @@ class Run:
 
 
 async def run_children(zygote: Zygote, config: SandboxConfig, converse: Converse, count: int = 1) -> list[Run]:
-    """Fork ``count`` children and let ``converse`` talk to them until the deadline, which is one for all."""
+    """Fork ``count`` children and let ``converse`` talk to them until their time is up, which is one for all."""
     begin = time.monotonic()
     children: list[Child] = []
-    deadline = _Deadline(config.wall_seconds, children)
+    clock = Clock(config.wall_seconds, children)
     try:
         for _ in range(count):
             child = await zygote.spawn(config)
             children.append(child)
-        lasts = await converse(children)
+        lasts = await converse(children, clock)
         ended = [await child.end() for child in children]
     except SandboxFault as fault:
         return [Run("fault", str(fault), seconds=time.monotonic() - begin)] * count
     finally:
-        deadline.cancel()
+        clock.stop()
         for child in children:
             child.kill("closed")
         for child in children:
@@ -61,13 +62,39 @@ async def run_children(zygote: Zygote, config: SandboxConfig, converse: Converse
     return [_run(*parts, config, seconds) for parts in zip(children, lasts, ended, strict=True)]
 
 
-class _Deadline:
-    """Kills the children when their time is up. Time in which the host itself stood still is given back, once."""
+class Clock:
+    """Kills the children when their time is up.
+
+    It stands still while the host is at work for them: an operator that takes long is no fault of theirs. Time in which
+    the host itself stood still is given back, once.
+    """
 
     def __init__(self, seconds: float, children: Sequence[Child]) -> None:
         self._loop = asyncio.get_running_loop()
         self._children = children
-        self._due = self._loop.time() + seconds
+        self._left = seconds
+        self._works = 0
+        self._run()
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """While entered, any number of times at once."""
+        if not self._works:
+            self._left = max(0.0, self._due - self._loop.time())
+            self._timer.cancel()
+        self._works += 1
+        try:
+            yield
+        finally:
+            self._works -= 1
+            if not self._works:
+                self._run()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _run(self) -> None:
+        self._due = self._loop.time() + self._left
         self._timer = self._loop.call_at(self._due, self._expired)
 
     def _expired(self) -> None:
@@ -80,9 +107,6 @@ class _Deadline:
     def _kill(self) -> None:
         for child in self._children:
             child.kill("timeout")
-
-    def cancel(self) -> None:
-        self._timer.cancel()
 
 
 async def last_frame(child: Child) -> Last:
@@ -101,6 +125,9 @@ def _run(child: Child, last: Last, ended: Ended | None, config: SandboxConfig, s
 
 def outcome_of(child: Child, last: Last, ended: Ended | None, config: SandboxConfig) -> tuple[CodeOutcome, str]:
     """Outcome and error of a child from everything seen of it."""
+    if ended is None and not isinstance(last, Mapping):
+        return "fault", "the zygote died"
+    status, cpu_seconds = (ended.status, ended.cpu_seconds) if ended else (0, 0.0)
     if child.killed_for == "timeout":
         return "timeout", f"no result within {config.wall_seconds:g} s"
     if isinstance(last, Mapping):
@@ -112,19 +139,17 @@ def outcome_of(child: Child, last: Last, ended: Ended | None, config: SandboxCon
         return "output_limit", str(last)
     if last is not None:
         return "raised", f"the run sent something that is no message: {last}"
-    if ended is None:
-        return "fault", "the zygote died"
     if not child.confined:
-        return "fault", f"the child could not be set up, status {ended.status}"
+        return "fault", f"the child could not be set up, status {status}"
     if child.killed_for == "lingering":
         return "raised", "it closed its connection to the host without a result"
-    if ended.status == -signal.SIGXCPU or (ended.status == -signal.SIGKILL and ended.cpu_seconds >= config.cpu_seconds):
+    if status == -signal.SIGXCPU or (status == -signal.SIGKILL and cpu_seconds >= config.cpu_seconds):
         return "timeout", f"over {config.cpu_seconds} s of CPU time"
-    if ended.status == -signal.SIGKILL and not child.killed_for:
+    if status == -signal.SIGKILL and not child.killed_for:
         return "memory", "killed by the system"
-    if ended.status < 0:
-        return "raised", f"the process died of signal {-ended.status}"
-    return "raised", f"the process exited with status {ended.status} before it had a result"
+    if status < 0:
+        return "raised", f"the process died of signal {-status}"
+    return "raised", f"the process exited with status {status} before it had a result"
 
 
 def text(value: object) -> str:

@@ -24,6 +24,8 @@ from llm_as_judge.sandbox.guest.confine import layer_names
 _ZYGOTE = GUEST / "zygote.py"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
+#: More than the zygote opens itself.
+_DESCRIPTORS = 1024
 
 #: The control connection takes no more for now: its buffer is full, or too many descriptors are under way.
 _FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
@@ -34,7 +36,9 @@ log = logging.getLogger(__name__)
 class Zygote:
     """A running zygote process. Made by ``start``; dead for good once ``alive`` is False."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...]) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...], descriptors: int
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
         self._control = control
@@ -43,6 +47,7 @@ class Zygote:
         self._jobs = 0
         self._pending_kills: list[bytes] = []
         self.layers = layers
+        self.descriptors = descriptors  # above every number that the process can have
         self.alive = True
         self._loop.add_reader(control, self._readable)
 
@@ -55,14 +60,15 @@ class Zygote:
         """Start the process with an empty environment; raises ``SandboxFault`` if it does not come up."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(theirs.fileno()), mode, str(without)]
+            number = theirs.fileno()  # which it has there too
+            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(number), mode, str(without)]
             try:
                 if mode == "full":
                     command = wrapped(command)
                 process = subprocess.Popen(
                     command,
                     env={},
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[number],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
@@ -92,7 +98,7 @@ class Zygote:
                 raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
             raise
         _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
-        return cls(process, ours, layer_names(layers, landlock_abi))
+        return cls(process, ours, layer_names(layers, landlock_abi), number + _DESCRIPTORS)
 
     async def spawn(self, config: SandboxConfig) -> Child:
         """Fork a child that waits for its job on its own socket; raises ``SandboxFault`` if that cannot be done.
@@ -108,7 +114,7 @@ class Zygote:
         job = self._jobs
         limits = (config.cpu_seconds, config.memory_mb << 20, config.open_files, config.output_bytes)
         command = frames.COMMAND.pack(frames.SPAWN, job, *limits, config.frame_bytes)
-        child = self._children[job] = Child(ours, config.frame_bytes, partial(self._kill, job))
+        child = self._children[job] = Child(ours, config.frame_bytes, partial(self._kill, job), self._died)
         with theirs:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
             try:

@@ -146,7 +146,7 @@ def test_neither_environment_nor_descriptors_reach_the_child(monkeypatch: pytest
     os.set_inheritable(write, True)
     try:
         source = (
-            "import os\ndef f():\n    fds = []\n    for n in range(64):\n        try: os.fstat(n)\n"
+            "import os\ndef f():\n    fds = []\n    for n in range(5000):\n        try: os.fstat(n)\n"
             "        except OSError: continue\n        fds.append(n)\n    return [dict(os.environ), fds]"
         )
         assert run(source, call="f").value == [{}, [0, 1, 2, 3]]

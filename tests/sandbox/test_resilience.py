@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -161,6 +164,86 @@ def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: Any) -> 
         return [run.outcome for run in runs], (await sandbox.run_code(SQUARE, call="f", args=[3])).value
 
     assert clean(work, SandboxConfig(wall_seconds=30, mode=mode), max_code_runs=8) == (["fault"] * 4, 9)
+
+
+def test_a_zygote_that_says_nothing_is_a_fault_and_no_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_as_judge.sandbox.child._SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote._STOP_SECONDS", 0.5)
+
+    async def work(sandbox: Sandbox) -> tuple[str, Any]:
+        assert sandbox._zygote is not None
+        os.kill(sandbox._zygote.pid, signal.SIGSTOP)
+        silent = await sandbox.run_code(SQUARE, call="f", args=[2])
+        return silent.outcome, (await sandbox.run_code(SQUARE, call="f", args=[3])).value
+
+    assert clean(work, SandboxConfig(mode="standard", wall_seconds=0.5)) == ("fault", 9)
+
+
+HELD = """
+import os
+def f():
+    held = []
+    for number in range(70_000):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        held.append(number)
+    return held
+"""
+
+
+@pytest.mark.parametrize("mode", ["standard", "full"])
+@pytest.mark.parametrize("count", [300, 3000])
+def test_a_child_has_its_own_descriptors_only_however_many_the_host_has_open(mode: Any, count: int) -> None:
+    with many_open(count):
+        found = clean(_described, SandboxConfig(mode=mode))
+        assert found.probes["inherited descriptors"] == "blocked"
+        assert clean(lambda sandbox: sandbox.run_code(HELD, call="f"), SandboxConfig(mode=mode)).value == [0, 1, 2, 3]
+
+
+def test_the_self_test_finds_a_descriptor_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote._ZYGOTE", Path(__file__).with_name("leaky_zygote.py"))
+    for count in (0, 300, 3000):
+        with many_open(count), pytest.raises(ConfigError, match=r"able to do: .*inherited descriptors"):
+            clean(_described, SandboxConfig(mode="standard"))
+
+
+def test_without_the_system_call_descriptors_are_closed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from llm_as_judge.sandbox.guest import confine
+confine._CLOSE_RANGE = 99_999
+for number in (3, 7, 500, 3000):
+    os.dup2(0, number)
+confine.close_others(7)
+held = []
+for number in range(5000):
+    try: os.fstat(number)
+    except OSError: continue
+    held.append(number)
+print(held)
+"""
+    with many_open(3000):  # for the limit
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[0, 1, 2, 7]"
+
+
+@contextlib.contextmanager
+def many_open(count: int) -> Iterator[None]:
+    """So many more descriptors open in this process; skips where that is not allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count + 200:
+        pytest.skip(f"no more than {hard} descriptors may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_nothing_of_a_run_is_there_in_the_next() -> None:

@@ -293,7 +293,7 @@ def test_a_spent_budget_ends_the_run() -> None:
     assert (result.outcome, result.error) == ("budget", "9 tokens spent of 8")
 
 
-def test_operators_under_way_are_cancelled_when_the_time_is_up() -> None:
+def test_operators_under_way_are_cancelled_when_the_run_is_over_without_a_result() -> None:
     cancelled = False
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -305,8 +305,67 @@ def test_operators_under_way_are_cancelled_when_the_time_is_up() -> None:
             raise
         return {}
 
-    assert run(workflow(*CATCHES), call, config=SandboxConfig(wall_seconds=0.5)).outcome == "timeout"
+    source = workflow(
+        "task = asyncio.create_task(self.custom(input='', instruction=''))",
+        "await asyncio.sleep(0.1)",
+        "while True: pass",
+    )
+    result = run(source, call, config=SandboxConfig(cpu_seconds=1))
+    assert (result.outcome, result.error) == ("timeout", "over 1 s of CPU time")
     assert cancelled
+
+
+async def slow(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+    await asyncio.sleep(float(arguments["input"]))
+    return {"response": "late"}
+
+
+def test_the_clock_stands_still_while_an_operator_call_is_under_way() -> None:
+    config = SandboxConfig(wall_seconds=0.6)
+    calls = "rs = await asyncio.gather(*[self.custom(input=s) for s in ('0.4', '1.5', '1')])"
+    assert run(workflow(calls, "return rs[1]['response']"), slow, config=config).answer == "late"
+    after = run(workflow(calls, "await asyncio.sleep(9)"), slow, config=config)
+    assert after.outcome == "timeout" and after.seconds < 4
+    before = run(workflow("await asyncio.sleep(0.4)", calls, "await asyncio.sleep(0.4)"), slow, config=config)
+    assert before.outcome == "timeout"
+
+
+def test_a_reply_that_is_never_read_does_not_stop_the_clock() -> None:
+    async def big(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        return {"response": "x" * 2_000_000}
+
+    source = workflow(
+        "t = asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0)", "import time", "time.sleep(9)"
+    )
+    assert run(source, big, config=SandboxConfig(wall_seconds=0.5)).outcome == "timeout"
+
+
+def test_calls_that_a_workflow_does_not_wait_for_are_ended_and_counted() -> None:
+    ended = 0
+
+    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        nonlocal ended
+        await asyncio.sleep(0.05 * int(arguments["input"]))
+        ended += 1
+        return {"response": ""}
+
+    source = workflow(
+        "tasks = [asyncio.create_task(self.custom(input=str(n))) for n in range(8)]",
+        "await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)",
+        "return 'first'",
+    )
+    assert run(source, call).answer == "first"
+    assert ended == 8
+
+
+def test_a_budget_spent_by_a_call_that_nobody_waits_for_is_spent() -> None:
+    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        await asyncio.sleep(0.1)
+        raise BudgetExceeded("9 tokens spent of 8")
+
+    source = workflow("t = asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0)", "return 'x'")
+    result = run(source, call)
+    assert (result.outcome, result.answer, result.error) == ("budget", None, "9 tokens spent of 8")
 
 
 def test_two_hundred_workflows_at_once() -> None:

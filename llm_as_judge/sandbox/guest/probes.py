@@ -15,8 +15,8 @@ from collections.abc import Callable
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def probe(host_pid: int, host_file: str) -> dict[str, str]:
-    """``{attempt: "blocked" or "open"}``."""
+def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
+    """``{attempt: "blocked" or "open"}``; ``descriptors``: no number that could be inherited is as high."""
 
     def fork() -> None:
         pid = os.fork()
@@ -92,6 +92,13 @@ def probe(host_pid: int, host_file: str) -> dict[str, str]:
     def namespaces() -> None:
         _native("unshare", 0x10000000)
 
+    def other_descriptors() -> None:
+        for number in range(4, descriptors):
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                return
+        raise OSError("only its own")
+
     attempts = {
         "new processes": fork,
         "new programs": programs,
@@ -107,6 +114,7 @@ def probe(host_pid: int, host_file: str) -> dict[str, str]:
         "tracing others": tracing,
         "host environment": host_environment,
         "inherited environment": own_environment,
+        "inherited descriptors": other_descriptors,
         "shared memory": shared_memory,
         "new namespaces": namespaces,
     }

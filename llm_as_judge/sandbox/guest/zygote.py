@@ -55,7 +55,6 @@ class Zygote:
         self.jobs: dict[int, int] = {}  # pid -> job
         self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
         self.free_slots: list[int] = []
-        self.null = os.open(os.devnull, os.O_RDWR)
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
             end.setblocking(False)
@@ -139,21 +138,17 @@ class Zygote:
             os._exit(status)
 
     def become_child(self, connection: int) -> None:
-        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
+        """Own session, a /dev/null of its own on descriptors 0 to 2, the connection on 3, no others."""
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
-            os.dup2(self.null, number)
+            os.dup2(null, number)
         if connection != 3:
             os.dup2(connection, 3)
         os.set_inheritable(3, False)
-        last = max(256, len(self.jobs) + 64)
-        if self.plan.ruleset >= 0:
-            os.closerange(4, self.plan.ruleset)
-            os.closerange(self.plan.ruleset + 1, last)
-        else:
-            os.closerange(4, last)
+        confine.close_others(3, *(() if self.plan.ruleset < 0 else (self.plan.ruleset,)))
 
     def reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -221,6 +216,7 @@ class Zygote:
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
+    confine.close_others(control.fileno())
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
