@@ -36,8 +36,8 @@ from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.logprobs.tree import padded_tokens, plan
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy, load_tokenizer
-from llm_as_judge.runs.policy import load_policy
-from llm_as_judge.runs.problems import training_sampler
+from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import build_prompt, load_guidance
@@ -109,7 +109,7 @@ def embedded_batch(policy: Policy) -> list[Completion]:
     config, draw = load_config(ROOT / "config/embedded.yaml"), Random(0)
     guidance = load_guidance(ROOT / "config/guidance.yaml")
     found = []
-    for problem in training_sampler(config).sample(8):
+    for problem in open_problems(config).sampler.sample(8):
         question = problem.question
         prompt = policy.encode(build_prompt(question, operators=config.workflow.operators, guidance=guidance))
         for chosen in draw.choices(list(PLANS.values()), k=8):
@@ -218,7 +218,7 @@ def measure(row: str, side: str, out: Path) -> None:
 
 def subject(row: str) -> tuple[Policy, list[Completion]]:
     if row == "embedded":
-        policy = load_policy(load_config(ROOT / "config/embedded.yaml"))
+        policy = load_author(load_config(ROOT / "config/embedded.yaml")).policy
         return policy, embedded_batch(policy)
     return random_policy(), ROWS[row].completions(4096)
 

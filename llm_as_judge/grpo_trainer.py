@@ -11,8 +11,10 @@ from pathlib import Path
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.rl.report import StepReport
+from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_services
-from llm_as_judge.runs.train import prepare
+from llm_as_judge.runs.train import assemble, open_run
 
 
 class GRPOTrainer:
@@ -31,5 +33,9 @@ class GRPOTrainer:
 
     async def train(self, num_steps: int | None = None) -> StepReport | None:
         """Run ``num_steps`` steps (default: up to ``training.max_steps``); returns the last step's report."""
+        run = open_run(self.config, resume=self.resume)
         async with open_services(self.config) as services:
-            return await prepare(self.config, services, resume=self.resume).trainer.train(num_steps)
+            trainer = assemble(run, services, load_author(self.config), open_problems(self.config, measured=False))
+            if run.resumed_from is not None:
+                trainer.resume(run.resumed_from)
+            return await trainer.train(num_steps)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from llm_as_judge.config.loading import load_config, resolve_model, to_yaml
+from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import LEAVES, Config, describe
 from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
@@ -228,15 +228,15 @@ def test_model_key_brings_path_and_defaults_which_the_file_may_overrule(
     write("big:\n  path: ${BIG:-org/big}\n  defaults: {dtype: bfloat16, lora_rank: 8}\n", "models.yaml")
     config = load_config(write("model_name: big\nlora_rank: 16\n"))
     assert (config.model.dtype, config.model.lora_rank) == ("bfloat16", 16)
-    assert (resolve_model(config).key, resolve_model(config).path) == ("big", "org/big")
+    assert (config.base_model.key, config.base_model.path) == ("big", "org/big")
     monkeypatch.setenv("BIG", "/weights/big")
-    assert resolve_model(config).path == "/weights/big"
+    assert load_config(Path("c.yaml")).base_model.path == "/weights/big"
 
 
 def test_model_may_be_an_id_or_a_folder() -> None:
-    assert resolve_model(load_config(None, ["model_name=Qwen/Qwen3-8B"])).key == "Qwen3-8B"
+    assert load_config(None, ["model_name=Qwen/Qwen3-8B"]).base_model.key == "Qwen3-8B"
     Path("mine").mkdir()
-    assert resolve_model(load_config(None, ["model_name=./mine"])).key == "mine"
+    assert load_config(None, ["model_name=./mine"]).base_model.key == "mine"
 
 
 def test_unknown_model_names_the_nearest_key() -> None:
@@ -271,13 +271,13 @@ def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["embedded", "training"])
 def test_shipped_files_load(name: str, root: Path) -> None:
-    resolve_model(load_config(root / f"config/{name}.yaml"))
+    assert load_config(root / f"config/{name}.yaml").base_model.path
 
 
 def test_every_shipped_model_resolves(root: Path) -> None:
     for key in yaml.safe_load((root / "config/models.yaml").read_text()):
         for file in ("embedded", "training"):
-            assert resolve_model(load_config(root / f"config/{file}.yaml", [f"model_name={key}"])).key == key
+            assert load_config(root / f"config/{file}.yaml", [f"model_name={key}"]).base_model.key == key
 
 
 def test_every_shipped_file_is_a_configuration_or_read_by_something(root: Path) -> None:

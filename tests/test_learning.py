@@ -11,11 +11,10 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
-from llm_as_judge.runs.policy import load_policy, make_engine
-from llm_as_judge.runs.problems import training_sampler
+from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workflow.catalogue import name_of
-from llm_as_judge.workflow.prompt import build_prompt, load_guidance
 
 ROOT = Path(__file__).parents[1]
 WANTED: dict[Domain, str] = {"math": "program", "code": "code_test", "qa": "think"}
@@ -43,8 +42,7 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
     # A sharper contrast than any real executor's needs no warm-up, and the test no time for it.
     changes = {"save_every": 0, "shuffle_rewards": shuffle, "warmup_steps": 0}
     config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
-    policy = load_policy(config)
-    guidance = load_guidance(ROOT / "config/guidance.yaml")
+    author = load_author(config)
     counts = {d: [0, 0] for d in DOMAINS}
 
     def log(kind: str, /, **fields: object) -> None:
@@ -54,10 +52,10 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
             counts[domain][1] += 1
 
     parts = TrainerParts(
-        policy=policy,
-        engine=make_engine(config, policy),
-        sampler=training_sampler(config),
-        build_prompt=lambda q: build_prompt(q, operators=config.workflow.operators, guidance=guidance),
+        policy=author.policy,
+        engine=author.engine,
+        sampler=open_problems(config).sampler,
+        build_prompt=author.prompt,
         rollout=RolloutParts(
             Runner(),
             Judge(),

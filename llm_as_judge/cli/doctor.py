@@ -123,10 +123,9 @@ def _sandbox(settings: Config) -> str:
 
 def _model(settings: Config) -> str:
     """A folder must hold weights; a hub id is looked up only when training loads it."""
-    from llm_as_judge.config.loading import resolve_model
     from llm_as_judge.errors import ConfigError
 
-    entry = resolve_model(settings)
+    entry = settings.base_model
     folder = Path(entry.path)
     if not folder.is_absolute() and not folder.is_dir():
         return f"{entry.path} (from the Hugging Face hub or its cache)"
@@ -151,10 +150,9 @@ def _endpoint(endpoint: EndpointConfig) -> str:
 
 
 def _engine(settings: Config) -> str:
-    from llm_as_judge.config.loading import resolve_model
     from llm_as_judge.engines.vllm import VLLMEngine
 
-    config, model = settings.engine.model_copy(update={"max_retries": 0}), resolve_model(settings).path
+    config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path
     names = VLLMEngine(config, model, Path(), None).check()
     return f"{config.base_url}: {model} answers; it serves {', '.join(names)}"
 

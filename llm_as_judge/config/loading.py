@@ -9,27 +9,16 @@ how this machine reaches an LLM; both lie beside the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, Config, Leaf, describe, takes_text
+from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config, takes_text
 from llm_as_judge.config.sources import Node, environment, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import nearest
-
-__all__ = ["Config", "Leaf", "ModelEntry", "describe", "load_config", "resolve_model", "to_yaml"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """``key`` names the checkpoints' folder; ``path`` is a Hugging Face id or an existing folder."""
-
-    key: str
-    path: str
 
 
 def load_config(
@@ -52,7 +41,7 @@ def load_config(
 
     named = top.get("model.model_name") or settings.get("model.model_name")
     model_name = named.plain("model.model_name", env, as_text=True) if named else Config().model.model_name
-    _, defaults = _find_model(str(model_name), folder, env)
+    base_model, defaults = _find_model(str(model_name), folder, env)
     settings = {**defaults, **settings}
     for role in ("executor", "judge"):
         settings.update(_machine_endpoint(role, {**settings, **top}, folder, env))
@@ -67,13 +56,8 @@ def load_config(
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_explain(error, settings, str(path or "defaults"))) from None
-    config._folder = folder
+    config._base_model = base_model
     return config
-
-
-def resolve_model(config: Config) -> ModelEntry:
-    """The policy's weights. Raises ConfigError where ``model_name`` is no key, folder or Hugging Face id."""
-    return _find_model(config.model.model_name, config._folder, environment(Path.cwd()))[0]
 
 
 def to_yaml(config: Config) -> str:
@@ -149,7 +133,7 @@ def _beside(folder: Path | None, name: str) -> Path | None:
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
-def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[ModelEntry, dict[str, Node]]:
+def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Node]]:
     """The entry for ``model.model_name`` and the settings ``models.yaml`` wants for it."""
     file = _beside(folder, "models.yaml")
     table = read_yaml(file) if file else {}
@@ -161,11 +145,11 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
         if place.startswith(("./", "../")):
             place = str((file.parent / place).resolve())
         settings = entry.get("defaults")
-        return ModelEntry(name, place), _flatten(_fields(settings, "defaults")) if settings else {}
+        return BaseModelEntry(name, place), _flatten(_fields(settings, "defaults")) if settings else {}
     if Path(name).expanduser().is_dir():
-        return ModelEntry(Path(name).resolve().name, str(Path(name).expanduser())), {}
+        return BaseModelEntry(Path(name).resolve().name, str(Path(name).expanduser())), {}
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
-        return ModelEntry(name.rpartition("/")[2], name), {}
+        return BaseModelEntry(name.rpartition("/")[2], name), {}
     guess = nearest(name, table)
     hint = f"did you mean {guess!r}? " if guess else ""
     raise ConfigError(

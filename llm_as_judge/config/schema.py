@@ -302,8 +302,16 @@ class OutputConfig(_Strict):
     run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Names the run's folder and log.")
 
 
+@dataclass(frozen=True, slots=True)
+class BaseModelEntry:
+    """The policy's weights before training: ``key`` names folders and results, ``path`` is a folder or a hub id."""
+
+    key: str
+    path: str
+
+
 class Config(_Strict):
-    """All settings of a run; ``config.load_config`` builds it."""
+    """All settings of a run; ``config.loading.load_config`` builds it."""
 
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
@@ -318,8 +326,14 @@ class Config(_Strict):
     experience_buffer: BufferConfig = BufferConfig()
     output: OutputConfig = OutputConfig()
 
-    #: Of the file, where ``models.yaml`` is looked for.
-    _folder: Path | None = PrivateAttr(None)
+    #: ``model.model_name`` as ``models.yaml`` has it.
+    _base_model: BaseModelEntry | None = PrivateAttr(None)
+
+    @property
+    def base_model(self) -> BaseModelEntry:
+        """What ``model.model_name`` means."""
+        name = self.model.model_name
+        return self._base_model or BaseModelEntry(Path(name).name, name)
 
 
 @dataclass(frozen=True, slots=True)

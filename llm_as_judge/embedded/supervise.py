@@ -126,6 +126,8 @@ class EmbeddedServer:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]
+        if self.log_file:
+            self.log_file.parent.mkdir(parents=True, exist_ok=True)
         log = self.log_file.open("ab") if self.log_file else subprocess.DEVNULL
         env = {**os.environ, **_MALLOC, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(

@@ -18,10 +18,11 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, mean
 from llm_as_judge.files import write_whole
-from llm_as_judge.rl.policy import Policy, PromptLike
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import DOMAINS, Completion, Domain, Problem, Question, Rollout
 from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shape import shape
 
 #: Prompts of one call of the engine.
@@ -35,7 +36,7 @@ class Author(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class PolicyAuthor:
     """The policy as the author, without examples from the buffer; the same seed writes the same workflows.
 
     ``version`` is that of the policy's weights, to which the engine is brought first.
@@ -43,9 +44,9 @@ class Trained:
 
     policy: Policy
     engine: Engine
-    prompt: Callable[[Question], PromptLike]
+    prompt: Layer1
     config: Config
-    version: int
+    version: int = 0
 
     def write(self, questions: Sequence[Question]) -> list[Completion]:
         generation, training = self.config.generation, self.config.training

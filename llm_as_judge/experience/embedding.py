@@ -8,13 +8,24 @@ model without its adapter, or vectors stored early in training cannot be compare
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from llm_as_judge.errors import ConfigError
+
+
+class TextEmbedder(Protocol):
+    """Unit vectors [N, dimensions] of texts; a policy is one."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+def choose_embedder(name: str, policy: TextEmbedder) -> TextEmbedder:
+    """``policy`` for the policy's own hidden states, else the sentence-transformers model of that name."""
+    return policy if name == "policy" else SentenceEmbedder(name)
 
 
 class HiddenStateEmbedder:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.config.schema import BufferConfig
-from llm_as_judge.experience.buffer import Embed, Experience, ExperienceBuffer
+from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
+from llm_as_judge.experience.embedding import TextEmbedder, choose_embedder
 from llm_as_judge.types import Group, Question
 from llm_as_judge.workflow.prompt import Example
 
@@ -14,9 +15,10 @@ from llm_as_judge.workflow.prompt import Example
 class Recall:
     """Shows what was good, and remembers it; loads what an earlier run kept where a folder is configured."""
 
-    def __init__(self, config: BufferConfig, embed: Embed) -> None:
+    def __init__(self, config: BufferConfig, policy: TextEmbedder) -> None:
         self.config = config
-        self.buffer = ExperienceBuffer(config, embed)
+        embedder = choose_embedder(config.embedder, policy)
+        self.buffer = ExperienceBuffer(config, lambda texts: embedder.embed(texts).tolist())
         self.buffer.load()
 
     def examples(self, question: Question) -> list[Example]:

@@ -28,6 +28,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, cast
 
+from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import lookup
 from llm_as_judge.types import Group, Reference, Reward, Rollout
@@ -56,6 +57,12 @@ def load_function(name: str) -> Function:
             f"{', '.join(columns)}"
         )
     return cast(Function, function)
+
+
+def load_rewards(config: RewardConfig, limit: float) -> CustomRewards | None:
+    """The functions that ``reward.functions`` names; None where it names none. Raises ``ConfigError``."""
+    functions = {name: (load_function(name), weight) for name, weight in config.functions.items()}
+    return CustomRewards(functions, limit) if functions else None
 
 
 def _from_module(name: str) -> object:

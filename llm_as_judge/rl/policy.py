@@ -100,6 +100,7 @@ class Policy:
         policy = cls(base, tokenizer, config, seed=seed)
         if adapter is not None:
             policy.load_adapter(adapter)
+        fit_threads(policy)
         return policy
 
     @classmethod

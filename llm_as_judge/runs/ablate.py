@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Worth, markdown, without, worths
 from llm_as_judge.evaluation.evaluate import Summary, evaluate
 from llm_as_judge.files import write_json
-from llm_as_judge.runs.policy import author_of
-from llm_as_judge.runs.problems import heldout_problems
+from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
-from llm_as_judge.runs.train import prepare
+from llm_as_judge.runs.train import assemble, open_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,15 @@ async def run_ablation(
 async def _trained(config: Config, progress: Progress) -> Summary:
     """The held-out evaluation after a training run."""
     total = config.training.max_steps
+    run = open_run(config)
     async with open_services(config) as services:
-        run = prepare(config, services, on_step=lambda report: progress.advance("training", report.step, total))
-        await run.trainer.train()
-        author = author_of(config, run.policy, run.trainer.parts.engine, run.trainer.step)
-        official = services.rollout_parts(services.official)
-        return (await evaluate(heldout_problems(config), author, official)).summary
+        author, problems = load_author(config), open_problems(config)
+        trainer = assemble(
+            run, services, author, problems, lambda report: progress.advance("training", report.step, total)
+        )
+        await trainer.train()
+        author = replace(author, version=trainer.step)
+        return (await evaluate(problems.heldout, author, services.official)).summary
 
 
 def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
@@ -105,5 +108,5 @@ def changed(config: Config, change: Mapping[str, object], name: str, seed: int) 
     if (folder := config.experience_buffer.persistence_dir) is not None:  # runs must not learn from each other
         tree["experience_buffer"]["persistence_dir"] = str(folder / run_name)
     made = Config.model_validate(tree)
-    made._folder = config._folder
+    made._base_model = config._base_model
     return made

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.loading import resolve_model
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.evaluation.evaluate import Summary, evaluate
 from llm_as_judge.files import write_json
 from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import heldout_problems, problems_from
+from llm_as_judge.runs.problems import heldout_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
 
@@ -46,17 +46,16 @@ async def run_evaluation(
 ) -> EvaluationResult:
     """One workflow for each problem, judged by tests and rules; the results are written too."""
     progress = progress or Silent()
-    problems = problems_from(data, limit) if data else heldout_problems(config)[:limit]
+    problems = read_problems(data, limit) if data else heldout_problems(config.data)[:limit]
     async with open_services(config) as services:
-        author, parts = load_author(config, checkpoint), services.rollout_parts(services.official)
-        watch = progress
+        author, watch = load_author(config, checkpoint), progress
 
         def advance(done: int) -> None:
             watch.advance("problems", done, len(problems))
 
-        evaluation = await evaluate(problems, author, parts, advance)
+        evaluation = await evaluate(problems, author, services.official, advance)
         sandbox = str(services.sandbox.describe())
     dataset = next((p.question.dataset for p in problems if p.question.dataset), "custom")
-    result = EvaluationResult(resolve_model(config).key, checkpoint, dataset, evaluation.summary, sandbox)
+    result = EvaluationResult(config.base_model.key, checkpoint, dataset, evaluation.summary, sandbox)
     write_json(config.output.results_dir / "evaluation" / f"{result.model}_results.json", result.as_json())
     return result

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from llm_as_judge.config.schema import Config
-from llm_as_judge.data.files import check_whole
+from llm_as_judge.config.schema import Config, DataConfig
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.sampler import DomainSampler
-from llm_as_judge.data.settings import field_spellings
-from llm_as_judge.datasets.load import load_file
 from llm_as_judge.embedded.tasks.generate import Split
 from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError
@@ -20,51 +19,51 @@ _EMBEDDED_POOL = 400
 _EMBEDDED_VALIDATION = 60
 
 
-def training_sampler(config: Config) -> DomainSampler:
-    """Training problems in the configured ratios."""
-    data = config.data
-    if data.source == "embedded":
-        pools = _generated(config, "train", min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL))
-    else:
-        assert data.train_dataset is not None  # the schema refuses this
-        pools = _by_domain(problems_from(data.train_dataset, data.max_problems))
-    return DomainSampler(pools, data.domain_ratios, config.training.seed)
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """What a run trains on, checks itself on (``training.eval_every``) and is measured on at the end."""
+
+    sampler: DomainSampler
+    validation: Sequence[Problem]
+    heldout: Sequence[Problem]  # the same in every run, and never those of the validations
 
 
-def heldout_problems(config: Config) -> list[Problem]:
-    """``data.eval_problems`` held-out problems in the configured ratios, the same in every run."""
-    data = config.data
-    if data.source == "embedded":
-        pools = _generated(config, "heldout", data.eval_problems)
-        return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)
-    if data.test_dataset is None:
-        raise ConfigError("data.test_dataset is not set; name a JSONL file of held-out problems")
-    return problems_from(data.test_dataset, data.eval_problems)
+def open_problems(config: Config, *, measured: bool = True) -> Problems:
+    """The problems of a training run, without held-out ones if it is not ``measured``.
 
-
-def validation_problems(config: Config) -> list[Problem]:
-    """What ``training.eval_every`` measures on: never the held-out problems of the final report."""
-    data = config.data
-    if data.source == "embedded":
-        pools = _generated(config, "train", _EMBEDDED_VALIDATION, seed=1)
-        return DomainSampler(pools, data.domain_ratios).sample(_EMBEDDED_VALIDATION)
-    if data.val_dataset is None:
-        raise ConfigError("training.eval_every needs data.val_dataset; name a JSONL file, or set eval_every=0")
-    return problems_from(data.val_dataset, data.eval_problems)
-
-
-def problems_from(path: Path, limit: int | None = None) -> list[Problem]:
-    """Problems of a file the user names, its fields spelt as config/dataset.yaml allows.
-
-    Raises ``DataError``, also where the file is of a ``data process`` that broke off.
+    Raises ``ConfigError`` where no file is named, ``DataError`` where one cannot be used.
     """
-    check_whole(path)
-    return load_file(path, limit, field_spellings())
+    data, validating = config.data, config.training.eval_every > 0
+    if data.source == "embedded":
+        pool = min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL)
+        training = [p for d in DOMAINS if data.domain_ratios[d] > 0 for p in generated(d, "train", pool)]
+        validation = _generated(data, "train", _EMBEDDED_VALIDATION, seed=1) if validating else []
+    else:
+        training = _read(data.train_dataset, data.max_problems, "train_dataset")
+        validation = _read(data.val_dataset, data.eval_problems, "val_dataset") if validating else []
+    sampler = DomainSampler(_by_domain(training), data.domain_ratios, config.training.seed)
+    return Problems(sampler, validation, heldout_problems(data) if measured else [])
 
 
-def _generated(config: Config, split: Split, n: int, seed: int = 0) -> dict[Domain, Sequence[Problem]]:
-    return {d: generated(d, split, n, seed=seed) for d in DOMAINS if config.data.domain_ratios[d] > 0}
+def heldout_problems(data: DataConfig) -> list[Problem]:
+    """``eval_problems`` held-out problems in the configured ratios, or of ``test_dataset``."""
+    if data.source == "embedded":
+        return _generated(data, "heldout", data.eval_problems)
+    return _read(data.test_dataset, data.eval_problems, "test_dataset")
 
 
-def _by_domain(problems: Sequence[Problem]) -> dict[Domain, Sequence[Problem]]:
+def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
+    if path is None:
+        hint = ", or set eval_every=0" if name == "val_dataset" else ""
+        raise ConfigError(f"data.{name} is not set; name a JSONL file{hint}")
+    return read_problems(path, limit)
+
+
+def _generated(data: DataConfig, split: Split, n: int, seed: int = 0) -> list[Problem]:
+    """``n`` generated problems in the configured ratios."""
+    pools = {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
+    return DomainSampler(pools, data.domain_ratios).sample(n)
+
+
+def _by_domain(problems: Sequence[Problem]) -> dict[Domain, list[Problem]]:
     return {d: [p for p in problems if p.question.domain == d] for d in DOMAINS}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Question
@@ -58,6 +59,24 @@ def load_guidance(path: Path) -> dict[Domain, str]:
     if not isinstance(loaded, dict) or set(loaded) != set(DOMAINS):
         raise ConfigError(f"guidance file {path} must map exactly {', '.join(DOMAINS)} to text, got {loaded!r}")
     return {domain: str(loaded[domain]) for domain in DOMAINS}
+
+
+class Layer1:
+    """Builds the prompt for a question; switched off, it is the problem alone. Raises ``ConfigError``."""
+
+    def __init__(self, config: WorkflowConfig) -> None:
+        self._config = config
+        self._guidance = load_guidance(config.guidance) if config.guidance else DEFAULT_GUIDANCE
+
+    @property
+    def system(self) -> str:
+        """What is the same for all questions."""
+        return system_prompt(self._config.operators) if self._config.layer1 else ""
+
+    def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
+        if not self._config.layer1:
+            return bare_prompt(question)
+        return build_prompt(question, operators=self._config.operators, examples=examples, guidance=self._guidance)
 
 
 def system_prompt(operators: Sequence[str]) -> str:

@@ -10,10 +10,11 @@ import pytest
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.runs.problems import heldout_problems, problems_from, training_sampler
+from llm_as_judge.runs.problems import open_problems
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,16 +24,17 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
     process(Job(settings, raw, tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
     config = load_config(ROOT / "config/embedded.yaml", ["eval_problems=20", *files])
-    drawn = training_sampler(config).sample(40)
+    problems = open_problems(config)
+    drawn = problems.sampler.sample(40)
     assert Counter(problem.question.domain for problem in drawn) == {"math": 16, "qa": 12, "code": 12}
     ids = Counter(problem.question.id for problem in drawn)
     assert max(ids.values()) == 1  # no set is small enough to be repeated in 40
-    held = heldout_problems(config)
+    held = problems.heldout
     assert Counter(problem.question.domain for problem in held) == {"math": 8, "qa": 6, "code": 6}
     assert not {problem.question.id for problem in held} & ids.keys()
     (tmp_path / "mixed" / MARKER).touch()
     with pytest.raises(DataError, match="broke off"):
-        training_sampler(config)
+        open_problems(config)
 
 
 def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
     ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
     config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios])
     assert config.data.source == "files"
-    assert {problem.question.dataset for problem in training_sampler(config).sample(4)} == {"custom"}
+    assert {problem.question.dataset for problem in open_problems(config, measured=False).sampler.sample(4)} == {"custom"}
 
 
 def test_files_beside_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
@@ -58,11 +60,11 @@ def test_spellings_of_dataset_yaml_hold_in_training_too(tmp_path: Path, monkeypa
     own = tmp_path / "own.jsonl"
     own.write_text(json.dumps({"instruction": "1 + 1?", "answer": 2, "type": "math"}) + "\n")
     with pytest.raises(DataError, match="no known benchmark"):
-        problems_from(own)
+        read_problems(own)
     (tmp_path / "config").mkdir()
     text = (ROOT / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
     (tmp_path / "config/dataset.yaml").write_text(text)
-    assert problems_from(own)[0].question.text == "1 + 1?"
+    assert read_problems(own)[0].question.text == "1 + 1?"
     (tmp_path / "config/dataset.yaml").write_text(text.replace("instruction", "a").replace("fields:", "fiels:"))
     with pytest.raises(ConfigError, match="fiels"):
-        problems_from(own)
+        read_problems(own)

@@ -18,7 +18,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.runs.policy import make_engine
+from llm_as_judge.runs.policy import load_author
 
 ROOT = Path(__file__).parents[2]
 
@@ -241,7 +241,8 @@ def test_the_configured_engine_is_checked_and_writes_adapters_beside_the_checkpo
     monkeypatch.setenv("VLLM_BASE_URL", server.url)
     server.models = ["Qwen/Qwen2.5-7B-Instruct"]
     config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
-    made = make_engine(config, tiny_policy())
+    monkeypatch.setattr("llm_as_judge.runs.policy.Policy.load", lambda *a, **k: tiny_policy())
+    made = load_author(config).engine
     assert server.requests[0][1]["model"] == server.models[0]
     made.sync(tiny_policy(), 2)
     assert len(list((tmp_path / "qwen25-7b/grpo_mixed/adapters").glob("policy-v2-*/adapter_model.safetensors"))) == 1

@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 import torch
 
-from llm_as_judge.config.loading import load_config, resolve_model
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.runs.policy import load_policy
+from llm_as_judge.runs.policy import load_author
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
@@ -94,12 +94,12 @@ class Server:
 
 @pytest.fixture(scope="module")
 def policy() -> Policy:
-    return load_policy(load_config(ROOT / "config/embedded.yaml"))
+    return load_author(load_config(ROOT / "config/embedded.yaml")).policy
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    model = resolve_model(load_config(ROOT / "config/embedded.yaml")).path
+    model = load_config(ROOT / "config/embedded.yaml").base_model.path
     served = Server(model, tmp_path_factory.mktemp("vllm") / "log")
     served.start()
     try:

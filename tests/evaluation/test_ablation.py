@@ -12,10 +12,10 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, students_t, without, worths
 from llm_as_judge.runs.ablate import changed, run_ablation
-from llm_as_judge.runs.policy import prompt_builder
 from llm_as_judge.runs.progress import Silent
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
+from llm_as_judge.workflow.prompt import Layer1
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
@@ -46,7 +46,7 @@ def test_every_part_can_be_taken_away_from_the_shipped_configuration(part: str) 
     config = load_config(ROOT / "config/embedded.yaml", [f"{k}={ROOT / v}" for k, v in shared.items()])
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     made = changed(config, without(part, weights), part, 7)
-    prompt = prompt_builder(made)(Question("q", "2+2?", "math"), ())
+    prompt = Layer1(made.workflow)(Question("q", "2+2?", "math"))
     assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
     assert bool(prompt.system) is (part != "layer1")
     assert bool(load_enhancer(made.workflow).as_json()) is (part != "layer2")

@@ -13,7 +13,7 @@ from made import problem, rollout
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, ProviderError
-from llm_as_judge.evaluation.evaluate import Given, Summary, Trained, evaluate, summarise
+from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, Summary, evaluate, summarise
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reward, Verdict
@@ -172,7 +172,7 @@ async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
     config = Config.model_validate(
         {"generation": {"eval_temperature": 0.7}, "training": {"response_max_length": 40, "seed": 5}}
     )
-    author = Trained(Policy(), engine, lambda q: Prompt("", q.id), config, 7)  # type: ignore[arg-type]
+    author = PolicyAuthor(Policy(), engine, lambda q: Prompt("", q.id), config, 7)  # type: ignore[arg-type]
     evaluation = await evaluate(problems, author, bench.parts(), seen.append)
     assert [r.completion.prompt_ids for r in evaluation.rollouts] == [(i,) for i in range(70)]
     assert sorted(source for source, _ in bench.runs) == sorted(f"answer {i}" for i in range(70))
