@@ -40,7 +40,7 @@ from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.prompt import build_prompt, load_guidance
+from llm_as_judge.workflow.prompt import load_guidance, short_prompt
 
 ROOT = Path(__file__).parents[1]
 EVERYTHING = 10**9
@@ -111,7 +111,7 @@ def embedded_batch(policy: Policy) -> list[Completion]:
     found = []
     for problem in open_problems(config).sampler.sample(8):
         question = problem.question
-        prompt = policy.encode(build_prompt(question, operators=config.workflow.operators, guidance=guidance))
+        prompt = policy.encode(short_prompt(question, operators=config.workflow.operators, guidance=guidance))
         for chosen in draw.choices(list(PLANS.values()), k=8):
             text = workflow(chosen, question.domain)
             ids = policy.tokenizer(text, add_special_tokens=False).input_ids

@@ -54,6 +54,16 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the policy is asked, as a chat; ``turns`` are earlier requests with their replies."""
+
+    system: str  # shared by all problems of a step
+    user: str  # the problem's own
+    turns: tuple[tuple[str, str], ...] = ()
+    prefill: str = ""  # how the reply begins; the policy goes on from there
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One sampled text with the exact ids it was sampled as; text is never tokenised again."""
 
@@ -63,6 +73,7 @@ class Completion:
     logprobs: tuple[float, ...]  # under the sampling distribution, one per token id
     finish_reason: Literal["stop", "length"]
     policy_version: int = 0
+    prefill: str = ""  # of the reply, in the prompt: the text goes on from it
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,6 +250,16 @@ class WorkflowConfig(_Strict):
     )
     layer1: bool = Field(True, description="Tell the policy operators, rules and guidance; off: the problem alone.")
     guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
+    prompt: Literal["full", "short"] = Field(
+        "full", description="Layer 1 for any instruct model, or the few lines that the nano policy was brought up on."
+    )
+    prefill: bool = Field(False, description="Begin the policy's reply with the fixed head of the class (full prompt).")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> WorkflowConfig:
+        if self.prefill and (self.prompt == "short" or not self.layer1):
+            raise ValueError("prefill goes with prompt=full and layer1 only; set prefill to false or prompt to full")
+        return self
 
 
 class SandboxConfig(_Strict):

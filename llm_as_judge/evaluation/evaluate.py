@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,7 +50,8 @@ class PolicyAuthor:
 
     def write(self, questions: Sequence[Question]) -> list[Completion]:
         generation, training = self.config.generation, self.config.training
-        prompts = [self.policy.encode(self.prompt(question)) for question in questions]
+        asked = [self.prompt(question) for question in questions]
+        prompts = [self.policy.encode(prompt) for prompt in asked]
         self.engine.sync(self.policy, self.version)
         completions: list[Completion] = []
         for start in range(0, len(prompts), _CHUNK):
@@ -63,7 +64,7 @@ class PolicyAuthor:
                 seed=1_000_003 + training.seed + start,
             )
             completions += [group[0] for group in groups]
-        return completions
+        return [replace(c, prefill=prompt.prefill) for c, prompt in zip(completions, asked, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

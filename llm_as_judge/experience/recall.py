@@ -9,7 +9,7 @@ from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
 from llm_as_judge.experience.embedding import TextEmbedder, choose_embedder
 from llm_as_judge.types import Group, Question
-from llm_as_judge.workflow.prompt import Example
+from llm_as_judge.workflow.catalogue import Example
 
 
 class Recall:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,17 +31,11 @@ from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs.attention import ATTENTION, Kernel
 from llm_as_judge.logprobs.scoring import Layout, Part, Sampling, TokenScores
 from llm_as_judge.logprobs.shareable import why_not
-from llm_as_judge.types import Completion
+from llm_as_judge.rl.chat import chat_ids
+from llm_as_judge.types import Completion, Prompt
 
 #: Parameters below which an operation is too short to be shared among threads.
 SMALL_MODEL = 20_000_000
-
-
-class PromptLike(Protocol):
-    @property
-    def system(self) -> str: ...
-    @property
-    def user(self) -> str: ...
 
 
 class Policy:
@@ -131,19 +125,13 @@ class Policy:
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
 
-    def encode(self, prompt: PromptLike) -> list[int]:
-        """Ids of the chat, up to where the assistant begins; thinking is off where a template knows the
-        switch.
-        """
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Ids of the chat, up to where the policy begins. Raises ``ConfigError`` for a model without chat template."""
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError(
                 f"model.model_name={self.config.model_name!r} has no chat template; choose an instruction-tuned model"
             )
-        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
-        ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
-        )
-        return [int(i) for i in ids]
+        return chat_ids(self.tokenizer, prompt)
 
     def logprobs(
         self,

@@ -83,12 +83,18 @@ class RolloutParts:
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
-def extract_code(text: str) -> str:
+def extract_code(text: str, prefill: str = "") -> str:
     """The workflow in a completion: its first Python fence, or the whole text where there is none.
+
+    ``prefill`` is how the reply began in the prompt; a fence that it opened needs no closing.
 
     A leading thinking block is wrapping, not code. A fence that is never closed stays as it is: the text is the
     policy's, and so is the mistake.
     """
+    if prefill:
+        whole = prefill + text
+        code = first_block(whole)
+        return whole.removeprefix("```python\n") if code == whole else code
     text = _THINKING.sub("", text, count=1).strip()
     return first_block(text)
 
@@ -135,7 +141,7 @@ async def collect(
 
 async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts) -> Rollout:
     """One workflow from text to reward."""
-    workflow = extract_code(completion.text)
+    workflow = extract_code(completion.text, completion.prefill)
     if completion.finish_reason == "length" and parts.truncated != "run":
         error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
         cut = Execution("invalid", None, error=error)

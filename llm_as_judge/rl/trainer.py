@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,12 +24,12 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.policy import Policy, PromptLike
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import Log, StepReport, log_step, step_report
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.update import TrainingStopped, Updater
-from llm_as_judge.types import Group, Problem, Question
+from llm_as_judge.types import Group, Problem, Prompt, Question
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class TrainerParts:
     policy: Policy
     engine: Engine
     sampler: Sampler
-    build_prompt: Callable[[Question], PromptLike]
+    build_prompt: Callable[[Question], Prompt]
     rollout: RolloutParts
     log: Log
     checkpoint_dir: Path
@@ -222,7 +222,7 @@ class Trainer:
         """Groups of ``count`` problems, executed and judged."""
         parts, config = self.parts, self.config.training
         with timer.phase("prompt"):
-            problems, prompts = self._draw(count)
+            problems, prompts, prefills = self._draw(count)
         with timer.phase("sync"):
             parts.engine.sync(parts.policy, self.step)
         sampling = sampling_at(self.config, self.step)
@@ -236,31 +236,35 @@ class Trainer:
                 max_new_tokens=config.response_max_length,
                 seed=self._seed(0 if not refill else 1 + refill),  # 1 is the control experiment's
             )
+        begun = [[replace(c, prefill=p) for c in group] for group, p in zip(completions, prefills, strict=True)]
         with timer.phase("execute"):
-            return await collect(problems, completions, parts.rollout)
+            return await collect(problems, begun, parts.rollout)
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config.training
         return credit(groups, config.scale_rewards, self._seed(1) if config.shuffle_rewards else None)
 
-    def _draw(self, count: int) -> tuple[list[Problem], list[list[int]]]:
-        """Problems and their prompts; one whose prompt is too long is drawn again, for cutting it would hide
-        its parts.
+    def _draw(self, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
+        """Problems, their prompts, and how the replies begin in these. One whose prompt is too long is drawn again, for
+        cutting it would hide its parts.
         """
         problems: list[Problem] = []
         prompts: list[list[int]] = []
+        prefills: list[str] = []
         longest = 0
         for _ in range(MAX_REDRAWS):
             for problem in self.parts.sampler.sample(count - len(problems)):
-                ids = self.parts.policy.encode(self.parts.build_prompt(problem.question))
+                prompt = self.parts.build_prompt(problem.question)
+                ids = self.parts.policy.encode(prompt)
                 if len(ids) <= self.config.training.prompt_max_length:
                     problems.append(problem)
                     prompts.append(ids)
+                    prefills.append(prompt.prefill)
                 else:
                     longest = max(longest, len(ids))
                     self.parts.log("prompt_too_long", step=self.step + 1, problem=problem.question.id, tokens=len(ids))
             if len(problems) == count:
-                return problems, prompts
+                return problems, prompts, prefills
         raise DataError(
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length="
             f"{self.config.training.prompt_max_length} (longest: {longest} tokens); "

@@ -58,7 +58,7 @@ async def solve(
     """The policy writes a workflow for the question, which is run and traced."""
     async with open_services(config) as services:
         (completion,) = load_author(config, checkpoint).write([question])
-        workflow = extract_code(completion.text)
+        workflow = extract_code(completion.text, completion.prefill)
         repaired = fell_back = False
         if repair:
             mended = initialise_unbound(workflow, lint(workflow, entry_point=question.entry_point))

@@ -27,10 +27,9 @@ from llm_as_judge.runs.policy import checkpoint_folder, load_author
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
-from llm_as_judge.types import Domain, Question
+from llm_as_judge.types import Domain, Prompt, Question
 from llm_as_judge.views.charts import learning_curve, steps_of
 from llm_as_judge.workflow.catalogue import PLANS
-from llm_as_judge.workflow.prompt import Prompt
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ needs the plan said right before it acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -114,6 +114,41 @@ PLANS: Mapping[str, Plan] = {
         ),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A workflow for another problem of the same domain, to be shown to the policy."""
+
+    problem: str
+    workflow: str
+
+
+#: A problem of each domain, and the plans that show most of what a workflow can be, the best first.
+_EXAMPLES: Mapping[Domain, tuple[str, tuple[str, ...]]] = {
+    "math": (
+        "A baker packs 12 boxes of 8 rolls and sells three quarters of them. How many rolls are left?",
+        ("vote", "answer", "program", "think"),
+    ),
+    "code": (
+        "Write a function that returns the words that occur more than once in a text, sorted.\n"
+        "entry_point: repeated_words",
+        ("code_test", "code", "think"),
+    ),
+    "qa": (
+        "Context: The Ilse rises near Altdorf and joins the Main at Ochsenfurt.\nQuestion: Where does the Ilse end?",
+        ("review", "format", "answer", "think"),
+    ),
+}
+
+
+def example(domain: Domain, operators: Collection[str]) -> list[Example]:
+    """What is shown of a domain before there are workflows that did well: at most one, of the ``operators`` alone."""
+    problem, names = _EXAMPLES[domain]
+    for plan in (PLANS[name] for name in names):
+        if set(plan.operators.values()) <= set(operators):
+            return [Example(problem, normalise_code(workflow(plan, domain)))]
+    return []
 
 
 @cache

@@ -1,13 +1,16 @@
-"""Layer 1: the prompt the policy writes a workflow from.
+"""Layer 1: the prompt the policy writes a workflow from, full or short.
 
-The system part (task, operator documentation, rules) is the same for every problem of a step and comes first, then
-domain guidance, examples from the experience buffer and the problem, so that prompts share the longest prefix.
+What is the same for every problem (task, operators, rules) comes first, then domain guidance, examples and the problem,
+so that prompts share the longest prefix. The short one is what the nano policy was brought up on; the full one tells
+any instruct model the whole contract, and shows an example of the catalogue until the experience buffer has better.
+
+    layer1 = Layer1(config.workflow)
+    ids = policy.encode(layer1(question, examples))
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -15,7 +18,10 @@ import yaml
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.types import DOMAINS, Domain, Question
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
+from llm_as_judge.workflow.catalogue import Example, example
+from llm_as_judge.workflow.contract import HEAD, contract
 
 SYSTEM = """Write a Python class Workflow that solves problems with operators.
 Operators (call -> result keys):
@@ -34,22 +40,6 @@ DEFAULT_GUIDANCE: Mapping[Domain, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A workflow that did well on another problem of the same domain."""
-
-    problem: str
-    workflow: str
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """``system`` is shared by all problems of a step, ``user`` is the problem's own."""
-
-    system: str
-    user: str
-
-
 def load_guidance(path: Path) -> dict[Domain, str]:
     """Domain guidance from a YAML file with a line for each of math, code and qa; raises ``ConfigError``."""
     try:
@@ -61,26 +51,8 @@ def load_guidance(path: Path) -> dict[Domain, str]:
     return {domain: str(loaded[domain]) for domain in DOMAINS}
 
 
-class Layer1:
-    """Builds the prompt for a question; switched off, it is the problem alone. Raises ``ConfigError``."""
-
-    def __init__(self, config: WorkflowConfig) -> None:
-        self._config = config
-        self._guidance = load_guidance(config.guidance) if config.guidance else DEFAULT_GUIDANCE
-
-    @property
-    def system(self) -> str:
-        """What is the same for all questions."""
-        return system_prompt(self._config.operators) if self._config.layer1 else ""
-
-    def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
-        if not self._config.layer1:
-            return bare_prompt(question)
-        return build_prompt(question, operators=self._config.operators, examples=examples, guidance=self._guidance)
-
-
 def system_prompt(operators: Sequence[str]) -> str:
-    """What all problems share, for the ``operators`` of the configuration."""
+    """What all problems share in the short prompt, for the ``operators`` of the configuration."""
     return SYSTEM.format(docs=catalog.docs(catalog.load_operators(operators)))
 
 
@@ -90,17 +62,52 @@ def bare_prompt(question: Question) -> Prompt:
     return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
 
 
-def build_prompt(
+def short_prompt(
     question: Question,
     *,
     operators: Sequence[str],
     examples: Sequence[Example] = (),
     guidance: Mapping[Domain, str],
 ) -> Prompt:
-    """The prompt for one question; an example's problem and workflow are shown in full."""
+    """A few lines of rules, all in two messages; an example's problem and workflow are shown in full."""
     parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
     parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
     parts.append(f"Problem: {question.statement}")
     if question.entry_point:
         parts.append(f"entry_point: {question.entry_point}")
     return Prompt(system_prompt(operators), "\n".join(parts) + "\nWorkflow:\n")
+
+
+class Layer1:
+    """``layer1(question, examples)`` is the prompt that the ``workflow`` section asks for.
+
+    Raises ``ConfigError`` where guidance or operators cannot be read.
+    """
+
+    def __init__(self, config: WorkflowConfig) -> None:
+        self._config = config
+        self._guidance = load_guidance(config.guidance) if config.guidance else DEFAULT_GUIDANCE
+        self._operators = load_operators(config.operators)
+        self.system = ""  # what all problems share
+        if config.layer1 and config.prompt == "short":
+            self.system = system_prompt(config.operators)
+        elif config.layer1:
+            self.system = contract(self._operators, config.max_calls)
+
+    def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
+        config, guidance = self._config, self._guidance
+        if not config.layer1:
+            return bare_prompt(question)
+        if config.prompt == "short":
+            return short_prompt(question, operators=config.operators, examples=examples, guidance=guidance)
+        turns = tuple(
+            (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
+            for e in examples or example(question.domain, self._operators)
+        )
+        entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
+        user = _request(question.domain, guidance, f"{question.statement}{entry}")
+        return Prompt(self.system, user, turns, HEAD if config.prefill else "")
+
+
+def _request(domain: Domain, guidance: Mapping[Domain, str], problem: str) -> str:
+    return f"Problem ({domain}): {problem}\n\nWrite the workflow. {guidance[domain]}"

@@ -44,7 +44,9 @@ def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
     ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
     config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios])
     assert config.data.source == "files"
-    assert {problem.question.dataset for problem in open_problems(config, measured=False).sampler.sample(4)} == {"custom"}
+    assert {problem.question.dataset for problem in open_problems(config, measured=False).sampler.sample(4)} == {
+        "custom"
+    }
 
 
 def test_files_beside_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from llm_as_judge.errors import DataError, ProviderError
 from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, Summary, evaluate, summarise
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Completion, Execution, Problem, Question, Reward, Verdict
-from llm_as_judge.workflow.prompt import Prompt
+from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Verdict
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True

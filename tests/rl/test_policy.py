@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import PeftModel
-from tiny import VOCABULARY, NumberTokenizer, Prompt, random_completions, tiny_policy
+from tiny import VOCABULARY, NumberTokenizer, random_completions, tiny_policy
 from transformers import AutoModelForCausalLM
 
 from llm_as_judge.config.schema import ModelConfig
@@ -15,7 +15,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.policy import Policy, fit_threads, resolve_dtype
-from llm_as_judge.types import Completion
+from llm_as_judge.types import Completion, Prompt
 
 
 def one_by_one(policy: Policy, completion: Completion, temperature: float = 1.0) -> torch.Tensor:

@@ -44,6 +44,13 @@ def test_code_is_unwrapped_and_never_repaired(text: str, code: str) -> None:
     assert extract_code(text) == code
 
 
+@pytest.mark.parametrize(
+    "text", ["b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"]
+)
+def test_a_reply_that_was_begun_is_read_from_its_beginning(text: str) -> None:
+    assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1"
+
+
 async def test_groups_and_rollouts_keep_their_order() -> None:
     class Slow(EchoRunner):
         async def run(self, source: str, question: Question) -> Execution:

@@ -22,6 +22,7 @@ from llm_as_judge.types import (
     Execution,
     Group,
     Problem,
+    Prompt,
     Question,
     Reference,
     Reward,
@@ -47,7 +48,9 @@ class NumberTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return " ".join(map(str, token_ids))
 
-    def apply_chat_template(self, messages: list[dict[str, str]], **kwargs: Any) -> list[int]:
+    def apply_chat_template(self, messages: list[dict[str, str]], **kwargs: Any) -> list[int] | str:
+        if not kwargs.get("tokenize", True):
+            return " ".join(m["content"] for m in messages)
         return [2, *(i for m in messages for i in self.encode(m["content"])), 3]
 
 
@@ -111,12 +114,6 @@ def random_completions(
             tokens = ids(draw.randint(1, 12))
             found.append(Completion("", prompt, tokens, tuple(-1.0 for _ in tokens), "stop"))
     return found
-
-
-@dataclass(frozen=True)
-class Prompt:
-    system: str
-    user: str
 
 
 def build_prompt(question: Question) -> Prompt:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from tiny import Prompt, random_completions, tiny_policy
+from tiny import random_completions, tiny_policy
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.logprobs.scoring import Sampling
@@ -20,7 +20,7 @@ from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.update import Updater, UpdateReport
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
-__all__ = ["Prompt", "batch", "update"]
+__all__ = ["batch", "update"]
 
 
 def batch(policy: Policy, noise: float = 0.0) -> list[Completion]:

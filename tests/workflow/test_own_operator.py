@@ -17,7 +17,7 @@ from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Execution, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, build_prompt
+from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.run import WorkflowRunner
 
 OPERATORS = '''
@@ -142,8 +142,13 @@ async def test_a_result_without_its_keys_is_no_fault_of_the_workflow() -> None:
 
 
 def test_layer_one_documents_it() -> None:
-    prompt = build_prompt(QUESTION, operators=config("mine.ops:Translate").operators, guidance=DEFAULT_GUIDANCE)
-    assert "Translate(text, languages, tone='plain') -> translation: translates a text" in prompt.system
+    short = Layer1(config("mine.ops:Translate", prompt="short"))(QUESTION)
+    assert "Translate(text, languages, tone='plain') -> translation: translates a text" in short.system
+    full = Layer1(config("mine.ops:Translate"))(QUESTION)
+    line = (
+        "Translate(text: str, languages: list[str], tone: str = 'plain') -> {\"translation\": str}: translates a text"
+    )
+    assert f"- {line}; built as operator.Translate(self.llm, polite=False)\n" in full.system
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ import yaml
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.types import DOMAINS, Domain, Question
+from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
+from llm_as_judge.workflow.catalogue import Example
 from llm_as_judge.workflow.prompt import (
     DEFAULT_GUIDANCE,
-    Example,
-    Prompt,
-    build_prompt,
     load_guidance,
+    short_prompt,
     system_prompt,
 )
 
@@ -27,7 +26,7 @@ EXAMPLES = (Example("How many pears?", "class Workflow: # pears"), Example("How 
 
 
 def prompt(question: Question = QUESTION, examples: tuple[Example, ...] = ()) -> Prompt:
-    return build_prompt(question, operators=OPERATORS, examples=examples, guidance=GUIDANCE)
+    return short_prompt(question, operators=OPERATORS, examples=examples, guidance=GUIDANCE)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -51,7 +50,7 @@ def test_every_operator_is_documented_with_its_call_and_keys(name: str) -> None:
 
 
 def test_an_operator_that_is_not_configured_is_not_told_of() -> None:
-    system = build_prompt(QUESTION, operators=["Custom"], guidance=GUIDANCE).system
+    system = short_prompt(QUESTION, operators=["Custom"], guidance=GUIDANCE).system
     assert "Custom(input, instruction)" in system
     assert not [name for name in OPERATORS if name != "Custom" and f"{name}(" in system]
 
@@ -96,8 +95,8 @@ def test_what_only_some_may_see_is_not_in_the_prompt() -> None:
         prompt(replace(QUESTION, context="Ann has 3.")),
         prompt(replace(QUESTION, entry_point="f")),
         prompt(examples=EXAMPLES[:1]),
-        build_prompt(QUESTION, operators=OPERATORS, guidance={**GUIDANCE, "math": ""}),
-        build_prompt(QUESTION, operators=OPERATORS[:-1], guidance=GUIDANCE),
+        short_prompt(QUESTION, operators=OPERATORS, guidance={**GUIDANCE, "math": ""}),
+        short_prompt(QUESTION, operators=OPERATORS[:-1], guidance=GUIDANCE),
     ],
     ids=["text", "context", "entry_point", "examples", "guidance", "operators"],
 )

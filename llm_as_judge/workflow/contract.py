@@ -1,0 +1,109 @@
+"""The contract of a workflow as any instruct model can follow it: the full prompt's part that all problems share.
+
+Each rule is kept by lint and the sandbox: what it allows passes and runs, and what lint refuses some rule forbids
+(``tests/workflow/test_contract.py`` holds every one against both).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+from llm_as_judge.operators import catalog
+from llm_as_judge.operators.catalog import Operators
+
+SYSTEM = """\
+Write a workflow: a Python class that solves a problem by calling operators, which ask a language model or run code.
+The class is run on the problem, and the string it returns is judged as the answer. Do not solve the problem yourself.
+
+Operators, each with the dict that its call returns:
+{docs}
+
+Form:
+```python
+{skeleton}
+```
+For a problem with an entry_point: `async def __call__(self, problem: str, entry_point: str)`; the answer is then the \
+source of that function.
+
+Rules:
+{rules}
+"""
+RULES = (
+    "Reply with one ```python block that holds the whole class Workflow, valid Python {python}, and nothing else.",
+    "`operator` and `create_llm_instance` are defined already. Import from Python's standard library only, and nothing "
+    "for files, processes or the network.",
+    "Build operators of the list only, in `__init__`, as `self.name = operator.Name(self.llm)`, and call each of them.",
+    "Await every call of an operator; `asyncio.gather` awaits several at once. There are at most {max_calls} calls.",
+    "Give a call every argument that has no default, and none that it does not have.",
+    'Read a result by its keys, `result["key"]`: those of the list, `parse_ok` (False where a reply could not be read) '
+    "and `error` (why).",
+    "`self.llm` is for building operators: never call it.",
+    "`__init__` gets name, llm_config and dataset; it may instead take self alone, `llm`, some of these, or `*args, "
+    "**kwargs`, and nothing else without a default.",
+    "`__call__` is async and takes the problem, and the entry_point of a problem that has one.",
+    "Set every variable, function and attribute on every path before it is used, even if a loop never runs.",
+    "Return on every path the answer as a string, alone or as `answer, 0.0`: never None, a bool, a list, a dict or a "
+    "whole result. Nothing comes after a return.",
+    "Constants, helper functions, methods and classes of your own may stand beside these.",
+)
+#: The fixed beginning of a reply, with which a prompt may end: no workflow is without an operator.
+HEAD = """\
+```python
+class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self."""
+
+
+def contract(operators: Operators, max_calls: int) -> str:
+    """What the policy is told of every workflow; ``operators`` and ``max_calls`` are those of the configuration."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
+    return SYSTEM.format(
+        docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),
+        skeleton=skeleton(operators),
+        rules=rules,
+    )
+
+
+def _doc(operator: Any) -> str:
+    """The operator's call with types, its result, and what it does by its summary."""
+    parameters = []
+    for p in catalog.signature(operator).parameters.values():
+        kind = catalog.type_word(p)
+        parameters.append(
+            f"{p.name}{': ' + kind if kind else ''}" + ("" if p.default is p.empty else f" = {p.default!r}")
+        )
+    keys = ", ".join(f'"{key}": {kind.__name__}' for key, kind in operator.RESULT.items())
+    options = ", ".join(f"{p.name}={p.default!r}" for p in catalog.init_signature(operator).parameters.values())
+    call = f"{operator.NAME}({', '.join(parameters)}) -> {{{keys}}}: {operator.SUMMARY}"
+    return f"{call}; built as operator.{operator.NAME}(self.llm, {options})" if options else call
+
+
+def skeleton(operators: Operators) -> str:
+    """A whole workflow of one call: of AnswerGenerate or Custom where they are allowed, else of the first operator."""
+    preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
+    operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
+    attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator.NAME).lower()
+    arguments, problem = [], "problem"
+    for parameter in catalog.signature(operator).parameters.values():
+        if parameter.default is not parameter.empty:
+            continue
+        kind = catalog.type_word(parameter)
+        value = {"int": "1", "float": "1.0", "bool": "True"}.get(kind, problem)
+        arguments.append(f"{parameter.name}={'[problem]' if kind.startswith('list') else value}")
+        if value == problem and not kind.startswith("list"):
+            problem = "''"  # the first text is the problem's
+    texts = [key for key, kind in operator.RESULT.items() if kind is str]
+    answer = f'result["{texts[-1]}"]' if texts else f'str(result["{next(iter(operator.RESULT))}"])'
+    return f"""\
+class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.{attribute} = operator.{operator.NAME}(self.llm)
+
+    async def __call__(self, problem: str):
+        result = await self.{attribute}({", ".join(arguments)})
+        return {answer}, 0.0"""

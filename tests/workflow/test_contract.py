@@ -1,0 +1,303 @@
+"""Every rule of the full prompt against lint and the sandbox: what it allows passes and runs, what lint refuses it
+forbids.
+"""
+
+# ruff: noqa: E501 (a workflow a line)
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from test_styles import CODE, QUESTION, Script
+
+from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
+from llm_as_judge.rl.rollout import extract_code
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.types import DOMAINS, Domain, Execution, Question
+from llm_as_judge.workflow.catalogue import Example
+from llm_as_judge.workflow.contract import HEAD, RULES, contract, skeleton
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.workflow.prompt import Layer1
+from llm_as_judge.workflow.run import WorkflowRunner
+
+
+def text(
+    body: str = "r = await self.answer(input=problem)\nreturn r['answer'], 0.0",
+    *,
+    init: str = "pass",
+    parameters: str = ", name, llm_config, dataset",
+    call: str = "async def __call__(self, problem)",
+    before: str = "",
+    more: str = "",
+) -> str:
+    """A workflow; ``body`` is of ``__call__``, ``more`` stands beside it in the class."""
+
+    def block(lines: str, indent: int = 8) -> str:
+        return "\n".join(" " * indent + line for line in lines.splitlines())
+
+    first = "self.llm = create_llm_instance()\nself.answer = operator.AnswerGenerate(self.llm)"
+    return (
+        f"{before}\nclass Workflow:\n    def __init__(self{parameters}):\n{block(first)}\n{block(init)}\n"
+        f"{block(more, 4)}\n    {call}:\n{block(body)}\n"
+    )
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A rule by its first words, workflows that it allows, and what it forbids with the code that lint gives."""
+
+    rule: str
+    allows: tuple[str, ...]
+    forbids: tuple[tuple[str, str], ...] = ()
+
+
+ASK = "r = await self.answer(input=problem)\n"
+TWICE = "a, b = await asyncio.gather(self.answer(input=problem), self.answer(input=problem))\nreturn a['answer'] or b['answer']"
+CLAIMS = (
+    Claim(
+        "Reply with one ```python block",
+        (text(),),
+        (("W101", text("return (")), ("W101", "Here is the class:\n" + text()), ("W102", text().replace("Workflow", "Flow"))),
+    ),
+    Claim(
+        "`operator` and `create_llm_instance` are defined",
+        (
+            text(before="import re, json, math, asyncio, random, itertools, statistics, string, functools, textwrap"),
+            text(before="from typing import Any, Optional\nfrom collections import Counter, defaultdict"),
+            text(before="from dataclasses import dataclass\nimport time, datetime, fractions, decimal, heapq, enum, abc"),
+        ),
+        (
+            ("W109", text(before="import numpy as np")),
+            ("W109", text(before="from openai import OpenAI")),
+            ("W108", text(before="import os")),
+            ("W108", text(before="import subprocess")),
+            ("W108", text(before="from urllib import request")),
+        ),
+    ),
+    Claim(
+        "Build operators of the list only",
+        (text("r = await self.c(input=problem, instruction='')\nreturn r['response']", init="self.c = operator.Custom(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),),
+        (
+            ("W201", text(init="self.s = operator.Solver(self.llm)")),
+            ("W205", text(init="self.c = operator.Custom(self.llm)")),
+        ),
+    ),
+    Claim(
+        "Await every call of an operator",
+        (
+            text(TWICE, before="import asyncio"),
+            text("rs = await asyncio.gather(*[self.answer(input=problem) for _ in range(3)])\nreturn rs[0]['answer']", before="import asyncio"),
+        ),
+        (
+            ("W204", text("r = self.answer(input=problem)\nreturn r['answer']")),
+            ("W204", text("self.answer(input=problem)\nreturn 'x'")),
+        ),
+    ),
+    Claim(
+        "Give a call every argument",
+        (
+            text("r = await self.answer(problem)\nreturn r['answer']"),
+            text("p = await self.p(problem=problem)\nq = await self.p(problem, analysis='multiply')\nreturn p['output'] or q['output']", init="self.p = operator.Programmer(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),
+        ),
+        (
+            ("W203", text("r = await self.answer()\nreturn r['answer']")),
+            ("W203", text("r = await self.answer(input=problem, instruction='')\nreturn r['answer']")),
+            ("W203", text(ASK + "return r['answer']", init="self.answer = operator.AnswerGenerate(self.llm, votes=3)")),
+        ),
+    ),
+    Claim(
+        "Read a result by its keys",
+        (
+            text(ASK + "return r['answer'] if r['parse_ok'] else r['error']"),
+            text(ASK + "return r.get('answer', '')"),
+        ),
+        (
+            ("W207", text(ASK + "return r['response']")),
+            ("W207", text(ASK + "return r.answer")),
+            ("W208", text(ASK + "return r.get('response', 'x')")),
+        ),
+    ),
+    Claim(
+        "`self.llm` is for building",
+        (text(ASK + "return r['answer'], self.llm.get_usage_summary()['total_cost']"),),
+        (
+            ("W209", text(ASK + "return await self.llm(problem)")),
+            ("W209", text(ASK + "return await self.llm.chat(problem)")),
+        ),
+    ),
+    Claim(
+        "`__init__` gets name, llm_config and dataset",
+        tuple(text(parameters=p) for p in ("", ", llm", ", llm_config", ", name, llm", ", *args, **kwargs", ", llm, tries=3")),
+        (("W106", text(parameters=", tools")), ("W106", text(parameters=", name, llm_config, dataset, tools"))),
+    ),
+    Claim(
+        "`__call__` is async and takes the problem",
+        (
+            text(ASK.replace("problem", "q") + "return r['answer']", call="async def __call__(self, q: str) -> tuple"),
+            text(call="async def __call__(self, problem, entry_point=None)"),
+        ),
+        (
+            ("W104", text("return problem", call="def __call__(self, problem)")),
+            ("W104", text(call="async def solve(self, problem)")),
+            ("W105", text("return 'x'", call="async def __call__(self)")),
+            ("W105", text(call="async def __call__(self, problem, entry_point, tests)")),
+            ("W107", text()),  # for a code problem
+        ),
+    ),
+    Claim(
+        "Set every variable, function and attribute",
+        (
+            text(ASK + "x = ''\nfor word in problem.split():\n    x = word\nreturn r['answer'] or x"),
+            text(ASK + "if r['answer']:\n    x = r['answer']\nelse:\n    x = 'none'\nreturn x"),
+        ),
+        (
+            ("W202", text(ASK + "s = await self.review(problem=problem, solution=r['answer'])\nreturn s['feedback']")),
+            ("W301", text(ASK + "if r['answer']:\n    x = r['answer']\nreturn x")),
+            ("W302", text(ASK + "for x in problem.split():\n    r['answer'] += x\nreturn x")),
+            ("W303", text(ASK + "return clean(r['answer'])")),
+            ("W303", text(TWICE)),
+        ),
+    ),
+    Claim(
+        "Return on every path the answer",
+        (
+            text(ASK + "return r['answer']"),
+            text(ASK + "if r['parse_ok']:\n    return r['answer'], 0.0\nreturn r['thought'], 0.0"),
+        ),
+        (
+            ("W304", text(ASK)),
+            ("W304", text(ASK + "if r['answer']:\n    return r['answer']")),
+            ("W305", text("for w in problem.split():\n    r = await self.answer(input=w)\n    if r['answer']:\n        return w")),
+            ("W401", text(ASK + "return None")),
+            ("W401", text(ASK + "return [r['answer']]")),
+            ("W401", text(ASK + "return r, 0.0")),
+            ("W401", text(ASK + "return {'answer': r['answer']}")),
+            ("W206", text(ASK + "return r['answer']\ns = await self.answer(input=problem)")),
+        ),
+    ),
+    Claim(
+        "Constants, helper functions",
+        (
+            text(
+                "return await self.solve(problem)",
+                before="LIMIT = 3\n\n\ndef clean(t):\n    return t.strip()\n\n\nclass Box:\n    pass",
+                more="async def solve(self, problem):\n    r = await self.answer(input=problem)\n    return clean(r['answer'])[:LIMIT]\n",
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+loop: asyncio.AbstractEventLoop
+box: Sandbox
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    """One sandbox on one loop for the whole file."""
+    global loop, box
+    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig())
+    yield
+    loop.run_until_complete(box.aclose())
+    loop.close()
+
+
+def run(source: str, question: Question = QUESTION) -> Execution:
+    runner = WorkflowRunner(Script(), box, WorkflowConfig(), EndpointConfig())
+    return loop.run_until_complete(runner.run(source, question))
+
+
+def test_every_rule_is_claimed_once_and_in_order() -> None:
+    assert len(CLAIMS) == len(RULES)
+    assert [rule for rule, claim in zip(RULES, CLAIMS, strict=True) if not rule.startswith(claim.rule)] == []
+
+
+@pytest.mark.parametrize(
+    "source", [source for claim in CLAIMS for source in claim.allows], ids=lambda source: source.strip()[:20]
+)
+def test_what_a_rule_allows_passes_and_runs(source: str) -> None:
+    execution = run(source)
+    assert (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
+
+
+@pytest.mark.parametrize(("code", "source"), [pair for claim in CLAIMS for pair in claim.forbids])
+def test_what_a_rule_forbids_is_found(code: str, source: str) -> None:
+    found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
+    assert code in found
+
+
+def test_whatever_lint_refuses_some_rule_forbids() -> None:
+    assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
+
+
+def test_the_number_of_calls_is_the_configured_one() -> None:
+    assert "at most 7 calls" in contract(OPERATORS, 7)
+    many = text("for _ in range(9):\n    r = await self.answer(input=problem)\nreturn r['answer']")
+    runner = WorkflowRunner(Script(), box, WorkflowConfig(max_calls=7), EndpointConfig())
+    assert loop.run_until_complete(runner.run(many, QUESTION)).outcome == "budget"
+
+
+@pytest.mark.parametrize("names", [*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]])
+def test_the_form_that_is_shown_passes_with_the_operators_there_are(names: list[str]) -> None:
+    operators = load_operators(names)
+    source = skeleton(operators)
+    assert lint(source, operators=operators) == []
+    assert source in contract(operators, 24)
+    assert run(source).outcome == "finished"
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_without_experience_a_whole_example_of_the_domain_is_shown(domain: Domain) -> None:
+    question = CODE if domain == "code" else replace(QUESTION, domain=domain)
+    prompt = Layer1(WorkflowConfig())(question)
+    ((request, reply),) = prompt.turns
+    execution = run(extract_code(reply), question)
+    assert (execution.outcome, execution.findings, len(execution.calls) > 1) == ("finished", (), True)
+    assert request.startswith(f"Problem ({domain}): ") and request.splitlines()[-1] == prompt.user.splitlines()[-1]
+    assert ("entry_point: " in request) is (domain == "code") is ("entry_point" in extract_code(reply))
+
+
+def test_the_example_uses_only_operators_that_are_allowed() -> None:
+    shown = Layer1(WorkflowConfig(operators=("Custom", "AnswerGenerate")))(QUESTION).turns[0][1]
+    assert set(re.findall(r"operator\.(\w+)", shown)) == {"AnswerGenerate"}
+    assert Layer1(WorkflowConfig(operators=("Review",)))(QUESTION).turns == ()
+
+
+def test_experience_takes_the_place_of_the_example_as_turns_of_the_chat() -> None:
+    examples = [Example("2+2?", "class Workflow: pass # a\n"), Example("3+3?", "class Workflow: pass # b\n")]
+    prompt = Layer1(WorkflowConfig())(QUESTION, examples)
+    assert [reply for _, reply in prompt.turns] == [f"```python\n{e.workflow.strip()}\n```" for e in examples]
+    assert ["2+2?" in prompt.turns[0][0], "3+3?" in prompt.turns[1][0]] == [True, True]
+
+
+def test_problem_entry_point_and_guidance_come_last() -> None:
+    prompt = Layer1(WorkflowConfig())(replace(CODE, context="Some facts."))
+    assert prompt.user.startswith("Problem (code): Context: Some facts.\nQuestion: Square a number.\nentry_point: f\n")
+    assert prompt.user.endswith("Public tests are only seen by Test.")
+    assert "assert f(2) == 4" not in f"{prompt}"
+
+
+def test_a_reply_may_be_begun_with_the_fixed_head() -> None:
+    prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
+    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
+    (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
+    for ending in ("\n```", "\n```\nDone.", ""):
+        assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)
+
+
+@pytest.mark.parametrize("settings", [{"prompt": "short"}, {"layer1": False}])
+def test_only_the_full_prompt_is_prefilled(settings: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="prefill goes with prompt=full and layer1 only"):
+        WorkflowConfig.model_validate({"prefill": True, **settings})
+
+
+def test_the_short_prompt_is_another() -> None:
+    with pytest.raises(ConfigError):
+        Layer1(WorkflowConfig(operators=("Magic",)))
+    short, full = Layer1(WorkflowConfig(prompt="short"))(QUESTION), Layer1(WorkflowConfig())(QUESTION)
+    assert short.turns == () and len(short.system) < len(full.system) / 2
