@@ -136,6 +136,15 @@ class Execution:
     findings: tuple[Finding, ...] = ()  # of lint, before the run
 
     @property
+    def cut_off(self) -> bool:
+        """The answer is the end of an executor's reply that was cut off at its token limit, and of no whole one."""
+        answer = (self.answer or "").strip()
+        ends = [
+            e.finish_reason == "length" for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)
+        ]
+        return bool(answer) and bool(ends) and all(ends)
+
+    @property
     def tokens(self) -> int:
         """Executor tokens, prompts and replies."""
         return sum(c.tokens for c in self.calls)
@@ -147,12 +156,20 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``correct`` is None when nobody could tell: the rollout stays unscored."""
+    """``correct`` is None when nobody could tell: the rollout stays unscored. ``tier`` is who decided or, of an
+    unscored one, who could not: ``llm`` the judge abstained or could not be had, ``tests`` the sandbox failed, ``none``
+    there was nothing to judge.
+    """
 
     correct: bool | None
     tier: Tier
     reason: str = ""
     score: float | None = None  # partial credit of the official metric (F1), where there is one
+
+    @property
+    def abstained(self) -> bool:
+        """There was an answer, the rules did not accept it and the judge did not say: right or wrong, nobody knows."""
+        return self.correct is None and self.tier == "llm"
 
 
 @dataclass(frozen=True, slots=True)

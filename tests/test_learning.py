@@ -32,7 +32,7 @@ class Runner:
 
 
 class Judge:
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         return Verdict(answer == WANTED[problem.question.domain], "rules")
 
 

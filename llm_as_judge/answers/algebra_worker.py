@@ -1,17 +1,19 @@
 """The process that does algebra: one JSON request a line in, one JSON reply a line out. Run as a file, not imported.
 
-    {"kind": "equal" | "proportional", "a": tree, "b": tree}  ->  {"same": true | false}
+    {"kind": "equal" | "proportional", "a": tree, "b": tree, "cpu_s": 2.0}  ->  {"same": true, "seconds": 0.01}
 
 Trees are those of ``expressions``. ``equal``: the difference is zero. ``proportional``: the quotient is a number other
-than zero (two equations with everything on one side). Only what sympy proves is true. The parent kills this process
-when it takes too long.
+than zero (two equations with everything on one side). Only what sympy proves is true; null is what it could not decide
+within ``cpu_s`` of processor time. A second later the system ends the process, for big numbers let no signal through.
 """
 
 from __future__ import annotations
 
 import json
 import resource
+import signal
 import sys
+import time
 from typing import Any
 
 _MEMORY = 2 << 30  # bytes of address space
@@ -90,7 +92,16 @@ def _zero(difference: Any) -> bool:
     return bool(difference.is_number and sympy.minimal_polynomial(difference, sympy.Symbol("x")) == sympy.Symbol("x"))
 
 
+class OutOfTime(BaseException):  # sympy catches every Exception here and there
+    """The processor time of one question is used up."""
+
+
+def out_of_time(signum: int, frame: object) -> None:
+    raise OutOfTime
+
+
 def main() -> None:
+    signal.signal(signal.SIGVTALRM, out_of_time)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or hard > _MEMORY:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, hard))
@@ -100,11 +111,21 @@ def main() -> None:
     sys.stdout.flush()
     for line in sys.stdin:
         request = json.loads(line)
+        began = time.process_time()
+        answer: bool | None = None
         try:
-            answer = same(request["kind"], request["a"], request["b"])
+            _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(began + request["cpu_s"]) + 2, hard))
+            signal.setitimer(signal.ITIMER_VIRTUAL, request["cpu_s"])
+            try:
+                answer = same(request["kind"], request["a"], request["b"])
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        except OutOfTime:
+            answer = None
         except Exception:  # sympy raises of every kind; what it cannot prove is not accepted
             answer = False
-        sys.stdout.write(json.dumps({"same": answer}) + "\n")
+        sys.stdout.write(json.dumps({"same": answer, "seconds": time.process_time() - began}) + "\n")
         sys.stdout.flush()
 
 

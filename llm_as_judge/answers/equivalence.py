@@ -1,48 +1,41 @@
 r"""When two answers are the same: the rules, which may only accept.
 
-``equivalent`` compares typed values (``values``) and never applies a tolerance: it may refuse two equal answers, it
-must not accept two different ones. Formulas are compared by algebra in a process with a time limit (``algebra``).
-What is refused here is left to the LLM judge.
+``equivalent`` compares typed values (``values``, ``sameness``) and never applies a tolerance: it may refuse two equal
+answers, it must not accept two different ones. Whatever is too long, too deep or too hard is refused. What is refused
+here is left to the LLM judge.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
+from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.expressions import parse
-from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, finished
 from llm_as_judge.answers.latex import clean, tight
+from llm_as_judge.answers.nonanswers import is_error, is_no_answer
+from llm_as_judge.answers.numerals import amount
 from llm_as_judge.answers.numeric import arranged, numbers, symbols
-from llm_as_judge.answers.values import read, same
+from llm_as_judge.answers.options import chosen_option, letter
+from llm_as_judge.answers.sameness import same
+from llm_as_judge.answers.units import UNITS, split_unit
+from llm_as_judge.answers.values import Value, quantity, read
 from llm_as_judge.types import Domain
 
-_NO_ANSWER = frozenset(
-    (
-        "",
-        "unanswerable",
-        "no answer",
-        "noanswer",
-        "not answerable",
-        "cannot be determined",
-        "cannot be answered",
-    )
-)
+#: ``unproved``: two formulas were not shown to be equal, or to differ, with the effort allowed.
+Comparison = Literal["same", "different", "unproved"]
+
 _EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
-_OPTION = re.compile(r"\(?([A-J])(?:\)|[.:。：](?=\s|$)|\)\.)\s*(.*)", re.DOTALL)
-_REFUSED_OPTIONS = re.compile(
-    r"(?:\bnot|\bcannot be|n't(?: be)?|不是)\s*\(?[A-J]\b\)?(?:\s*(?:,|or|and|nor|或|和)\s*\(?[A-J]\b\)?)*"
+_FORM_ASKED = re.compile(
+    r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
 )
-
-
-def is_no_answer(text: str) -> bool:
-    """Whether ``text`` says that the question has no answer (SQuAD2): nothing at all, or one of a few fixed wordings.
-
-    A lone sign is not nothing: it says neither that nor anything else.
-    """
-    said = " ".join(text.lower().split())
-    return not said or (bool(said.strip(_EDGES)) and said.strip(_EDGES) in _NO_ANSWER)
+_PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
+_WORDS_AFTER = re.compile(r"\s*\\(?:text|mbox|textnormal|textrm|mathrm)\s*\{[^{}]*\}\s*\$?$")
 
 
 def _qa_form(text: str) -> str:
@@ -62,63 +55,119 @@ def equivalent(a: str, b: str, domain: Domain) -> bool:
     if domain == "qa":
         if is_no_answer(a) or is_no_answer(b):
             return is_no_answer(a) and is_no_answer(b)
-        form = _qa_form(a)
-        if form and form == _qa_form(b):
+        x, y = quantity(a), quantity(b)
+        if (form := _qa_form(a)) and form == _qa_form(b):
             # edge stripping loses ".5": where the texts are numbers, the typed values must agree as well
-            x, y = read(a), read(b)
-            return x.number is None or y.number is None or same(x, y)
-        x, y = read(a), read(b)
-        return x.number is not None and y.number is not None and same(x, y)
+            return x is None or y is None or same(x, y)
+        return x is not None and y is not None and same(x, y)
     plain = clean(a)
     return bool(plain) and (plain == clean(b) or same(read(a), read(b)))
 
 
-def chosen_option(text: str) -> str:
-    """The letter of a reply that begins with its option (``(B) library``, ``D. It cannot be A``); else empty.
+def compare(
+    answer: str,
+    references: Sequence[str],
+    domain: Domain,
+    question: str = "",
+    *,
+    cut_off: bool = False,
+    effort_s: float = algebra.EFFORT_CPU_S,
+) -> Comparison:
+    """The rules tier: the answer, as given or as read out of its reply, is equivalent to one of the references.
 
-    A reply that names another letter, other than to refuse it, has not chosen.
+    With the ``question``, arithmetic or a formula taken from it is no answer, though it has the right value. Of a reply
+    that was ``cut_off`` only what it had stated before its end is read. All proofs together get ``effort_s`` of
+    processor time; with 0 only what takes none is accepted. Nothing that ``answer`` holds makes it raise.
     """
-    found = _OPTION.fullmatch(text.strip())
-    if found is None:
-        return ""
-    rest = _REFUSED_OPTIONS.sub(" ", found.group(2))
-    others = set(re.findall(r"(?<![\w'])([B-HJ])(?![\w'])|[(]([A-J])[)]", rest))
-    return "" if {letter for pair in others for letter in pair if letter} - {found.group(1)} else found.group(1)
+    with algebra.effort(effort_s) as effort:
+        try:
+            accepted = _accepted(answer, references, domain, question, cut_off)
+        except (RecursionError, MemoryError):
+            return "different"
+    return "same" if accepted else "unproved" if effort.gave_up else "different"
 
 
-_FORM_ASKED = re.compile(
-    r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
-)
+def matches(answer: str, references: Sequence[str], domain: Domain, question: str = "") -> bool:
+    """Whether ``compare`` finds the answer to be one of the references."""
+    return compare(answer, references, domain, question) == "same"
+
+
+def _accepted(answer: str, references: Sequence[str], domain: Domain, question: str, cut_off: bool) -> bool:
+    if domain == "code":
+        return any(equivalent(answer, reference, domain) for reference in references)
+    if is_error(answer):
+        return False
+    whole = (answer.strip()[:LONGEST_REPLY], *candidates(answer, domain))
+    said = finished(answer, domain) if cut_off else tuple(dict.fromkeys(whole))
+    for reference in references:
+        if not cut_off and (wanted := letter(reference)) and chosen_option(answer, question) == wanted:
+            return True
+        for text in said:
+            if domain == "qa" and equivalent(text, reference, domain):
+                return True
+            if domain == "math" and _same_maths(text, reference, question):
+                return True
+    return False
+
+
+def _same_maths(text: str, reference: str, question: str) -> bool:
+    if not (equivalent(text, reference, "math") or _same_number_otherwise(text, reference, question)):
+        return False
+    return not question or not (_not_done(text, reference, question) or _other_unit(text, reference, question))
+
+
+def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
+    """Ways to write a number that are plain only beside the reference: ``3,14``, ``1 000``, percents if asked for."""
+    plain, wanted = clean(text), clean(_WORDS_AFTER.sub("", reference))
+    gold = quantity(wanted)
+    if gold is None or gold.number is None or len(plain) > 100:
+        return False
+    said = quantity(plain)
+    if said is not None and said.number is not None and _PERCENT_ASKED.search(question):
+        percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
+        if sorted(percents) == [False, True] and (said.unit is None or gold.unit is None):
+            return said.number * (100 if percents[0] else 1) == gold.number * (100 if percents[1] else 1)
+    if wanted != clean(reference) and quantity(clean(reference)) is None:  # 17\text{ of them}
+        return said is not None and same(said, gold)
+    bare, unit = split_unit(plain) or (plain, None)
+    if _GROUPED.fullmatch(bare):
+        bare = re.sub(r"\s", "", bare)
+    elif _DECIMAL_COMMA.fullmatch(bare) and "." in wanted:
+        bare = bare.replace(",", ".")
+    else:
+        return False
+    value = amount(bare)
+    size = unit.size if unit else 1
+    return value is not None and same(Value(bare, number=value * size, unit=unit), gold)
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:
     """Equal in value, but the work that ``question`` asks for was not done: its own formula handed back, or a form
     other than the reference's where the form is what is asked.
     """
+    plain = tight(clean(answer))
     tree = parse(clean(answer))
-    if tree is None or tight(clean(answer)) == tight(clean(reference)):
+    if tree is None or plain == tight(clean(reference)):
         return False
     if symbols(tree):
         asked = parse(clean(reference))
         same_form = asked is not None and arranged(tree) == arranged(asked)
-        return not same_form and bool(_FORM_ASKED.search(question) or tight(clean(answer)) in tight(clean(question)))
-    written = numbers(tree)
-    if len(written) < 2:
+        return not same_form and bool(_FORM_ASKED.search(question) or plain in tight(clean(question)))
+    if tree[0] not in ("num", "neg") and plain in tight(clean(question)):
+        return True
+    written = [n for n in numbers(tree) if n not in (0, 1)]
+    if len(numbers(tree)) < 2:
         return False
     given = {found.replace(",", "") for found in re.findall(r"\d[\d,]*\.?\d*", question)}
     return all(str(n) in given for n in written)
 
 
-def matches(answer: str, references: Sequence[str], domain: Domain, question: str = "") -> bool:
-    """The rules tier: the answer, as given or as extracted, is equivalent to one of the references.
-
-    With the ``question``, arithmetic or a formula taken from it is no answer, though it has the right value.
-    """
-    candidates = {answer.strip(), extract_answer(answer, domain)}
-    if domain != "code" and (option := chosen_option(answer)):
-        candidates.add(option)
-    return any(
-        equivalent(c, reference, domain) and not (domain == "math" and question and _not_done(c, reference, question))
-        for c in candidates
-        for reference in references
-    )
+def _other_unit(answer: str, reference: str, question: str) -> bool:
+    """The answer names a unit where the reference names none and the question another one of the same quantity."""
+    said, gold = quantity(answer), quantity(reference)
+    if said is None or said.unit is None or gold is None or gold.unit is not None:
+        return False
+    words = re.findall(r"[A-Za-z]{2,}|[$€£¥]", question[:20_000])
+    known = [UNITS.get(word) or UNITS.get(word.lower()) for word in words]
+    asked = {unit.size for unit in known if unit is not None and unit.quantity == said.unit.quantity}
+    return bool(asked) and said.unit.size not in asked

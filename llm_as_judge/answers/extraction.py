@@ -1,57 +1,78 @@
 r"""Where the answer stands in a reply.
 
-``extract_answer`` returns the whole text whenever no single answer stands out (hedges, lists, fragments of a formula),
-so that what it cannot read is left to the LLM judge.
+A reply commits by its last box, ``####``, ``<answer>`` or ``answer is``. What is denied before that or taken back after
+it is no answer. ``extract_answer`` returns the whole text whenever no single answer stands out (hedges, lists,
+fragments of a formula), so that what it cannot read is left to the LLM judge. Every scan is linear.
 """
 
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.latex import clean
-from llm_as_judge.answers.values import DIGITS, number, read
+from llm_as_judge.answers.numerals import number
+from llm_as_judge.answers.prose import only_formula, only_number
 from llm_as_judge.types import Domain
 
+#: Characters of a reply that are read, from its end; of a longer one only what it states explicitly counts.
+LONGEST_REPLY = 8000
+
 _STATED = re.compile(
-    r"\banswer\**\s*(?:is\b|[:=]|(?=\\[\[(][^\\]*\\[\])]\s*\Z))[\s:*]*|答案\s*(?:是|为|[:：])\s*", re.IGNORECASE
-)
-_REVISED = re.compile(
-    r"\b(?:wait|actually|however|instead|correction|rather|but|no,|not)\b|n't\b|不对|等等", re.IGNORECASE
-)
-_DENIED = re.compile(r"(?:\b(?:not|wrong|incorrect|previous|if)\b|n't)[^.\n]{0,25}$", re.IGNORECASE)
-_HEDGED = re.compile(
-    r"\b(?:or|either|maybe|perhaps|possibly|not|cannot|unless|wait|between|about|approximately|roughly|around|"
-    r"nearly|almost|least|most|than|unknown|wrong|incorrect)\b|n['\u2019]t\b|≈|~|或|不是|大约|约|可能|至少|至多",
+    r"\b(?:answer|r[ée]ponse|respuesta|antwort)\**\s?(?:is\b|est\b|es\b|ist\b|[:=]|(?=\\[\[(][^\\]*\\[\])]\s?\Z))[\s:*]*"
+    r"|(?:答案|ответ)\s?(?:是|为|[:：])\s?",
     re.IGNORECASE,
 )
-_FORMULA_WORD = re.compile(
-    r"\b(?:sqrt|sin|cos|tan|sec|csc|cot|log|ln|pi|exp|mod|infinity|infty|frac|binom)", re.IGNORECASE
+_MARK = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?|####|<answer>|" + _STATED.pattern, re.IGNORECASE)
+# "I hope the answer is correct" states nothing
+_NO_STATEMENT = re.compile(
+    r"(?:indeed |thus |therefore )?(?:correct|right|as follows|based|given|obtained|found|clear)\b", re.I
 )
-_IN_PROSE = re.compile(
-    rf"(?<![\w.,])(?:[-+](?=[$€£¥\d.\\]))?(?:\\?[$€£¥])?{DIGITS}(?:\s*/\s*\d+)?(?<!\.)"
-    r"(?:\s*(?:\\?%|(?:percent|percentage|pct|hundred|thousand|million|billion|trillion|dozen|cents?|degrees?)\b)"
-    r"|\s*[°€£¥])?",
+_CLAUSE = re.compile(r"[.!?;,\n]|:(?=.*\w)|\b(?:so|then|thus|hence|therefore|because|since|but)\b", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:not|never|cannot|neither|nor|wrong|incorrect|incorrectly|false|mistaken|previous|unless|except|excluding|"
+    r"instead of|rather than|other than|anything but|far from|doubt|unsure|either|maybe|perhaps|possibly|probably|"
+    r"guess|if (?:the answer|it|this|that))\b|\b(?:might|may|could) be[\W_]*$|n['\u2019]t\b|≠|\\neq?\b|!=|\\not\b|不是",
     re.IGNORECASE,
 )
-# a number that is only part of a formula, a range, a ratio or an inequality
-_FRAGMENT_BEFORE = re.compile(r"(?:[\^_{\\/+×·<>≤≥≠]\s*|[<>!]=\s*|\\[A-Za-z]+\s*|\d\s*[-:*]\s*)$")
-_FRAGMENT_AFTER = re.compile(r"\w|\s*[\^_{\\/+×·=<>≤≥]|\s*[-*:]\s*\d")
-_SUPPOSED = re.compile(r"\b(?:if|suppose|assume|assuming|let|when|where|for)\b", re.IGNORECASE)
-_SAID_TO_BE = re.compile(
-    r"(?:(?:=|:|\b(?:is|are|was|equals|equal to|makes|get|gets|totals?)|是|为|等于)\s*[*$€£¥\\(\[]*"
-    r"|^(?:(?!\*\*).)*\*\*)\s*$",
-    re.IGNORECASE | re.DOTALL,
+_REVISES = (
+    r"wait|actually|however|instead|correction|no(?=[,.!])|wrong|incorrect(?:ly)?|mistaken?|oops|scratch|retract|"
+    r"never ?mind|should (?:be|have)|reconsider|second thought|i mean|make that|kidding|joking|ignore|disregard|doubt|"
+    r"unsure|sorry"
 )
-_HAN = r"[\u3400-\u9fff]"
+_TAKEN_BACK = re.compile(rf"\b(?:{_REVISES}|rather|but|not)\b|n['\u2019]t\b|不对|等等", re.IGNORECASE)
+# a box commits more than words do: a "not" later on may be part of an explanation
+_UNBOXED = re.compile(
+    rf"\b(?:{_REVISES})\b|不对|等等"
+    r"|(?:n['\u2019]t|\bnot)(?:[.!)\n]| (?:right|correct|it|quite|true|so|the (?:final |right )?answer)\b)",
+    re.IGNORECASE,
+)
+_NEGATIONS = frozenset(("not", "never", "false", "cannot", "isn't", "wasn't", "can't", "couldn't", "won't", "doesn't"))
+_HOPE = re.compile(r"i hope (?:it|this|that)(?: answer)? is correct[.!]?", re.IGNORECASE)
+_OPPOSITE = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 # a reply that ends with an alternative to what it stated before
 _ALTERNATIVE = re.compile(
-    r"(?:[.,!?\]})$>\n%°]|\|>user|\bpct|\bpercent(?:age)?|\bdegrees?)\s*(?:or|maybe|perhaps|either)\s+(?:[^.!?\n]|\.\d){1,80}[.!?]?\s*\Z",
+    r"(?:[.,!?\]})$>\n%°]|\|>user|\bpct|\bpercent(?:age)?|\bdegrees?)\s?(?:or|maybe|perhaps|either)\s"
+    r"(?:[^.!?\n]|\.\d){1,80}[.!?]?\s?\Z",
     re.IGNORECASE,
 )
-_SPECIAL = re.compile(r"<\|[a-z_]+\|>(?:user|assistant|system)?\s*\Z")
-_SEGMENT = re.compile(r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>(?:user|assistant|system)?\s?\Z")
+_JOINS = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"\.(?=\s|$)|。|\n")
+# a second sentence that gives another answer: "Paris. It is London."
+_SECOND = re.compile(r"\b(?:it|that|this|answer)(?:['\u2019]s| is| was)\s+(?!an?\b|the\b|in\b|on\b)[A-Z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What a reply commits to, and where that stands in it."""
+
+    content: str
+    start: int
+    end: int
+    boxed: bool = False
 
 
 def last_boxed(text: str) -> str | None:
@@ -59,58 +80,171 @@ def last_boxed(text: str) -> str | None:
 
     None without one. Boxes separated by ``and``, ``or`` or a comma only are one answer, joined by ``, ``.
     """
-    boxes: list[tuple[int, int, str]] = []
-    for found in re.finditer(r"\\(?:boxed|fbox)\s*", text):
-        start = found.end()
+    box = _last_box(text)
+    return None if box is None else box.content
+
+
+def _last_box(text: str) -> _Span | None:
+    closing = _closing_braces(text)
+    boxes: list[_Span] = []
+    for found in re.finditer(r"\\(?:boxed|fbox)(?![A-Za-z])", text):
+        start = found.end() + (text[found.end() : found.end() + 1].isspace())
         if text[start : start + 1] == "{":
-            depth = 0
-            for i in range(start, len(text)):
-                escaped = text[i - 1] == "\\"
-                depth += (text[i] == "{" and not escaped) - (text[i] == "}" and not escaped)
-                if depth == 0:
-                    boxes.append((found.start(), i + 1, text[start + 1 : i].strip()))
-                    break
-        elif bare := re.match(r"[^\s$\\{}]+", text[start:]):
-            boxes.append((found.start(), start + bare.end(), bare.group()))
+            if (end := closing.get(start)) is not None:
+                boxes.append(_Span(text[start + 1 : end].strip(), found.start(), end + 1, True))
+        elif bare := re.compile(r"[^\s$\\{}]{1,200}").match(text, start):
+            boxes.append(_Span(bare.group(), found.start(), bare.end(), True))
     if not boxes:
         return None
     run = [boxes[-1]]
     for box in reversed(boxes[:-1]):
-        between = re.sub(r"\\(?:quad|text|[()\[\]])|[${}\s]", "", text[box[1] : run[0][0]])
-        if between.lower() not in ("and", "or", ",", ",and", ",or"):
+        between = text[box.end : run[0].start]
+        joined = re.sub(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]", "", between) if len(between) <= 60 else "far"
+        if not _JOINS.fullmatch(joined):
             break
         run.insert(0, box)
-    joined = ", ".join(content for _, _, content in run)
-    after = re.match(r"\s*\$?\s*(\\?%|percent\b|pct\b)", text[run[-1][1] :])
-    return f"{joined}%" if after and len(run) == 1 and number(clean(joined)) is not None else joined
+    content = ", ".join(box.content for box in run)
+    if len(run) == 1 and number(clean(content)) is not None:
+        after = re.match(r"\s?\$?\s?(?:\\?%|percent\b|pct\b)", text[run[0].end : run[0].end + 20])
+        if after:
+            return _Span(f"{content}%", run[0].start, run[0].end + after.end(), True)
+    return _Span(content, run[0].start, run[-1].end, True)
+
+
+def _closing_braces(text: str) -> dict[int, int]:
+    """Where each brace that is closed is closed."""
+    closing, opened, escaped = {}, [], False
+    for i, char in enumerate(text):
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == "{":
+            opened.append(i)
+        elif char == "}" and opened:
+            closing[opened.pop()] = i
+    return closing
+
+
+def visible(text: str) -> str:
+    """The end of a reply as it is read: without thinking and special tokens, one space between words."""
+    text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
+    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
+    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", re.sub(r"\n{3,}", "\n\n", text))
+    return _SPECIAL.sub("", text).strip()
 
 
 def extract_answer(text: str, domain: Domain) -> str:
     r"""The answer inside a reply.
 
-    First that is there: the last ``\boxed{}``, ``####``, ``<answer>``, ``Answer:`` / ``answer is``; else the only
-    formula or the last number for maths and the whole text for qa. For code, the source without its markdown fence.
+    What the reply commits to; else the only formula or the last number for maths and the whole text for qa. For code,
+    the source without its markdown fence.
     """
+    return candidates(text, domain)[0]
+
+
+def candidates(text: str, domain: Domain) -> tuple[str, ...]:
+    """The readings of a reply, the one that ``extract_answer`` gives first; the whole text where nothing stands out."""
     if domain == "code":
-        return last_block(text)
-    text = _SPECIAL.sub("", text.rsplit("</think>", 1)[-1]).strip()
+        return (last_block(text),)
+    text = visible(text)
+    if len(text) > LONGEST_REPLY:
+        tail = text[-LONGEST_REPLY:]
+        said = list(_stated_answers(tail, domain))
+        return tuple(said) if said and not (domain == "math" and _offers_another(tail)) else (text,)
     if domain == "math" and _offers_another(text):
-        return text
-    boxed = last_boxed(text)
-    if boxed is not None:
-        return boxed
-    if "####" in text:
-        answer = text.rsplit("####", 1)[1].strip().split("\n")[0]
-    elif tagged := re.findall(r"<answer>(.*?)(?:</answer>|\Z)", text, re.DOTALL | re.IGNORECASE):
-        answer = str(tagged[-1])
-        if _STATED.search(answer):
-            return extract_answer(answer, domain)
-    elif (stated := _stated(text, domain)) is not None:
-        answer = stated
+        return (text,)
+    said = list(_stated_answers(text, domain))
+    if not said and _MARK.search(text):
+        return (text,)
+    plain = text.strip("*").strip()
+    return tuple(said) or ((only_number(plain) if domain == "math" else plain),)
+
+
+def finished(text: str, domain: Domain) -> tuple[str, ...]:
+    """The readings of a reply that was cut off: what it committed to before its end, where nothing may be missing."""
+    text = visible(text)[-LONGEST_REPLY:]
+    span = _committed(text, domain)
+    return () if span is None or span.end >= len(text) else tuple(_stated_answers(text, domain))
+
+
+def _stated_answers(text: str, domain: Domain) -> Iterator[str]:
+    """What the last mark of the text says, if that is not denied or taken back."""
+    span = _committed(text, domain)
+    if span is None or not span.content or _denied(text, span) or _taken_back(text, span, domain):
+        return
+    if domain == "math":
+        content = span.content
+        yield content if span.boxed else only_number(content)
     else:
-        answer = text
-    answer = answer.strip().strip("*").strip()
-    return _only_number(answer) if domain == "math" else answer
+        yield span.content
+        first = re.split(r"\.\s", span.content, maxsplit=1)
+        if not span.boxed and len(first) == 2 and _goes_on(first[1]):
+            yield first[0].strip().strip("*")
+
+
+def _committed(text: str, domain: Domain) -> _Span | None:
+    box = _last_box(text)
+    place = -1 if box is None else box.end
+    last = None
+    for mark in _MARK.finditer(text, max(place, 0)):
+        if not mark.group().startswith("\\") and not _NO_STATEMENT.match(text, mark.end()):
+            last = mark
+    if last is None:
+        return (
+            box
+            if box is None or (inner := _STATED.match(box.content)) is None
+            else _Span(box.content[inner.end() :].strip(), box.start, box.end, True)
+        )
+    start, word = last.end(), last.group().lower()
+    if word == "####":
+        end = text.find("\n", start)
+    elif word == "<answer>":
+        end = text.lower().find("</answer>", start)
+    else:
+        closes = text.lower().find("</answer>", start)
+        stop = _SENTENCE_END.search(text, start) if domain == "math" else re.compile("\n").search(text, start)
+        ends = [place for place in (closes, stop.start() if stop else -1) if place >= 0]
+        end = min(ends, default=-1)
+    end = len(text) if end < 0 else end
+    content = text[start:end].strip().strip("*").strip()
+    return _Span(content.removesuffix(".") if word != "####" else content, last.start(), end)
+
+
+def _denied(text: str, span: _Span) -> bool:
+    """Whether the clause before it says that it is not the answer, or the answer is only part of a formula."""
+    before = text[max(0, span.start - 60) : span.start]
+    if span.boxed and re.search(r"(?:[-^_/*×·]|\\frac\{)\s?$", before):
+        return True
+    return bool(_DENIED.search(_CLAUSE.split(before)[-1]))
+
+
+def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
+    rest = _HOPE.sub("", text[span.end :].removeprefix("</answer>"))
+    if (_UNBOXED if span.boxed else _TAKEN_BACK).search(rest):
+        return True
+    first = [word.lower().replace("\u2019", "'") for word in re.findall(r"[\w'\u2019]+", rest[:60])[:4]]
+    if span.boxed and (not _NEGATIONS.isdisjoint(first) or first[:1] in (["or"], ["maybe"], ["perhaps"])):
+        return True
+    if (other := _OPPOSITE.get(span.content.lower().strip(".*$ "))) and re.search(rf"\b{other}\b", rest, re.IGNORECASE):
+        return True
+    if not span.boxed:
+        after_line = text.startswith("####", span.start)
+        return bool(re.search(r"\w", rest)) if after_line else _SECOND.search(rest) is not None
+    line = re.split(r"[.!?](?=\s|$)|\n", rest, maxsplit=1)[0]
+    if domain == "qa":
+        return bool(
+            re.search(
+                r"\w", re.sub(r"\\(?:q?quad|end\{\w+\*?\})|\b(?:is (?:my|our|the) (?:final )?answer)\b", "", line)
+            )
+        )
+    # the box is a factor, or what follows is another answer
+    return bool(re.match(r"[\s$)\]]{0,4}(?:[-+*/^_=<>≈×·!\d]|\\(?:sqrt|frac|pi|cdot|times|approx|boxed))|\w", line))
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether what follows an answer in its line only tells more about it."""
+    return len(rest.split()) >= 3 and not _TAKEN_BACK.search(rest) and not _SECOND.search(rest)
 
 
 def _offers_another(text: str) -> bool:
@@ -130,75 +264,4 @@ def _offers_another(text: str) -> bool:
     return not re.search(r"\w", text[after : found.start() + 1])
 
 
-def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
-
-
-def _stated(text: str, domain: Domain) -> str | None:
-    """What follows the last ``answer is``; None when that is denied before or taken back after."""
-    found = _last(_STATED, text)
-    if found is None or _DENIED.search(text[: found.start()]):
-        return None
-    rest = text[found.end() :]
-    end = re.search(r"\.(?=\s|$)|。|\n" if domain == "math" else r"\n", rest)
-    phrase, after = (rest[: end.start()], rest[end.end() :]) if end else (rest, "")
-    if _REVISED.search(after):
-        return None
-    return phrase.strip().removesuffix(".") or None
-
-
-def _only_formula(text: str) -> str | None:
-    """The one formula of a sentence that holds no other number and no hedge."""
-    segments = list(_SEGMENT.finditer(text))
-    if len(segments) != 1:
-        return None
-    formula = next(group for group in segments[0].groups() if group is not None)
-    around = text[: segments[0].start()] + " " + text[segments[0].end() :]
-    if re.search(r"\d", around) or _HEDGED.search(around) or _REVISED.search(around):
-        return None
-    announced = text[: segments[0].start()].rstrip().endswith(":")
-    if _SUPPOSED.search(around) and not announced:
-        return None
-    words = re.search(r"(?<![\\A-Za-z])[A-Za-z]{4,}", re.sub(r"\\(?:text|begin|end)\s*\{[^{}]*\}", "", formula))
-    return None if words else formula.strip()  # between the signs of two amounts of money there are words
-
-
-def _only_number(text: str) -> str:
-    """The only formula or last number of a sentence, or the text itself where that is not plainly its answer."""
-    if read(text).number is not None:
-        return text
-    if re.search(_HAN, text):
-        text = (
-            re.sub(rf"(?<={_HAN})(?=[-\d$*])|(?<=[\d%*])(?={_HAN})", " ", text).replace("。", ". ").replace("，", ", ")
-        )
-    formula = _only_formula(text)
-    if formula is not None and formula != text.strip("$ "):
-        return formula
-    without_commands = re.sub(r"\\[A-Za-z]+", " ", text)
-    if not re.search(rf"[^\W\d_]{{2,}}|{_HAN}", without_commands):
-        return text
-    found = _last(_IN_PROSE, text)
-    if found is None:
-        return text
-    before, after = text[: found.start()], text[found.end() :]
-    sentence = re.split(r"[.!?](?=\s)|\n|\$\$|\\\]", before)[-1]
-    tail = re.split(r"[.!?](?=\s|$)|\n", after)[0]
-    if any(pattern.search(part) for pattern in (_HEDGED, _FORMULA_WORD) for part in (sentence, tail)):
-        return text
-    if re.search(r"\d[^.!?]{0,20}(?:\b(?:and|to)|,)\s*$", sentence):
-        return text
-    # of several numbers the last one is the answer only where it is said to be: "220 $ are due in 12 months"
-    computed = re.search(rf"=\s*{re.escape(found.group().strip())}(?![\w.,]\d|\d)", sentence)
-    if re.search(r"\d", sentence + " " + tail) and not computed and not _SAID_TO_BE.search(sentence):
-        return text
-    opening = max(before.rfind("("), before.rfind("["), before.rfind("{"))
-    if opening > max(before.rfind(")"), before.rfind("]"), before.rfind("}")):
-        closing = re.match(r"\s*[)\]]", after)
-        alone = not before[opening + 1 :].strip() and before[opening] in "([" and closing
-        if not alone or (opening and (before[opening - 1].isalnum() or before[opening - 1] in "}^_\\")):
-            return text
-        after = after[closing.end() :] if closing else after
-        before = before[:opening]
-    if _FRAGMENT_BEFORE.search(before) or _FRAGMENT_AFTER.match(after):
-        return text
-    return found.group().strip()
+__all__ = ["LONGEST_REPLY", "candidates", "extract_answer", "finished", "last_boxed", "only_formula", "visible"]

@@ -3,7 +3,9 @@ r"""Notation without meaning taken away: spacing, font and size commands, math d
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
+_LONGEST_KEPT = 500  # characters of a text whose clean form is remembered
 _TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname"
 _RELATIONS = (
     (r"\\(?:leq|leqslant|le)(?![A-Za-z])|≤|<=", "≤"),
@@ -16,12 +18,25 @@ _RELATIONS = (
     (r"\\(?:cup|bigcup)(?![A-Za-z])", "∪"),
     (r"\\pm(?![A-Za-z])", "±"),
 )
+# a reply that was escaped once too often; "\\\\" before another command is a new line
+_DOUBLED = re.compile(
+    r"(?<!\\)\\\\(?=(?:left|right|[dtc]?frac|sqrt|pi|le|ge|leq|geq|infty|boxed|cup|text|pm)(?![A-Za-z]))"
+)
 _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\d?frac\{?\d+\}?\{?\d+\}?)\$(?![\w$])")
 
 
 def clean(text: str) -> str:
     """``text`` in one notation; spaces survive, because ``1, 234`` is not ``1,234``."""
-    text = text.replace("\u2212", "-").replace("\u00a0", " ")
+    return _clean(text) if len(text) > _LONGEST_KEPT else _cleaned(text)
+
+
+@lru_cache(maxsize=8192)
+def _cleaned(text: str) -> str:
+    return _clean(text)
+
+
+def _clean(text: str) -> str:
+    text = _DOUBLED.sub(r"\\", text.replace("\u2212", "-").replace("\u00a0", " "))
     text = re.sub(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))", ",", text).replace("{,}", ",").strip().strip("*` ")
     text = re.sub(r",\\!\s*", ",", text).replace("\\!", "")
     text = re.sub(r"(?<=\d)\\,(?=\d{3}(?!\d))", "", text)
@@ -33,10 +48,11 @@ def clean(text: str) -> str:
     text = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", text)
     text = re.sub(r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degree(?![A-Za-z])|º", "°", text)
     text = unwrap(text)
-    text = re.sub(r"(?<!\\)\\(?:[,;: ]|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " ", text)
+    text = re.sub(r"(?<!\\)\\(?:[,;: ]|q?quad)|(?<!~)~(?!~)", " ", text)
     text = _MATH_NUMBER.sub(r"\1", text.replace("\\%", "%").replace("\\$", "$")).strip()
     for pattern, sign in _RELATIONS:
         text = re.sub(pattern, sign, text)
+    text = " ".join(text.replace(" ^", "^").split())
     return text[:-1].rstrip() if text.endswith((".", "。")) else text
 
 

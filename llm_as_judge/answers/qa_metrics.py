@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from llm_as_judge.answers.equivalence import is_no_answer
+from llm_as_judge.answers.nonanswers import is_no_answer
 
 
 def normalize_squad(text: str) -> str:

@@ -21,7 +21,7 @@ class Unit:
     silent: bool = False
 
 
-_SILENT = frozenset(("length", "time", "mass", "volume", "area", "speed"))
+_SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "speed"))
 _SILENT_SIGNS = frozenset("$€£¥°")
 
 # fmt: off
@@ -52,7 +52,8 @@ def _read() -> dict[str, Unit]:
         for group in rest.split(" | "):
             size, *names = group.split()
             for name in names:
-                measure = quantity in _SILENT and name.isalpha() and len(name) > 1
+                letters = name.rstrip("^23²³")
+                measure = quantity in _SILENT and letters.isalpha() and len(letters) > 1
                 units[name] = Unit(quantity, Fraction(size), measure or (quantity in _SILENT_SIGNS and size == "1"))
                 if len(name) > 2 and name.isalpha():
                     units[name + "s"] = units[name]
@@ -60,6 +61,7 @@ def _read() -> dict[str, Unit]:
 
 
 UNITS: Mapping[str, Unit] = _read()
+_LONGEST = 200
 _SQUARED = re.compile(r"(square|sq\.?|cubic)\s+(\w+)")
 _TRAILING = re.compile(
     r"(.*?[\d.)}\s])\s*((?:square |sq |cubic )?[A-Za-z%°$€£¥¢²³/^]+(?:\^?\{?[23]\}?)?|per cent)\s*", re.DOTALL
@@ -68,7 +70,7 @@ _TRAILING = re.compile(
 
 def split_unit(text: str) -> tuple[str, Unit] | None:
     """The amount's text and the unit after it; None where no known unit stands there."""
-    found = _TRAILING.fullmatch(text)
+    found = _TRAILING.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         return None
     if len(found.group(2)) == 1 and found.group(2).isalpha() and not found.group(1)[-1:].isspace() and text[-2] != " ":
@@ -79,6 +81,11 @@ def split_unit(text: str) -> tuple[str, Unit] | None:
         if base is None or base.quantity != "length":
             return None
         degree = 3 if power.group(1) == "cubic" else 2
-        return found.group(1).strip(), Unit("space" if degree == 3 else "area", base.size**degree)
+        return found.group(1).strip(), Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
+    if (raised := re.fullmatch(r"([A-Za-z]{2,})\^([23])", name)) and (base := UNITS.get(raised.group(1))):
+        if base.quantity != "length":
+            return None
+        degree = int(raised.group(2))
+        return found.group(1).strip(), Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
     unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
     return None if unit is None else (found.group(1).strip(), unit)

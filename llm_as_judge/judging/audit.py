@@ -66,9 +66,9 @@ class AuditedJudge:
         self._second = LLMJudge(config, second) if second is not None and config.second_role == "audit" else None
         self._domains: dict[Domain, _Domain] = {}
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The judge's own verdict, unchanged."""
-        verdict = await self._judge.verdict(problem, answer)
+        verdict = await self._judge.verdict(problem, answer, cut_off)
         state = self._domains.setdefault(problem.question.domain, _Domain())
         if verdict.correct is None:
             return verdict
@@ -144,5 +144,5 @@ def _figures(verdicts: Mapping[str, int], state: _Domain) -> dict[str, float | i
 
 def contains(answer: str, reference: str) -> bool:
     """Whether the words of ``reference`` stand in ``answer``, whole and in order."""
-    said, wanted = (re.findall(r"\w+(?:[.,]\d+)*", text.casefold()) for text in (answer, reference))
+    said, wanted = (re.findall(r"\w+(?:[.,]\d+)*", text[:20_000].casefold()) for text in (answer, reference))
     return bool(wanted) and any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))

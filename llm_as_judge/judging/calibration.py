@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.answers.equivalence import is_no_answer
 from llm_as_judge.answers.extraction import last_boxed
+from llm_as_judge.answers.nonanswers import is_no_answer
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.types import Domain, Problem, Question, Reference

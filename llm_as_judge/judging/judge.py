@@ -8,11 +8,15 @@ verdict, never as it.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
+from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.equivalence import is_no_answer, matches
-from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.answers.equivalence import compare
+from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, extract_answer
+from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
@@ -24,10 +28,13 @@ from llm_as_judge.types import Problem, Verdict
 RULES = JudgeConfig(mode="rules")
 
 
+_PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
+
+
 class JudgeLike(Protocol):
     """What decides whether an answer is right."""
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict: ...
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict: ...
 
 
 class CodeVerdict(Protocol):
@@ -72,8 +79,12 @@ class Judge:
         self._llm = None if llm is None or config.mode == "rules" else LLMJudge(config, llm, second)
         self._sandbox = sandbox
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
-        """Whether ``answer`` is right."""
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        """Whether ``answer`` is right; nothing that it holds makes this raise.
+
+        ``cut_off``: it stands in a reply that ended at its token limit. Only what it states explicitly then counts for
+        the rules, and the model is told.
+        """
         question, reference = problem.question, problem.reference
         if reference.unanswerable and answer is not None and is_no_answer(answer):
             return Verdict(True, "rules", "no answer, rightly", score=1.0)
@@ -83,23 +94,29 @@ class Judge:
         if reference.tests:
             return await self._run_tests(problem, answer)
         score = self._score(problem, answer) if question.domain == "qa" else None
-        if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer):
+        references = ("unanswerable",) if reference.unanswerable else reference.answers
+        if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
             return Verdict(True, "rules", "equivalent to a reference", score)
+        if kind := refused((answer, candidates(answer, question.domain)[0]), references):
+            return Verdict(False, "rules", f"no answer but {kind}", score)
         if self._llm is None:
             return Verdict(False, "rules", "not equivalent to a reference", score)
-        references = ("unanswerable",) if reference.unanswerable else reference.answers
-        decision = await self._llm.decide(question.text, references, answer, question.dataset)
-        return Verdict(decision.correct, "none" if decision.correct is None else "llm", decision.reason, score)
+        decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
+        return Verdict(decision.correct, "llm", decision.reason, score)
 
     @staticmethod
-    async def _accepted(problem: Problem, answer: str) -> bool:
-        """The rules, in a thread: formulas may take some seconds of another process's time."""
+    async def _accepted(problem: Problem, answer: str, cut_off: bool) -> bool:
+        """The rules: what they know at once here, what takes algebra in threads that wait for its processes."""
         question, answers = problem.question, problem.reference.answers
-        return await asyncio.to_thread(matches, answer, answers, question.domain, question.text)
+        ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off)
+        said = ask(effort_s=0)
+        if said == "unproved":
+            said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
+        return said == "same"
 
     async def _run_tests(self, problem: Problem, answer: str) -> Verdict:
         if self._sandbox is None:
-            return Verdict(None, "none", "no sandbox to run the tests in")
+            return Verdict(None, "tests", "no sandbox to run the tests in")
         reference = problem.reference
         try:
             result = await self._sandbox.verdict(
@@ -109,9 +126,9 @@ class Judge:
                 prelude=reference.prelude,
             )
         except SandboxFault as error:
-            return Verdict(None, "none", f"sandbox fault: {error}")
+            return Verdict(None, "tests", f"sandbox fault: {error}")
         if result.outcome == "fault":
-            return Verdict(None, "none", f"sandbox fault: {result.error}")
+            return Verdict(None, "tests", f"sandbox fault: {result.error}")
         weak = " (weak: a solution made to deceive could have forged it)" if result.weak else ""
         reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
         return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
@@ -119,6 +136,6 @@ class Judge:
     @staticmethod
     def _score(problem: Problem, answer: str) -> float:
         """F1 of the extracted answer by the dataset's official rule."""
-        said = extract_answer(answer, "qa")
+        said = extract_answer(answer, "qa")[:LONGEST_REPLY]
         golds = () if problem.reference.unanswerable else problem.reference.answers
         return hotpot_f1(said, golds) if problem.question.dataset == "hotpotqa" else squad_f1(said, golds)

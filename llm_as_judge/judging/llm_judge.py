@@ -17,8 +17,9 @@ from typing import Any
 
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
-from llm_as_judge.judging.fence import fence, says_nothing
+from llm_as_judge.judging.fence import fence
 from llm_as_judge.judging.prompts import (
+    CUT_OFF,
     EXTRACT_PROMPT,
     EXTRACT_SYSTEM,
     JSON_PROMPT,
@@ -92,10 +93,12 @@ class LLMJudge:
         """True, False, or None for an abstention."""
         return (await self.decide(question, references, candidate)).correct
 
-    async def decide(self, question: str, references: Sequence[str], candidate: str, dataset: str = "") -> Decision:
+    async def decide(
+        self, question: str, references: Sequence[str], candidate: str, dataset: str = "", cut_off: bool = False
+    ) -> Decision:
         """The verdict with its reason; a provider that does not answer is an abstention."""
-        if says_nothing(candidate) and not all(says_nothing(reference) for reference in references):
-            return Decision(False, "the candidate holds no answer")
+        if cut_off:
+            candidate = fence(candidate) + CUT_OFF
         first = await self._decide_with(self._llm, question, references, candidate, dataset)
         if self._second is None or first.correct is not True:
             return first

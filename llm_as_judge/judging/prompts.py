@@ -30,6 +30,8 @@ EXTRACT_PROMPT = (
     "Copy the final answer that the candidate gives, word for word and nothing else.\n"
     "Reply: <answer>the final answer, or NONE where there is none or there are several</answer>"
 )
+#: Put after a candidate that ended at its token limit.
+CUT_OFF = " [cut off here: what it would have said further is not known]"
 RETRY_LINE = "\nBe brief and end with <true_false>True</true_false> or <true_false>False</true_false>."
 JSON_RETRY_LINE = "\nBe brief: the analysis in one short sentence."
 

@@ -164,6 +164,6 @@ async def _verdict(problem: Problem, execution: Execution, judge: JudgeLike) -> 
     if execution.outcome != "finished":
         return Verdict(False, "none", reason=execution.outcome)
     try:
-        return await judge.verdict(problem, execution.answer)
+        return await judge.verdict(problem, execution.answer, execution.cut_off)
     except InfrastructureError as error:
         return Verdict(None, "none", reason=f"{type(error).__name__}: {error}")

@@ -133,7 +133,7 @@ async def test_every_plan_runs_on_every_problem() -> None:
             ran.append((source, question.id))
             return Execution("finished", source)
 
-        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
             return Verdict(answer == workflow(PLANS["vote"], problem.question.domain), "rules")
 
         def __call__(self, *parts: object) -> Reward:

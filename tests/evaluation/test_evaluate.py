@@ -112,7 +112,7 @@ class Bench:
             raise ProviderError("nobody answers")
         return Execution("finished", f"answer {question.id}" if "answer" in source else "?")
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         self.judged.append((problem.question.id, answer))
         return Verdict(answer in problem.reference.answers, "rules")
 

@@ -34,7 +34,7 @@ class Always:
     def __init__(self, correct: bool | None) -> None:
         self.correct = correct
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         return Verdict(self.correct, "llm")
 
 

@@ -91,7 +91,7 @@ async def test_a_fault_that_stays_leaves_the_answer_unscored_with_its_reason(
     server: str, behaviour: str, reason: str
 ) -> None:
     verdict, _ = await judged(server, behaviour, timeout_s=0.4, max_retries=1)
-    assert (verdict.correct, verdict.tier) == (None, "none")
+    assert (verdict.correct, verdict.tier, verdict.abstained) == (None, "llm", True)
     assert reason in verdict.reason
 
 

@@ -117,14 +117,14 @@ async def test_failed_tests_are_wrong_and_a_sandbox_fault_is_unscored() -> None:
 
     assert await judged(FakeResult(False, "raised", error="AssertionError")) == (False, "tests")
     assert await judged(FakeResult(False, "timeout")) == (False, "tests")
-    assert await judged(FakeResult(False, "fault")) == (None, "none")
-    assert await judged(SandboxFault("zygote gone")) == (None, "none")
+    assert await judged(FakeResult(False, "fault")) == (None, "tests")
+    assert await judged(SandboxFault("zygote gone")) == (None, "tests")
     assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
 
 
 async def test_an_unreachable_judge_leaves_the_answer_unscored_with_the_reason() -> None:
     verdict = await Judge(HYBRID, ScriptedModel([ProviderError("503 at x")])).verdict(problem("12"), "a dozen")
-    assert (verdict.correct, verdict.tier) == (None, "none")
+    assert (verdict.correct, verdict.tier, verdict.abstained) == (None, "llm", True)
     assert "503 at x" in verdict.reason
 
 

@@ -96,7 +96,7 @@ async def test_our_failures_leave_a_rollout_unscored() -> None:
             return Execution("fault", None, error="sandbox") if source == "fault" else Execution("finished", source)
 
     class DownJudge(LuckyJudge):
-        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
             if answer == "judge":
                 raise ProviderError("HTTP 503")
             return await super().verdict(problem, answer)

@@ -170,7 +170,7 @@ async def test_steps_without_a_scored_rollout_end_the_run_where_it_can_be_resume
     class Down(LuckyJudge):
         calls = 0
 
-        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
             self.calls += 1
             if self.calls > 2 * 24:
                 raise ProviderError("nobody listens at 127.0.0.1:1")
@@ -185,7 +185,7 @@ async def test_steps_without_a_scored_rollout_end_the_run_where_it_can_be_resume
 
 async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:
     class Abstaining(LuckyJudge):
-        async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
             return Verdict(None, "llm", "judge unparsable")
 
     trainer = bandit_trainer(tmp_path, judge=Abstaining())
@@ -230,7 +230,7 @@ class Fickle(LuckyJudge):
     def __init__(self, boring: int) -> None:
         self.boring = boring
 
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         if int(problem.question.id.removeprefix("p")) < self.boring:
             return Verdict(False, "rules")
         return await super().verdict(problem, answer)

@@ -162,7 +162,7 @@ class EchoRunner:
 
 
 class LuckyJudge:
-    async def verdict(self, problem: Problem, answer: str | None) -> Verdict:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         return Verdict(LUCKY in (answer or "").split(), "rules")
 
 

@@ -1,0 +1,118 @@
+"""Replies that answer nothing: announcements, "I don't know", "see above", a verdict on itself, a program's error.
+
+Model judges are known to say True to some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al. 2025), and a small
+judge to many. They are refused before a model is asked, unless a reference is of the same kind: yes is an answer where
+the right one is no.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from llm_as_judge.answers.latex import clean
+
+NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
+
+_NO_ANSWER = frozenset(
+    (
+        "",
+        "unanswerable",
+        "no answer",
+        "noanswer",
+        "not answerable",
+        "cannot be determined",
+        "cannot be answered",
+    )
+)
+_EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
+_LONGEST = 200
+# Openers that announce an answer without giving one, in the languages in which they are known to work.
+_OPENERS = (
+    "thought process", "thought", "thoughts", "thinking", "reasoning", "explanation", "analysis", "key context",
+    "context", "solution", "the solution", "the solution is", "answer", "the answer", "the answer is", "final answer",
+    "the final answer is", "final answer below", "my answer", "conclusion", "result", "summary", "step by step",
+    "step 1", "step one", "first", "let us solve this problem step by step", "let's solve this problem step by step",
+    "let's solve this step by step", "let's think step by step", "let me think", "to solve this problem we need to",
+    "here is the solution", "here is the answer", "sure", "okay", "ok", "ответ", "정답",
+    "解", "解答", "答案", "答", "かいせつ", "解説", "答え", "respuesta", "solución", "réponse", "antwort",
+    "lösung", "risposta",
+)  # fmt: skip
+_KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
+    "ignorance": re.compile(
+        r"(?:(?:sorry|unfortunately|well|hmm|honestly)[ ,]+)?"
+        r"(?:(?:i|we) (?:really |honestly |simply |just )?(?:do not|don't|dont|can't|cannot|can not|could not|"
+        r"couldn't|am not|am unable to|was unable to)[a-z' ]*"
+        r"|(?:i have )?no (?:idea|clue|answer)|not (?:sure|known)|idk|unknown|unsure|unclear|n/?a|pass|skip"
+        r"|(?:it )?(?:cannot|can't|can not) be (?:determined|answered|known|said)"
+        r"|(?:insufficient|not enough) information|impossible to (?:say|tell|know))"
+    ),
+    "pointer": re.compile(
+        r"(?:please )?(?:see|refer to|look at|check|given|stated|mentioned|shown|described|(?:same )?as|in|the one in)"
+        r"(?: (?:the|it|is|was|shown|stated|given|in|to|explained|mentioned|described)){0,4}"
+        r" (?:above|below|text|context|passage|question|problem|reference|solution|answer)(?: above| below)?"
+        r"|(?:it is )?the (?:correct|right|reference|given|expected|same|final|true) (?:answer|one|value|reference)"
+        r"|(?:the )?(?:reference|same|above|below)|equal|equivalent|it is the same"
+    ),
+    "verdict": re.compile(
+        r"(?:(?:it|this|that|the (?:answer|candidate|solution)) is |it's )?(?:yes|no|true|false|right|wrong|correct|"
+        r"incorrect|accepted|valid|invalid|both|all correct|match(?:es)?|a match)(?: answer)?"
+        r"|(?:the )?(?:candidate|answer) matches(?: the reference)?"
+    ),
+    "placeholder": re.compile(
+        r"[a-z]|null|nan|none|todo|tbd|(?:your )?answer here|your answer|final answer|string|some \w+"
+    ),
+}
+_POLAR = frozenset(("yes", "no", "true", "false"))
+_ERROR = re.compile(
+    r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)|Error$"
+)
+
+
+def is_no_answer(text: str) -> bool:
+    """Whether ``text`` says that the question has no answer (SQuAD2): nothing at all, or one of a few fixed wordings.
+
+    A lone sign is not nothing: it says neither that nor anything else.
+    """
+    if len(text) > _LONGEST:
+        return not text.strip()
+    said = " ".join(text.lower().split())
+    return not said or (bool(said.strip(_EDGES)) and said.strip(_EDGES) in _NO_ANSWER)
+
+
+def says_nothing(candidate: str) -> bool:
+    """Whether ``candidate`` is only marks, headings and announcements, with no answer among them."""
+    lines = [" ".join(re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)?", line)) for line in candidate.split("\n")]
+    words = [line.lower().replace("\u2019", "'") for line in lines if line]
+    return all(line in _OPENERS for line in words)
+
+
+def is_error(text: str) -> bool:
+    """Whether ``text`` is what a program says that failed: no number in it is an answer."""
+    return _ERROR.match(text.lstrip()[:_LONGEST]) is not None
+
+
+def non_answer(text: str) -> NonAnswer | None:
+    """The kind of non-answer that ``text`` is; None for an answer, right or wrong."""
+    if is_error(text):
+        return "error"
+    if says_nothing(text[:20_000]):
+        return "announcement"
+    if len(text) > _LONGEST:
+        return None
+    said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(_EDGES + "$<>-_ ")
+    return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(said)), None)
+
+
+def refused(readings: Sequence[str], references: Sequence[str]) -> NonAnswer | None:
+    """The kind of non-answer that one of the ``readings`` of a reply is; None where a reference is of that kind too."""
+    found = next((kind for text in readings if (kind := non_answer(text))), None)
+    if found is None or any(_kind_of_reference(reference) == found for reference in references):
+        return None
+    return found
+
+
+def _kind_of_reference(reference: str) -> NonAnswer | None:
+    first = reference.split(maxsplit=1)[:1]
+    return non_answer(reference) or ("verdict" if first and first[0].strip(_EDGES).lower() in _POLAR else None)
