@@ -111,8 +111,7 @@ def _unwritable(path: Path, error: OSError) -> DataError:
     cure = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
     reason = os.strerror(error.errno).lower() if error.errno else str(error)
     return DataError(
-        f"{path}: cannot be written: {reason}; {cure} or choose another folder with --out. What was there before is "
-        "as it was"
+        f"{path}: cannot be written: {reason}; {cure} or choose another place. What was there before is as it was"
     )
 
 

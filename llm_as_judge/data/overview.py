@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.data.files import check_whole, sha256_of
+from llm_as_judge.data.files import check_whole, sha256_of, writing
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.load import parse_record, parsed
 from llm_as_judge.datasets.reading import files_in
@@ -140,6 +140,9 @@ def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     handles = [Patch(color=colour) for colour in colours.values()]
     figure.legend(handles, list(colours), loc="lower center", ncols=3, frameon=False)
     figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    try:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=110, format="png")
+    finally:
+        pyplot.close(figure)

@@ -52,6 +52,14 @@ def test_the_command_writes_a_picture(out: Path, capsys: pytest.CaptureFixture[s
     assert main(["data", "inspect", "--file", str(out / "test/gsm8k_test.jsonl")]) == 0
 
 
+def test_a_picture_that_cannot_be_written_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(out / "test/gsm8k_test.jsonl")
+    assert main(["data", "inspect", "--file", file, "--png", str(out / "x.unknown")]) == 0  # a PNG by any name
+    for place in (str(out), "/proc/x.png"):
+        assert main(["data", "inspect", "--file", file, "--png", place]) == 2
+        assert "cannot be written" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_whole_is_refused(out: Path) -> None:
     path = out / "mixed/train_mixed.jsonl"
     content = path.read_bytes()

@@ -277,7 +277,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:
         before = digests(disk)
         for size, n in ((20_000, 60), (8000, 60), (100, 6000)):  # full in the mix, at its end, in the spool
             raw = small(tmp_path / f"raw {size}", n)
-            with pytest.raises(DataError, match="no space left on device; make room or choose another folder"):
+            with pytest.raises(DataError, match="no space left on device; make room or choose another place"):
                 run(raw, disk, datasets=list(TWO), train_size=size)
             assert digests(disk) == before
     finally:

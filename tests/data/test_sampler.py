@@ -122,7 +122,7 @@ def test_state_of_other_problems_is_refused() -> None:
 
 
 def test_a_domain_without_problems_or_a_bad_ratio_is_refused() -> None:
-    with pytest.raises(DataError, match="no code problems"):
+    with pytest.raises(DataError, match=r"no code problems; .*\{math: 0\.57, code: 0, qa: 0\.43\}"):
         DomainSampler(problems(math=5, qa=5), RATIOS)
     DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
     for ratios in ({"math": -1.0}, {"math": 0.0}, {"math": float("nan")}):
