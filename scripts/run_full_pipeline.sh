@@ -82,24 +82,21 @@ llm_as_judge train --config "$config" --model "$model" --device "$device" ${step
 
 plain=()
 for word in "${settings[@]}"; do [[ $word == --set ]] || plain+=("$word"); done
-{ read -r checkpoint; read -r results; } < <("$python" - "$config" "$model" "${plain[@]}" <<'PYTHON'
+results=$("$python" - "$config" "$model" "${plain[@]}" <<'PYTHON'
 import sys
 
-from llm_as_judge.config.loading import load_config, resolve_model
+from llm_as_judge.config.loading import load_config
 
 config = load_config(sys.argv[1], sys.argv[3:], extra={"model.model_name": sys.argv[2]})
-run = config.output.output_dir / resolve_model(config).key / config.output.run_name
-steps = sorted(run.glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_")))
-print(steps[-1] if steps else run)
 print(config.output.results_dir / "evaluation")
 PYTHON
 )
-printf '== evaluate %s\n' "$checkpoint"
+printf '== evaluate\n'
 mkdir -p "$results"
 parts=()
 for file in "$data"/test/*_test.jsonl; do
     part=$results/.$(basename "$file" .jsonl).part.json
-    llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" --checkpoint "$checkpoint" \
+    llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" \
         --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$part"
     parts+=("$part")
 done

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from llm_as_judge.data.files import Writer, sha256_of, write_json, writing
+from llm_as_judge.data.files import Writer, sha256_of, writing
 from llm_as_judge.data.settings import DatasetSettings, Source, splits_there
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import write_json
 
 MANIFEST = "manifest.json"
 #: What was fetched by a run that has not come to its end.
@@ -96,7 +97,6 @@ def download(
             write_json(raw / JOURNAL, {"files": files})
     manifest = {"files": dict(sorted(files.items()))}
     with writing(raw):
-        raw.mkdir(parents=True, exist_ok=True)
         write_json(raw / MANIFEST, manifest)
         (raw / JOURNAL).unlink(missing_ok=True)
     return manifest

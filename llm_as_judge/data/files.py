@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -113,14 +112,6 @@ def _unwritable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"{path}: cannot be written: {reason}; {cure} or choose another place. What was there before is as it was"
     )
-
-
-def write_json(path: Path, value: Any) -> None:
-    """``value`` as JSON, indented, in one step."""
-    with Writer(path.with_name(path.name + ".part")) as writer:
-        writer.write((json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
-    with writing(path):
-        writer.path.replace(path)
 
 
 @contextmanager

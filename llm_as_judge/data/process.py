@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from llm_as_judge.data.files import Spool, Writer, move_into_place, sha256_of, staging, write_json, writing
+from llm_as_judge.data.files import Spool, Writer, move_into_place, sha256_of, staging, writing
 from llm_as_judge.data.index import Entry, repeated
 from llm_as_judge.data.ingest import Pool, ingest
 from llm_as_judge.data.mixture import Mixture
@@ -25,6 +25,7 @@ from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.datasets.reading import files_in
 from llm_as_judge.datasets.record import Faults
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.files import write_json
 from llm_as_judge.types import Domain
 
 SplitMode = Literal["plan-c", "official"]
@@ -85,8 +86,9 @@ def process(job: Job) -> dict[str, Any]:
             name: {"file": f"{name}_test.jsonl", "domain": domains[name], **files[f"test/{name}_test.jsonl"]}
             for name in datasets
         }
-        write_json(staged / TEST_INDEX, {"split": job.mode, "datasets": tests})
-        write_json(staged / INFO, info)
+        with writing(job.out):
+            write_json(staged / TEST_INDEX, {"split": job.mode, "datasets": tests})
+            write_json(staged / INFO, info)
         stale = {"mixed": "*_mixed.jsonl", "test": "*_test.jsonl", "processed": "*.jsonl"}
         move_into_place(staged, job.out, INFO, stale)
     return info
