@@ -9,6 +9,7 @@ loop of its first call.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -68,6 +69,12 @@ class ChatModel(Protocol):
     ) -> LLMReply: ...
 
 
+def derived_seed(*parts: object) -> int:
+    """A seed in [0, 2**31) of what ``parts`` say; the same in every process."""
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
 class LLMClient:
     """``ChatModel`` over HTTP; deterministic replies are kept in ``cache``. Raises ``ConfigError`` for an address that
     is none.
@@ -101,9 +108,11 @@ class LLMClient:
         seed: int | None = None,
         response_format: Mapping[str, Any] | None = None,
     ) -> LLMReply:
-        """One user message in, one reply out; raises as ``ChatModel`` says."""
+        """One user message in, one reply out; raises as ``ChatModel`` says. At temperature 0 a seed is not sent: it
+        would only tell equal requests apart.
+        """
         request = self._request(prompt, system, temperature, max_tokens)
-        if seed is not None:
+        if seed is not None and request["temperature"] > 0:
             request["seed"] = seed
         if response_format is not None:
             request["response_format"] = dict(response_format)

@@ -25,7 +25,7 @@ LAST = 4
 class Runner:
     """One call of a fixed size whatever the workflow; its answer is the plan's name."""
 
-    async def run(self, source: str, question: Question) -> Execution:
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         name = name_of(source, question.domain)
         call = OperatorCall(name, {}, {}, (Exchange("", "", "stop", 100, 20, 0.0, 0.0),))
         return Execution("finished", name, (call,)) if name else Execution("invalid", None)

@@ -71,12 +71,14 @@ class Script:
 async def test_request_and_reply() -> None:
     script = Script(completion("4"))
     async with serving(script, price_per_million_input=1.0, price_per_million_output=2.0) as client:
-        reply = await client.chat("2+2?", system="be brief", max_tokens=7, seed=3)
+        reply = await client.chat("2+2?", system="be brief", max_tokens=7, seed=3, temperature=0.5)
+        await client.chat("2+2?", seed=3)
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
     assert reply.cost == pytest.approx(20e-6)
     sent = script.requests[0]
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
-    assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.0)
+    assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.5)
+    assert script.requests[1]["temperature"] == 0 and "seed" not in script.requests[1]
     assert script.headers[0]["Authorization"] == "Bearer secret"
 
 

@@ -161,3 +161,19 @@ def test_nothing_to_resume_is_said(tmp_path: Path, port: int) -> None:
     config = load_config(EMBEDDED, overrides(tmp_path, port))
     with pytest.raises(ConfigError, match="nothing to resume"):
         asyncio.run(GRPOTrainer(config=config, resume=True).train())
+
+
+def test_the_same_seed_gives_the_same_run_with_an_executor_that_samples(tmp_path: Path, port: int) -> None:
+    def run(name: str, seed: int) -> tuple[bytes, list[tuple[object, ...]]]:
+        folder = tmp_path / name
+        chosen = overrides(folder, port, seed=seed, rollout_batch_size=4, num_return_sequences_in_group=4)
+        asyncio.run(GRPOTrainer(EMBEDDED, [*chosen, "executor.temperature=0.3"]).train())
+        (log,) = (folder / "logs").rglob("*.jsonl")
+        told = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
+        rollouts = [tuple(e[key] for key in told) for e in read_events(log) if e["kind"] == "rollout"]
+        (adapter,) = folder.rglob("step_2/adapter_model.safetensors")
+        return adapter.read_bytes(), rollouts
+
+    first, again, other = run("first", 0), run("again", 0), run("other", 1)
+    assert first[1] == again[1] and len(first[1]) == 32
+    assert first[0] == again[0] != other[0]

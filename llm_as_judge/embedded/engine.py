@@ -15,6 +15,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+#: Kernels sum in another order where rows are fewer than these or lengths no multiple of this. Kept to, a request's
+#: logits are the same bits whatever else is under way, so that its seed alone decides its reply.
+_LEAST_ROWS = 8
+_LENGTH_STEP = 64
+
 
 @dataclass(slots=True)
 class Request:
@@ -63,13 +68,14 @@ class Engine:
         theta = config.get("rope_parameters", {}).get("rope_theta", config.get("rope_theta", 1e6))
         angles = torch.arange(max_length)[:, None] * theta ** -(torch.arange(0, self.head, 2) / self.head)[None]
         self.cos, self.sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
-        shape = (len(self.layers), slots, self.kv, max_length, self.head)
+        rows = max(slots, _LEAST_ROWS)
+        shape = (len(self.layers), rows, self.kv, max_length, self.head)
         self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
         self.reach: int = config["conv_L_cache"] - 1  # inputs of the past that a convolution needs
-        self.taps = torch.zeros(len(self.layers), slots, self.reach, self.width)
+        self.taps = torch.zeros(len(self.layers), rows, self.reach, self.width)
         self.active: list[Request] = []
-        self.last = torch.zeros(slots, dtype=torch.long)
-        self.position = torch.zeros(slots, dtype=torch.long)
+        self.last = torch.zeros(rows, dtype=torch.long)
+        self.position = torch.zeros(rows, dtype=torch.long)
 
     @staticmethod
     def _layer(w: dict[str, Tensor], i: int, attention: bool) -> _Layer:
@@ -114,7 +120,10 @@ class Engine:
     def _prefill(self, first: int, prompts: list[list[int]]) -> Tensor:
         """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
         count, lengths = len(prompts), torch.tensor([len(p) for p in prompts])
-        longest = int(lengths.max())
+        alike: dict[int, list[int]] = {}
+        for i, p in enumerate(prompts):
+            alike.setdefault(self._rounded(len(p)), []).append(i)
+        longest = max(alike)
         ids = torch.zeros(count, longest, dtype=torch.long)
         for i, p in enumerate(prompts):
             ids[i, : len(p)] = torch.tensor(p)
@@ -126,8 +135,12 @@ class Engine:
             if layer.attention:
                 q, k, v = (t.transpose(1, 2) for t in self._qkv(layer, h, cos, sin))
                 self.keys[i, rows, :, :longest], self.values[i, rows, :, :longest] = k, v
-                mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-                mixed = mixed.transpose(1, 2).reshape(count, longest, self.width)
+                mixed = torch.zeros(count, longest, self.heads, self.head)
+                for length, of in alike.items():
+                    near, far, seen = (t[of, :, :length] for t in (q, k, v))
+                    part = F.scaled_dot_product_attention(near, far, seen, is_causal=True, enable_gqa=True)
+                    mixed[of, :length] = part.transpose(1, 2)
+                mixed = mixed.reshape(count, longest, self.width)
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
@@ -135,14 +148,14 @@ class Engine:
                 self.taps[i, rows] = bz.gather(1, past.expand(-1, -1, self.width))
                 mixed = c * sum(bz[:, j : j + longest] * layer.taps[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        final = x[torch.arange(count), lengths - 1]
-        return F.linear(self._rms(final, self.norm), self.embedding)
+        return self._logits(x[torch.arange(count), lengths - 1])
 
     def _decode(self) -> Tensor:
         """One token for every active row: logits [n, V]."""
-        n = len(self.active)
-        position = self.position[:n]
-        longest = int(position.max()) + 1
+        active = len(self.active)
+        n = max(active, _LEAST_ROWS)  # free slots fill up
+        position = F.pad(self.position[:active], (0, n - active))
+        longest = self._rounded(int(position.max()) + 1)
         rows, x = torch.arange(n), F.embedding(self.last[:n], self.embedding)
         cos, sin = self.cos[position][:, None], self.sin[position][:, None]
         hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(
@@ -164,7 +177,15 @@ class Engine:
                 mixed = c * (seen * layer.taps.T).sum(1)
                 self.taps[i, :n] = seen[:, 1:]
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        return F.linear(self._rms(x, self.norm), self.embedding)
+        return self._logits(x)[:active]
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Of every row of ``x`` [n, width]."""
+        rows = F.pad(x, (0, 0, 0, max(0, _LEAST_ROWS - len(x))))
+        return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
+
+    def _rounded(self, length: int) -> int:
+        return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.max_length)
 
     @staticmethod
     def _sample(logits: Tensor, requests: list[Request]) -> Tensor:

@@ -121,7 +121,7 @@ class LLMJudge:
             candidate = found or candidate
         votes = self._config.votes
         if votes == 1:
-            return await self._verdict(llm, question, references, candidate, dataset, self._config.temperature, None)
+            return await self._verdict(llm, question, references, candidate, dataset, self._config.temperature, 0)
         drawn = await asyncio.gather(
             *(
                 self._verdict(
@@ -150,7 +150,7 @@ class LLMJudge:
         candidate: str,
         dataset: str,
         temperature: float,
-        seed: int | None,
+        seed: int,
     ) -> Decision:
         problem = ""
         system = None if self._embedded else f"{JUDGE_SYSTEM} {self._lines.get(dataset, '')}".rstrip()
@@ -162,8 +162,12 @@ class LLMJudge:
                     llm,
                     (question, references, candidate),
                     attempt,
-                    {"system": system, "temperature": heat, "max_tokens": max_tokens}
-                    | ({} if seed is None else {"seed": seed + attempt * self._config.votes}),
+                    {
+                        "system": system,
+                        "temperature": heat,
+                        "max_tokens": max_tokens,
+                        "seed": seed + attempt * self._config.votes,
+                    },
                 )
             except ProviderError as error:
                 return Decision(None, f"judge unreachable: {error}")

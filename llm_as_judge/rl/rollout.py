@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
+from llm_as_judge.llm import derived_seed
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 
 
@@ -41,7 +42,7 @@ class Engine(Protocol):
 class Runner(Protocol):
     """``workflow.run.WorkflowRunner``. It gets the question, never the reference."""
 
-    async def run(self, source: str, question: Question) -> Execution: ...
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution: ...
 
 
 class RewardLike(Protocol):
@@ -104,25 +105,28 @@ async def collect(
     completions: Sequence[Sequence[Completion]],
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
+    *,
+    seed: int = 0,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
     ``progress`` gets the number of rollouts that are done.
 
-    Equal workflows of one problem run separately, since the executor may be stochastic. Errors other than
-    ``InfrastructureError`` are bugs: they travel, after the remaining tasks were cancelled.
+    Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
+    the problem and the place in the group. Errors other than ``InfrastructureError`` are bugs: they travel, after the
+    remaining tasks were cancelled.
     """
     limit = asyncio.Semaphore(parts.concurrency)
     done = itertools.count(1)
 
-    async def one(problem: Problem, completion: Completion) -> Rollout:
+    async def one(problem: Problem, member: int, completion: Completion) -> Rollout:
         async with limit:
-            rollout = await roll_out(problem, completion, parts)
+            rollout = await roll_out(problem, completion, parts, derived_seed(seed, problem.question.id, member))
         progress(next(done))
         return rollout
 
     tasks = [
-        [asyncio.ensure_future(one(problem, completion)) for completion in group]
+        [asyncio.ensure_future(one(problem, member, completion)) for member, completion in enumerate(group)]
         for problem, group in zip(problems, completions, strict=True)
     ]
     flat = [task for group in tasks for task in group]
@@ -139,7 +143,7 @@ async def collect(
     return groups if parts.extra is None else await parts.extra.add(groups)
 
 
-async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts) -> Rollout:
+async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:
     """One workflow from text to reward."""
     workflow = extract_code(completion.text, completion.prefill)
     if completion.finish_reason == "length" and parts.truncated != "run":
@@ -150,7 +154,7 @@ async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts
         reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict)
         return Rollout(problem, completion, workflow, cut, verdict, reward)
     try:
-        execution = await parts.runner.run(workflow, problem.question)
+        execution = await parts.runner.run(workflow, problem.question, seed)
     except InfrastructureError as error:
         execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
     verdict = await _verdict(problem, execution, parts.judge)

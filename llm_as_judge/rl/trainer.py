@@ -238,7 +238,7 @@ class Trainer:
             )
         begun = [[replace(c, prefill=p) for c in group] for group, p in zip(completions, prefills, strict=True)]
         with timer.phase("execute"):
-            return await collect(problems, begun, parts.rollout)
+            return await collect(problems, begun, parts.rollout, seed=self._seed(-1 - refill))
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config.training

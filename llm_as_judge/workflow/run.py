@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
-from llm_as_judge.errors import ConfigError, SandboxFault, WorkflowError
-from llm_as_judge.llm import ChatModel, LLMReply
+from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
+from llm_as_judge.llm import ChatModel, LLMReply, derived_seed
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
@@ -60,13 +61,15 @@ class WorkflowRunner:
             for name, cls in self._operators.items()
         }
 
-    async def run(self, source: str, question: Question) -> Execution:
-        """Lint and run; a fatal finding gives outcome ``invalid`` without a run."""
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed`` each request to the
+        executor has one of its own, which depends on the prompt and not on the order in which calls come.
+        """
         findings = tuple(lint(source, entry_point=question.entry_point, operators=self._operators))
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
             return Execution("invalid", None, error="; ".join(fatal), findings=findings)
-        service = _Operators(self, question)
+        service = _Operators(self, question, seed)
         result = await self._sandbox.run_workflow(
             source,
             problem=question.statement,
@@ -100,9 +103,11 @@ class _Record:
 class _Operators:
     """The operator calls of one run."""
 
-    def __init__(self, runner: WorkflowRunner, question: Question) -> None:
+    def __init__(self, runner: WorkflowRunner, question: Question, seed: int | None) -> None:
         self._runner = runner
         self._question = question
+        self._seed = seed
+        self._sent: Counter[str] = Counter()  # prompts
         self.records: list[_Record] = []
         self._ledger = Ledger(runner._config, runner._executor)
         self._asked = 0  # calls of the executor, those under way included
@@ -151,7 +156,14 @@ class _Operators:
             # Only a reply that must be shorter is asked for by its length.
             shorter = call.reply_tokens < (max_tokens or self._runner._executor.max_tokens)
             limit = call.reply_tokens if shorter else max_tokens
-            reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit)
+            seed = None if self._seed is None else derived_seed(self._seed, prompt, self._sent[prompt])
+            self._sent[prompt] += 1
+            try:
+                reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit, seed=seed)
+            except PromptTooLong as error:
+                raise WorkflowError(
+                    f"{record.name}: a prompt of {len(prompt)} characters does not fit the executor's context"
+                ) from error
             call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         record.exchanges.append(
             Exchange(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
 from transformers import Lfm2ForCausalLM
@@ -51,6 +53,40 @@ def test_a_seeded_request_does_not_depend_on_its_company() -> None:
         return wanted.output
 
     assert sample(0) == sample(4)
+
+
+def test_logits_are_the_same_bits_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a request's seed decides its reply, whatever else is under way; in training that is never the same."""
+    draw = random.Random(0)
+    shapes = [
+        ([draw.randrange(5, 1500) for _ in range(draw.choice((1, 9, 70, 200, 250, 300, 420)))], i) for i in range(40)
+    ]
+    sample, seen = Engine._sample, {}
+
+    def recorded(logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
+        for row, request in zip(logits, requests, strict=True):
+            key = request.seed, len(request.output)
+            assert torch.equal(seen.setdefault(key, row.clone()), row)
+        return sample(logits, requests)
+
+    monkeypatch.setattr(Engine, "_sample", staticmethod(recorded))
+    engine = Engine(EXECUTOR)
+
+    def wanted() -> list[Request]:
+        return [Request(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
+
+    for request in wanted():
+        engine.generate([request])
+    alone = len(seen)
+    for _ in range(3):
+        waiting = wanted()
+        draw.shuffle(waiting)
+        while waiting or engine.active:
+            if waiting and draw.random() < 0.5:
+                engine.admit([waiting.pop() for _ in range(min(len(waiting), engine.free, draw.randint(1, 16)))])
+            elif engine.active:
+                engine.step()
+    assert len(seen) == alone > 100
 
 
 def test_a_prompt_that_does_not_fit_is_refused_with_its_length() -> None:

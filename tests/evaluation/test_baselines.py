@@ -129,7 +129,7 @@ async def test_every_plan_runs_on_every_problem() -> None:
     ran: list[tuple[str, str]] = []
 
     class Bench:
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             ran.append((source, question.id))
             return Execution("finished", source)
 

@@ -105,7 +105,7 @@ class Bench:
         self.judged: list[tuple[str, str | None]] = []
         self._down = down
 
-    async def run(self, source: str, question: Question) -> Execution:
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         assert type(question) is Question, "the reference is the judge's alone"
         self.runs.append((source, question))
         if question.id in self._down:

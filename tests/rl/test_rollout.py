@@ -53,7 +53,7 @@ def test_a_reply_that_was_begun_is_read_from_its_beginning(text: str) -> None:
 
 async def test_groups_and_rollouts_keep_their_order() -> None:
     class Slow(EchoRunner):
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             await asyncio.sleep(0.02 if source == "first" else 0)
             return await super().run(source, question)
 
@@ -67,7 +67,7 @@ async def test_runs_overlap_up_to_the_bound() -> None:
     class Counting(EchoRunner):
         running = most = 0
 
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             self.running += 1
             self.most = max(self.most, self.running)
             await asyncio.sleep(0.005)
@@ -79,9 +79,30 @@ async def test_runs_overlap_up_to_the_bound() -> None:
     assert runner.most == 4
 
 
+async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_run() -> None:
+    class Seeds(EchoRunner):
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, int | None]] = []
+
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+            self.seen.append((question.id, seed))
+            return await super().run(source, question)
+
+    async def seeds(seed: int, order: list[int]) -> set[tuple[str, int | None]]:
+        runner = Seeds()
+        parts = RolloutParts(runner, LuckyJudge(), ten_or_minus_five)
+        await collect([problem(i) for i in order], [[completion("7")] * 3] * 2, parts, seed=seed)
+        return set(runner.seen)
+
+    first = await seeds(1, [0, 1])
+    assert len({seed for _, seed in first}) == 6
+    assert first == await seeds(1, [1, 0])
+    assert not first & await seeds(2, [0, 1])
+
+
 async def test_the_runner_sees_the_question_and_never_the_reference() -> None:
     class Checking(EchoRunner):
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             assert type(question) is Question
             return await super().run(source, question)
 
@@ -90,7 +111,7 @@ async def test_the_runner_sees_the_question_and_never_the_reference() -> None:
 
 async def test_our_failures_leave_a_rollout_unscored() -> None:
     class Down(EchoRunner):
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             if source == "down":
                 raise ProviderError("HTTP 503")
             return Execution("fault", None, error="sandbox") if source == "fault" else Execution("finished", source)
@@ -110,7 +131,7 @@ async def test_our_failures_leave_a_rollout_unscored() -> None:
 @pytest.mark.parametrize("outcome", ["invalid", "raised", "timeout", "memory", "output_limit", "budget"])
 async def test_the_policys_failures_are_wrong_without_asking_the_judge(outcome: Outcome) -> None:
     class Failing(EchoRunner):
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             return Execution(outcome, "7")
 
     group = await collected(["7"], runner=Failing(), judge=None)
@@ -123,7 +144,7 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
     cancelled = []
 
     class Buggy(EchoRunner):
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             if source == "bug":
                 raise KeyError("bug")
             try:

@@ -118,7 +118,7 @@ async def test_an_interruption_writes_the_last_finished_step(tmp_path: Path) -> 
     class Stuck(EchoRunner):
         calls = 0
 
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             self.calls += 1
             if self.calls > 2 * 24:
                 await asyncio.sleep(60)
@@ -156,7 +156,7 @@ async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> No
     class Breaking(EchoRunner):
         calls = 0
 
-        async def run(self, source: str, question: Question) -> Execution:
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             self.calls += 1
             return Execution("invalid", None) if self.calls > 6 * 24 else await super().run(source, question)
 

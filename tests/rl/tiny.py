@@ -157,7 +157,7 @@ class ListBuffer:
 class EchoRunner:
     """The workflow's answer is the workflow."""
 
-    async def run(self, source: str, question: Question) -> Execution:
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         return Execution("finished", source)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
-from llm_as_judge.errors import ProviderError
+from llm_as_judge.errors import PromptTooLong, ProviderError
 from llm_as_judge.llm import LLMReply
 from llm_as_judge.operators.base import no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
@@ -107,6 +107,60 @@ def test_a_reply_that_was_cut_off_can_be_seen() -> None:
 
     ((exchange,),) = [call.exchanges for call in run(TEXTS["answer"], Cut()).calls]
     assert (exchange.finish_reason, exchange.seconds) == ("length", 0.1)
+
+
+class Seeded:
+    """Keeps the seed of every prompt."""
+
+    def __init__(self, slow: str = "") -> None:
+        self.asked: list[tuple[str, int | None]] = []
+        self.slow = slow
+
+    async def chat(self, prompt: str, *, seed: int | None = None, **options: Any) -> LLMReply:
+        self.asked.append((prompt, seed))
+        await asyncio.sleep(0.05 if self.slow and self.slow in prompt else 0)
+        return LLMReply(f"<answer>{prompt[-9:]}</answer>", "", "stop", 10, 5, 0.5, 0.1)
+
+
+CHAINS = """import asyncio
+class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.answer = operator.AnswerGenerate(self.llm)
+
+    async def chain(self, text: str):
+        first = await self.answer(input=text)
+        return (await self.answer(input=text + first['answer']))['answer']
+
+    async def __call__(self, problem: str):
+        found = await asyncio.gather(self.chain('left'), self.chain('right'), self.chain('right'))
+        return ' '.join(found), 0.0
+"""
+
+
+def test_each_request_has_a_seed_of_its_own_that_no_timing_alters() -> None:
+    def seeds(seed: int | None, slow: str) -> list[tuple[str, int | None]]:
+        llm = Seeded(slow)
+        runner = WorkflowRunner(llm, box, WorkflowConfig(), EndpointConfig())
+        execution = loop.run_until_complete(runner.run(CHAINS, QUESTION, seed))
+        assert (execution.outcome, len(llm.asked)) == ("finished", 6)
+        return sorted(llm.asked, key=str)
+
+    first = seeds(5, "left")
+    assert len({seed for _, seed in first}) == 6  # equal prompts too
+    assert first == seeds(5, "right") != seeds(6, "left")
+    assert {seed for _, seed in seeds(None, "")} == {None}
+
+
+class Full:
+    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+        raise PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
+
+
+def test_a_prompt_beyond_the_executors_context_is_the_workflows_doing() -> None:
+    execution = run(TEXTS["answer"], Full())
+    assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
+    assert "127.0.0.1" not in execution.error
 
 
 def test_a_call_says_why_it_failed() -> None:
