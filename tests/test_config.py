@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from llm_as_judge.config.describe import describe
 from llm_as_judge.config.loading import load_config, to_yaml
-from llm_as_judge.config.schema import LEAVES, Config, describe
+from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS
@@ -183,6 +184,49 @@ def test_no_text_makes_anything_but_a_config_or_a_config_error(text: str) -> Non
     path.write_text(text, encoding="utf-8")
     with contextlib.suppress(ConfigError):
         load_config(path)
+
+
+# Paths
+
+
+def test_files_that_a_configuration_names_are_meant_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("conf").mkdir()
+    for name in ("guide.yaml", "mine.jsonl", "brevity.py"):
+        Path("conf", name).write_text("x", "utf-8")
+        Path(name).write_text("another of that name, in the shell's folder", "utf-8")
+    text = "guidance: guide.yaml\ntrain_dataset: ./mine.jsonl\nfunctions: {'brevity.py:short': 1, 'pkg.mod:long': 1}\n"
+    file = write(text, "conf/c.yaml")
+    beside = Path("conf").resolve()
+    for place, name in ((".", file), ("conf", Path("c.yaml")), ("/", file.resolve())):
+        with monkeypatch.context() as patch:
+            patch.chdir(place)
+            config = load_config(name)
+            assert config.workflow.guidance == beside / "guide.yaml"
+            assert config.data.train_dataset == beside / "mine.jsonl"
+            assert set(config.reward.functions) == {f"{beside}/brevity.py:short", "pkg.mod:long"}
+    again = load_config(write(to_yaml(config), "dump.yaml"))
+    assert again.workflow.guidance == beside / "guide.yaml"
+
+
+def test_paths_on_the_command_line_and_outputs_are_meant_from_the_shells_folder() -> None:
+    Path("conf/out").mkdir(parents=True)
+    Path("conf/guide.yaml").write_text("x", "utf-8")
+    config = load_config(write("output_dir: out\nseed: 1\n", "conf/c.yaml"), ["guidance=guide.yaml"])
+    assert (config.workflow.guidance, config.output.output_dir) == (Path("guide.yaml"), Path("out"))
+    # What ``data process`` wrote lies in the shell's folder, wherever the configuration is.
+    Path("data").mkdir()
+    Path("data/train.jsonl").write_text("x", "utf-8")
+    config = load_config(write("train_dataset: data/train.jsonl\n", "conf/d.yaml"))
+    assert config.data.train_dataset == Path("data/train.jsonl")
+
+
+def test_every_path_is_an_input_or_an_output_and_the_documentation_says_which() -> None:
+    kinds = {row.name: row.type for row in describe() if "path" in row.type}
+    inputs = {name for name, kind in kinds.items() if "input path" in kind}
+    outputs = {name for name, kind in kinds.items() if "output path" in kind}
+    assert inputs | outputs == set(kinds) and not inputs & outputs
+    assert {"workflow.guidance", "data.train_dataset"} <= inputs
+    assert {"output.output_dir", "experience_buffer.persistence_dir"} <= outputs
 
 
 # Environment
