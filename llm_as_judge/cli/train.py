@@ -61,5 +61,6 @@ def train(
     console.print(
         f"trained {result.steps} steps in {result.seconds['training']:.0f} s; all in {result.seconds['all']:.0f} s"
     )
-    for name, file in (("adapter", result.adapter), ("results", result.results), ("curve", result.curve)):
+    folder = result.run.folder
+    for name, file in (("adapter", result.adapter), ("results", folder.results), ("curve", folder.curve)):
         console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)

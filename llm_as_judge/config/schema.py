@@ -123,6 +123,12 @@ class TrainingConfig(_Strict):
         False,
         description="Exclude workflows cut off at response_max_length from updates; else they get the lowest reward.",
     )
+    max_unscored: Float = Field(
+        0.5, ge=0, le=1, description="Largest share of unscored rollouts in a batch; a run pauses above it."
+    )
+    patience_s: Float = Field(
+        900.0, ge=0, description="Total seconds a paused run waits for its endpoints before it stops."
+    )
     shuffle_rewards: bool = Field(False, description="Control experiment: shuffle the rewards.")
 
 

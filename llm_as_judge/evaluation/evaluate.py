@@ -116,7 +116,7 @@ class Summary:
             return TypeAdapter(Summary).validate_json(path.read_bytes())
         except ValidationError as error:
             reason = error.errors()[0]["msg"]
-            raise DataError(f"{path}: no evaluation: {reason}; delete it to have it made again") from error
+            raise DataError(f"{path} holds no evaluation: {reason}") from error
 
 
 @dataclass(frozen=True, slots=True)
