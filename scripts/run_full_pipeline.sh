@@ -93,23 +93,23 @@ PYTHON
 )
 printf '== evaluate\n'
 mkdir -p "$results"
-evaluations=()
+parts=()
 for file in "$data"/test/*_test.jsonl; do
-    evaluation=$results/.$(basename "$file" .jsonl).part.json
+    part=$results/.$(basename "$file" .jsonl).part.json
     llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" \
-        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$evaluation"
-    evaluations+=("$evaluation")
+        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$part"
+    parts+=("$part")
 done
-"$python" - "$results/${model}_results.json" "${evaluations[@]}" <<'PYTHON'
+"$python" - "$results/${model}_results.json" "${parts[@]}" <<'PYTHON'
 import json, pathlib, sys
 
-target, *files = map(pathlib.Path, sys.argv[1:])
-evaluations = [json.loads(file.read_text()) for file in files]
-whole = {**evaluations[0], "datasets": [entry for evaluation in evaluations for entry in evaluation["datasets"]]}
+target, *parts = map(pathlib.Path, sys.argv[1:])
+several = [json.loads(part.read_text()) for part in parts]
+whole = {**several[0], "datasets": [entry for one in several for entry in one["datasets"]]}
 target.write_text(json.dumps(whole, indent=2) + "\n")
 for entry in whole["datasets"]:
     print(f"{entry['dataset']:<16}{entry['metrics']['accuracy']:.3f} of {entry['metrics']['problems']} problems")
-for file in files:
-    file.unlink()
+for part in parts:
+    part.unlink()
 print(f"written: {target}")
 PYTHON
