@@ -34,8 +34,11 @@ class EventLog:
         """Write one event with ``kind`` and ``time`` (Unix seconds); nan and infinity become null."""
         event = {"time": time.time(), "kind": kind, **fields}
         line = (json.dumps(_plain(event), allow_nan=False, ensure_ascii=True) + "\n").encode()
-        while line:
-            line = line[os.write(self._file, line) :]
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError as error:  # says which file, where the disk is full
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def close(self) -> None:
         os.close(self._file)

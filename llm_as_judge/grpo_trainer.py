@@ -11,10 +11,12 @@ from pathlib import Path
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.rl.report import StepReport
+from llm_as_judge.runs.folder import open_folder
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
+from llm_as_judge.runs.progress import Silent
 from llm_as_judge.runs.services import open_services
-from llm_as_judge.runs.train import assemble, open_run
+from llm_as_judge.runs.train import assemble
 
 
 class GRPOTrainer:
@@ -33,9 +35,11 @@ class GRPOTrainer:
 
     async def train(self, num_steps: int | None = None) -> StepReport | None:
         """Run ``num_steps`` steps (default: up to ``training.max_steps``); returns the last step's report."""
-        run = open_run(self.config, resume=self.resume)
-        async with open_services(self.config) as services:
-            trainer = assemble(run, services, load_author(self.config), open_problems(self.config, measured=False))
-            if run.resumed_from is not None:
-                trainer.resume(run.resumed_from)
-            return await trainer.train(num_steps)
+        config, quiet = self.config, Silent()
+        with open_folder(config, resume=self.resume, progress=quiet) as folder:
+            async with open_services(config) as services:
+                author, problems = load_author(config), open_problems(config, measured=False)
+                trainer = assemble(folder.begin(problems.digest, quiet), services, author, problems)
+                if folder.resumed_from is not None:
+                    trainer.resume(folder.resumed_from)
+                return await trainer.train(num_steps)

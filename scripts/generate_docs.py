@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.schema import SECTIONS, describe
+from llm_as_judge.config.describe import describe
+from llm_as_judge.config.schema import SECTIONS
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox

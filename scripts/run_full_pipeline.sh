@@ -93,23 +93,23 @@ PYTHON
 )
 printf '== evaluate\n'
 mkdir -p "$results"
-parts=()
+evaluations=()
 for file in "$data"/test/*_test.jsonl; do
-    part=$results/.$(basename "$file" .jsonl).part.json
+    evaluation=$results/.$(basename "$file" .jsonl).part.json
     llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" \
-        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$part"
-    parts+=("$part")
+        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$evaluation"
+    evaluations+=("$evaluation")
 done
-"$python" - "$results/${model}_results.json" "${parts[@]}" <<'PYTHON'
+"$python" - "$results/${model}_results.json" "${evaluations[@]}" <<'PYTHON'
 import json, pathlib, sys
 
-target, *parts = map(pathlib.Path, sys.argv[1:])
-several = [json.loads(part.read_text()) for part in parts]
-whole = {**several[0], "datasets": [entry for one in several for entry in one["datasets"]]}
+target, *files = map(pathlib.Path, sys.argv[1:])
+evaluations = [json.loads(file.read_text()) for file in files]
+whole = {**evaluations[0], "datasets": [entry for evaluation in evaluations for entry in evaluation["datasets"]]}
 target.write_text(json.dumps(whole, indent=2) + "\n")
 for entry in whole["datasets"]:
     print(f"{entry['dataset']:<16}{entry['metrics']['accuracy']:.3f} of {entry['metrics']['problems']} problems")
-for part in parts:
-    part.unlink()
+for file in files:
+    file.unlink()
 print(f"written: {target}")
 PYTHON

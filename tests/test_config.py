@@ -1,8 +1,7 @@
-"""Settings: what may be written, what a mistake is answered with, and that none is dead."""
+"""Settings: what may be written, what a mistake is answered with, where paths are meant."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import shutil
@@ -14,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from llm_as_judge.config.describe import describe
 from llm_as_judge.config.loading import load_config, to_yaml
-from llm_as_judge.config.schema import LEAVES, Config, describe
+from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS
@@ -185,6 +185,49 @@ def test_no_text_makes_anything_but_a_config_or_a_config_error(text: str) -> Non
         load_config(path)
 
 
+# Paths
+
+
+def test_files_that_a_configuration_names_are_meant_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("conf").mkdir()
+    for name in ("guide.yaml", "mine.jsonl", "brevity.py"):
+        Path("conf", name).write_text("x", "utf-8")
+        Path(name).write_text("another of that name, in the shell's folder", "utf-8")
+    text = "guidance: guide.yaml\ntrain_dataset: ./mine.jsonl\nfunctions: {'brevity.py:short': 1, 'pkg.mod:long': 1}\n"
+    file = write(text, "conf/c.yaml")
+    beside = Path("conf").resolve()
+    for place, name in ((".", file), ("conf", Path("c.yaml")), ("/", file.resolve())):
+        with monkeypatch.context() as patch:
+            patch.chdir(place)
+            config = load_config(name)
+            assert config.workflow.guidance == beside / "guide.yaml"
+            assert config.data.train_dataset == beside / "mine.jsonl"
+            assert set(config.reward.functions) == {f"{beside}/brevity.py:short", "pkg.mod:long"}
+    again = load_config(write(to_yaml(config), "dump.yaml"))
+    assert again.workflow.guidance == beside / "guide.yaml"
+
+
+def test_paths_on_the_command_line_and_outputs_are_meant_from_the_shells_folder() -> None:
+    Path("conf/out").mkdir(parents=True)
+    Path("conf/guide.yaml").write_text("x", "utf-8")
+    config = load_config(write("output_dir: out\nseed: 1\n", "conf/c.yaml"), ["guidance=guide.yaml"])
+    assert (config.workflow.guidance, config.output.output_dir) == (Path("guide.yaml"), Path("out"))
+    # What ``data process`` wrote lies in the shell's folder, wherever the configuration is.
+    Path("data").mkdir()
+    Path("data/train.jsonl").write_text("x", "utf-8")
+    config = load_config(write("train_dataset: data/train.jsonl\n", "conf/d.yaml"))
+    assert config.data.train_dataset == Path("data/train.jsonl")
+
+
+def test_every_path_is_an_input_or_an_output_and_the_documentation_says_which() -> None:
+    kinds = {row.name: row.type for row in describe() if "path" in row.type}
+    inputs = {name for name, kind in kinds.items() if "input path" in kind}
+    outputs = {name for name, kind in kinds.items() if "output path" in kind}
+    assert inputs | outputs == set(kinds) and not inputs & outputs
+    assert {"workflow.guidance", "data.train_dataset"} <= inputs
+    assert {"output.output_dir", "experience_buffer.persistence_dir"} <= outputs
+
+
 # Environment
 
 
@@ -266,7 +309,7 @@ def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
     assert "llm.yaml:3: unknown setting 'executor.base_ulr'" in message("executor.model: gpt-oss-120b\n")
 
 
-# The files shipped, the documentation, and dead keys
+# The files shipped and the documentation
 
 
 @pytest.mark.parametrize("name", ["embedded", "training"])
@@ -320,21 +363,3 @@ def test_lookup_finds_own_and_foreign_names_and_names_the_nearest() -> None:
     }.items():
         with pytest.raises(ConfigError, match=expected):
             lookup("thing", name, {"alpha": 1})
-
-
-def attributes_read(package: Path) -> set[str]:
-    """Every ``.name`` that the package reads outside the configuration itself and the command line."""
-    own = {"loading.py", "schema.py", "sources.py"}
-    return {
-        node.attr
-        for path in package.rglob("*.py")
-        if path.name not in own and "cli" not in path.relative_to(package).parts
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
-
-
-def test_no_setting_is_dead(root: Path) -> None:
-    read = attributes_read(root / "llm_as_judge")
-    dead = [name for name in LEAVES if name.partition(".")[2] not in read]
-    assert not dead, f"nothing reads {', '.join(dead)}: use them or remove them from schema.py"

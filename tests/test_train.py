@@ -67,11 +67,11 @@ def test_train_evaluates_trains_compares_and_resumes(
     printed = capsys.readouterr().out
     for words in ("untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2"):
         assert words in printed
-    saved = json.loads((tmp_path / "results/training/grpo_mixed.json").read_text())
+    saved = json.loads((tmp_path / "results/training/nano/grpo_mixed.json").read_text())
     assert set(saved) >= {"before", "after", "baselines", "seconds", "judge", "workflows"}
     assert set(saved["after"]) >= {"overall", "math", "qa", "code", "valid_rate"}
-    assert (tmp_path / "results/training/grpo_mixed.png").read_bytes().startswith(b"\x89PNG")
-    kinds = [e["kind"] for e in read_events(tmp_path / "logs/grpo_mixed.jsonl")]
+    assert (tmp_path / "results/training/nano/grpo_mixed.png").read_bytes().startswith(b"\x89PNG")
+    kinds = [e["kind"] for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")]
     assert kinds.count("step") == 2
     assert kinds.count("rollout") == 2 * 3 * 3
     assert (tmp_path / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").exists()
@@ -82,7 +82,7 @@ def test_train_evaluates_trains_compares_and_resumes(
     resumed = asyncio.run(train(again, resume=True))
     assert resumed.steps == 3
     assert resumed.as_json()["before"] == saved["before"]
-    steps = [e["step"] for e in read_events(tmp_path / "logs/grpo_mixed.jsonl") if e["kind"] == "step"]
+    steps = [e["step"] for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "step"]
     assert steps == [1, 2, 3]
 
 

@@ -77,7 +77,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LLMClient, "chat", recorded)
         asyncio.run(GRPOTrainer(config=config).train())
-    yield Trace(config, list(read_events(folder / "logs/grpo_mixed.jsonl")), asked, folder)
+    yield Trace(config, list(read_events(folder / "logs/nano/grpo_mixed.jsonl")), asked, folder)
 
 
 def test_layer_1_tells_the_policy_operators_guidance_and_problem(trace: Trace) -> None:

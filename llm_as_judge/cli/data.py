@@ -59,7 +59,7 @@ def process(
     val_fraction: Annotated[float | None, typer.Option(help="Share of the training part kept for validation.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of split and mix.")] = None,
     any_split: Annotated[
-        bool, typer.Option("--any-split", help="Where the split to be pooled has no files, take those that have.")
+        bool, typer.Option("--any-split", help="Pool the splits that have files where the configured one has none.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,22 +70,23 @@ def process(
     console = make_console(as_json)
     if custom and datasets is None and not _any_there(_settings(config, None), raw):
         datasets = ["none"]
-        console.print(f"no benchmark is in {raw}: your own problems alone", highlight=False)
+        console.print(f"no benchmark is in {raw}: your own problems alone", markup=False, highlight=False)
     settings = _settings(
         config, datasets, train_size=train_size, test_size=test_size, val_fraction=val_fraction, seed=seed,
         domain_ratios=_ratios(ratios),
     )  # fmt: skip
     job = Job(
         settings, raw, out, mode=split, custom=tuple(custom or ()), any_split=any_split,  # type: ignore[arg-type]
-        tell=lambda line: console.print(line, highlight=False),
+        tell=lambda line: console.print(line, markup=False, highlight=False),
     )  # fmt: skip
     info = run(job)
     if as_json:
         print_json(info)
         return
     for note in info["notes"]:
-        console.print(f"note: {note}", highlight=False, soft_wrap=True)
-    console.print(f"written: {out / 'mixed'}, {out / 'test'}, {out / 'processed'}", highlight=False, soft_wrap=True)
+        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    written = ", ".join(str(out / folder) for folder in ("mixed", "test", "processed"))
+    console.print(f"written: {written}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _any_there(settings: DatasetSettings, raw: Path) -> bool:
@@ -113,7 +114,9 @@ def check(
     datasets: Datasets = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", help="A file or folder of your own problems instead of the benchmarks; repeatable."),
+        typer.Option(
+            "--file", metavar="FILE", help="A file or folder of your own problems, not the benchmarks; repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -193,7 +196,8 @@ def download(
 def inspect(
     out: Out = _OUT,
     file: Annotated[
-        Path | None, typer.Option("--file", help="A file or folder of problems instead of a processed folder.")
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="A file or folder of problems, not a processed folder."),
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="Examples of every dataset.")] = 1,
     png: Annotated[
@@ -221,21 +225,22 @@ def inspect(
 
 def _print_overview(result: dict[str, Any]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     console = make_console(False)
     for side, sets in result["sides"].items():
-        table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=side)
+        table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))
         for name, facts in sets.items():
             length = facts["length"]
             numbers = (facts["lines"], facts["unique"], facts["repetition"], *length.values())
-            table.add_row(name, facts["domain"], *(f"{number:,}" for number in numbers))
+            table.add_row(Text(name), facts["domain"], *(f"{number:,}" for number in numbers))
         console.print(table)
         for facts in sets.values():
             for example in facts["examples"]:
-                for part, text in example.items():
-                    console.print(f"  {part}: {text}", markup=False, highlight=False, soft_wrap=True)
+                for field, text in example.items():
+                    console.print(f"  {field}: {text}", markup=False, highlight=False, soft_wrap=True)
                 console.print()
     for note in result.get("notes", []):
         console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     if "picture" in result:
-        console.print(f"picture: {result['picture']}", highlight=False, soft_wrap=True)
+        console.print(f"picture: {result['picture']}", markup=False, highlight=False, soft_wrap=True)

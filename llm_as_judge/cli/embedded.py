@@ -20,6 +20,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8002,
 ) -> None:
     """Serve the nano executor until interrupted."""
+    from llm_as_judge.embedded.server import MODEL_NAME
     from llm_as_judge.embedded.server import serve as run_server
 
-    run_server(host, port)
+    run_server(host, port, lambda: typer.echo(f"{MODEL_NAME} is served at http://{host}:{port}/v1; Ctrl-C stops it"))

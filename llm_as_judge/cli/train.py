@@ -41,7 +41,7 @@ def train(
     import asyncio
 
     from llm_as_judge.runs.train import train as run
-    from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table
+    from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table
 
     console = make_console(as_json)
     with TerminalProgress(console) as progress:
@@ -50,7 +50,6 @@ def train(
         print_json(result.as_json())
     lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
-    console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
     console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:
@@ -62,5 +61,6 @@ def train(
     console.print(
         f"trained {result.steps} steps in {result.seconds['training']:.0f} s; all in {result.seconds['all']:.0f} s"
     )
-    for name, file in (("adapter", result.adapter), ("results", result.results), ("curve", result.curve)):
+    folder = result.run.folder
+    for name, file in (("adapter", result.adapter), ("results", folder.results), ("curve", folder.curve)):
         console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)

@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config, takes_text
+from llm_as_judge.config.describe import names_input, takes_text
+from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import Node, environment, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import nearest
@@ -41,6 +42,8 @@ def load_config(
 
     named = top.get("model.model_name") or settings.get("model.model_name")
     model_name = named.plain("model.model_name", env, as_text=True) if named else Config().model.model_name
+    if named and named.file and str(model_name).startswith("."):
+        model_name = _located(model_name, named.file.parent)
     base_model, defaults = _find_model(str(model_name), folder, env)
     settings = {**defaults, **settings}
     for role in ("executor", "judge"):
@@ -51,7 +54,10 @@ def load_config(
     for name, node in settings.items():
         section, _, leaf = name.partition(".")
         as_text = takes_text(LEAVES[name].annotation)
-        tree.setdefault(section, {})[leaf] = node.plain(name, env, as_text=as_text)
+        value = node.plain(name, env, as_text=as_text)
+        if node.file and names_input(LEAVES[name]):
+            value = _located(value, node.file.parent)
+        tree.setdefault(section, {})[leaf] = value
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
@@ -85,6 +91,21 @@ def _leaf(name: str, origin: str) -> str:
         guess = " or ".join(full for full in LEAVES if full.partition(".")[2] == guess)
     hint = f"; did you mean {guess}?" if guess else f"; the sections are {', '.join(SECTIONS)}"
     raise ConfigError(f"{origin}: unknown setting {name!r}{hint}")
+
+
+def _located(value: Any, folder: Path) -> Any:
+    """What a file names, from the root where it is beside the file; else as on the command line, from the shell's
+    folder, where ``data process`` writes.
+    """
+    if isinstance(value, dict):  # file.py:function to weight
+        keys = {key: key.rpartition(":") for key in value}
+        return {
+            f"{_located(file, folder)}:{name}" if name else key: value[key] for key, (file, _, name) in keys.items()
+        }
+    if not isinstance(value, str) or not value:
+        return value
+    there = folder / Path(value).expanduser()
+    return str(there.resolve()) if there.exists() else value
 
 
 def _first_leaf(section: str) -> str:

@@ -5,14 +5,12 @@ The descriptions are the one source for the documentation (``describe``). ``conf
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from llm_as_judge.types import DOMAINS, Domain
@@ -42,8 +40,13 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+class Input:
+    """Marks a leaf that names files to read. In a configuration file they are meant beside that file."""
+
+
 Float = Annotated[float, BeforeValidator(_float)]
-FilePath = Annotated[Path, BeforeValidator(_path)]
+InputPath = Annotated[Path, BeforeValidator(_path), Input()]
+OutputPath = Annotated[Path, BeforeValidator(_path)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 
 
@@ -63,10 +66,10 @@ class _Strict(BaseModel):
 
 
 class ModelConfig(_Strict):
-    model_name: str = Field("nano", min_length=1, description="Key of models.yaml, hub id or folder.")
+    model_name: str = Field("nano", min_length=1, description="Key of models.yaml, Hugging Face id or folder.")
     lora_rank: int = Field(64, gt=0, description="Rank of the LoRA adapter.")
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale; the update is multiplied by alpha / rank.")
-    lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
+    lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout of the adapter's input.")
     lora_target_modules: str | Names = Field(
         "all-linear", description="Modules that get an adapter: all-linear, a list, or a regular expression."
     )
@@ -74,11 +77,11 @@ class ModelConfig(_Strict):
         "auto", description="Precision of the base weights; auto: bfloat16 on CUDA, else float32."
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
-    gradient_checkpointing: bool = Field(False, description="Recompute activations: less memory, more time.")
+    gradient_checkpointing: bool = Field(False, description="Recompute activations: saves memory, costs time.")
 
 
 class TrainingConfig(_Strict):
-    seed: int = Field(0, ge=0, description="Seeds sampling, data order and the adapter's first weights.")
+    seed: int = Field(0, ge=0, description="Seed of sampling, data order and the adapter's initial weights.")
     max_steps: int = Field(100, gt=0, description="Optimiser steps over the whole run.")
     rollout_batch_size: int = Field(4, gt=0, description="Problems per step.")
     num_return_sequences_in_group: int = Field(6, ge=2, description="Workflows sampled per problem (G).")
@@ -86,42 +89,57 @@ class TrainingConfig(_Strict):
     learning_rate: Float = Field(5e-6, gt=0, description="Peak learning rate of the adapter.")
     warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
     weight_decay: Float = Field(0.0, ge=0, description="AdamW's weight decay.")
-    max_grad_norm: Float = Field(1.0, gt=0, description="Gradient norm is clipped to this.")
-    epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the ratio.")
-    epsilon_high: Float = Field(0.28, gt=0, description="Upper clip range of the ratio.")
+    max_grad_norm: Float = Field(1.0, gt=0, description="Maximum norm of the gradient.")
+    epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the probability ratio.")
+    epsilon_high: Float = Field(0.28, gt=0, description="Upper clip range of the probability ratio.")
     beta: Float = Field(0.0, ge=0, description="Weight of the KL term to the base model; 0 = none.")
     loss_type: LossType = Field("dr_grpo", description="Loss and its normalisation, as in TRL.")
     scale_rewards: ScaleRewards = Field(
-        "group", description="Divide advantages by the standard deviation of the group, of the batch, or not."
+        "group",
+        description="Divide advantages by the standard deviation of the group's rewards, of the batch's, or not.",
     )
     kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimate of the KL term.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask", description="Correction for the engine computing other probabilities than the trainer."
+        "sequence_mask",
+        description="Correction for log-probabilities that differ between engine and trainer, as in TRL.",
     )
-    importance_sampling_cap: Float = Field(3.0, gt=0, description="Weight beyond which it truncates or masks.")
-    refill_rounds: int = Field(0, ge=0, description="Further draws for groups whose rewards are all alike (DAPO).")
+    importance_sampling_cap: Float = Field(
+        3.0, gt=0, description="Importance weight above which it truncates or masks."
+    )
+    refill_rounds: int = Field(
+        0, ge=0, description="Extra sampling rounds that replace groups of equal rewards (DAPO)."
+    )
     shared_prefix: bool | None = Field(
-        None, description="Forward every shared prefix once; null: on the CPU, where it saves tokens."
+        None, description="Compute each shared prefix only once; null: on the CPU, where that saves tokens."
     )
-    micro_batch_tokens: int = Field(16384, gt=0, description="Tokens per forward pass; no effect on results.")
-    save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = at the end only.")
+    micro_batch_tokens: int = Field(
+        16384, gt=0, description="Tokens per forward pass; affects speed and memory, not results."
+    )
+    save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
-    prompt_max_length: int = Field(3072, gt=0, description="Longest prompt in tokens.")
-    response_max_length: int = Field(1024, gt=0, description="Longest workflow in tokens.")
+    prompt_max_length: int = Field(3072, gt=0, description="Maximum length of a prompt in tokens.")
+    response_max_length: int = Field(1024, gt=0, description="Maximum length of a workflow in tokens.")
     mask_truncated_completions: bool = Field(
-        False, description="Leave workflows cut off at response_max_length out of the update; else they get the floor."
+        False,
+        description="Exclude workflows cut off at response_max_length from updates; else they get the lowest reward.",
     )
-    shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards.")
+    max_unscored: Float = Field(
+        0.5, ge=0, le=1, description="Largest share of unscored rollouts in a batch; a run pauses above it."
+    )
+    patience_s: Float = Field(
+        900.0, ge=0, description="Total seconds a paused run waits for its endpoints before it stops."
+    )
+    shuffle_rewards: bool = Field(False, description="Control experiment: shuffle the rewards.")
 
 
 class GenerationConfig(_Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
     final_temperature: Float | None = Field(
-        None, gt=0, description="Temperature reached linearly at the last step; null = constant."
+        None, gt=0, description="Sampling temperature of the last step, approached linearly; null = constant."
     )
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and solve.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
-    top_k: int = Field(0, ge=0, description="Sample among the k likeliest tokens; 0 = off.")
+    top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
     engine: Literal["local", "vllm"] = Field("local", description="What samples the workflows.")
 
 
@@ -129,16 +147,16 @@ class DataConfig(_Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
     source: Literal["embedded", "files"] = Field(
         "embedded",
-        description="Problems generated on the fly, or the JSONL files named below; naming one of them means files.",
+        description="Problems generated on the fly, or the JSONL files named below; naming a file means files.",
     )
-    train_dataset: FilePath | None = Field(None, description="JSONL of training problems.")
-    val_dataset: FilePath | None = Field(None, description="JSONL of validation problems.")
-    test_dataset: FilePath | None = Field(None, description="JSONL of test problems.")
+    train_dataset: InputPath | None = Field(None, description="JSONL of training problems.")
+    val_dataset: InputPath | None = Field(None, description="JSONL of validation problems.")
+    test_dataset: InputPath | None = Field(None, description="JSONL of test problems.")
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; sums to 1."
     )
-    eval_problems: int = Field(150, gt=0, description="Problems of an evaluation.")
-    max_problems: int | None = Field(None, gt=0, description="Use only the first so many training problems.")
+    eval_problems: int = Field(150, gt=0, description="Number of problems in an evaluation.")
+    max_problems: int | None = Field(None, gt=0, description="Use at most this many training problems; null = all.")
 
     @model_validator(mode="before")
     @classmethod
@@ -169,14 +187,16 @@ class ServerConfig(_Strict):
     """A server of the OpenAI protocol and how it is asked."""
 
     base_url: str = Field(
-        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
+        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
     )
-    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${OPENAI_API_KEY}.")
-    timeout_s: Float = Field(120.0, gt=0, description="Seconds one request may take.")
-    max_retries: int = Field(4, ge=0, description="Further tries after a failed request.")
-    concurrency: int = Field(32, gt=0, description="Requests in flight at once.")
+    api_key: str = Field(
+        DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
+    )
+    timeout_s: Float = Field(120.0, gt=0, description="Seconds that one request may take.")
+    max_retries: int = Field(4, ge=0, description="Retries of a failed request.")
+    concurrency: int = Field(32, gt=0, description="Maximum number of requests in flight.")
     no_proxy: str = Field(
-        "localhost,127.0.0.1", description="Hosts, separated by commas, reached without the system's proxy."
+        "localhost,127.0.0.1", description="Hosts, separated by commas, to reach without the system's proxy."
     )
 
 
@@ -184,49 +204,60 @@ class EngineConfig(ServerConfig):
     """The vLLM server that samples workflows where ``generation.engine`` is vllm."""
 
     base_url: str = Field(
-        "http://127.0.0.1:8003/v1", pattern=r"^https?://\S+$", description="Root of the API, with /v1."
+        "http://127.0.0.1:8003/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
     )
-    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="Bearer token; write ${VLLM_API_KEY}.")
-    timeout_s: Float = Field(600.0, gt=0, description="Seconds all workflows of one problem may take.")
-    restart_s: Float = Field(300.0, ge=0, description="Seconds a server that is gone has to come back.")
+    api_key: str = Field(
+        DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY} rather than the key itself."
+    )
+    timeout_s: Float = Field(600.0, gt=0, description="Seconds that sampling all workflows of one problem may take.")
+    restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server that is gone.")
 
 
 class EndpointConfig(ServerConfig):
     """An OpenAI-compatible LLM service: the executor's, and with a mode the judge's."""
 
     provider: Literal["embedded", "openai"] = Field(
-        "embedded", description="embedded: the package's own nano model, served by itself; openai: base_url."
+        "embedded",
+        description="embedded: the package's own nano model, served by the run; openai: the service at base_url.",
     )
-    model: str = Field("nano-executor", min_length=1, description="Model name sent to the service.")
+    model: str = Field("nano-executor", min_length=1, description="Name of the model, as the service knows it.")
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
-    max_tokens: int = Field(2048, gt=0, description="Longest reply in tokens, reasoning included.")
+    max_tokens: int = Field(2048, gt=0, description="Maximum length of a reply in tokens, including reasoning.")
     price_per_million_input: Float = Field(0.0, ge=0, description="Price of a million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price of a million completion tokens.")
     reasoning_effort: str = Field(
-        "", pattern=r"^[a-z]*$", description="Effort of a reasoning model (low, medium, high); empty: not sent."
+        "", pattern=r"^[a-z]*$", description="Reasoning effort to ask for (low, medium, high); empty = not sent."
     )
 
 
 class JudgeConfig(EndpointConfig):
     mode: Literal["hybrid", "llm", "rules"] = Field(
-        "hybrid", description="hybrid: rules may accept, the LLM decides the rest; llm or rules: that alone."
+        "hybrid", description="hybrid: rules may accept, the LLM decides the rest; llm or rules: only that."
     )
-    structured: bool = Field(True, description="Ask for the verdict as JSON of a schema where the server takes that.")
-    two_stage: bool = Field(False, description="First copy the final answer out of the candidate, then judge that.")
-    votes: int = Field(1, gt=0, le=32, description="Verdicts drawn per answer; the majority counts, a tie abstains.")
-    second_model: str = Field("", description="A second judge model; empty: none.")
+    structured: bool = Field(
+        True, description="Ask for the verdict as JSON with a schema, where the server supports it."
+    )
+    two_stage: bool = Field(False, description="First extract the candidate's final answer, then judge only that.")
+    votes: int = Field(1, gt=0, le=32, description="Verdicts sampled per answer; the majority decides, a tie abstains.")
+    second_model: str = Field("", description="Name of a second judge model; empty = none.")
     second_role: Literal["verdicts", "audit"] = Field(
-        "verdicts", description="verdicts: every True needs the second judge too; audit: it only checks a share."
+        "verdicts",
+        description="verdicts: a True counts only where the second judge agrees; audit: it only checks a share.",
     )
-    second_base_url: str = Field("", description="Where the second judge is served; empty: as the first.")
-    prompts: FilePath | None = Field(None, description="YAML of a line for each dataset; null = built in.")
-    cache: FilePath | None = Field(None, description="SQLite file of the judge's replies; null = memory.")
+    second_base_url: str = Field("", description="URL of the second judge's API; empty = the first judge's.")
+    prompts: InputPath | None = Field(
+        None, description="YAML with one line of instructions per dataset; null = built in."
+    )
+    cache: OutputPath | None = Field(None, description="SQLite file for the judge's replies; null = in memory.")
     audit_share: Float = Field(
-        0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that are checked another way."
+        0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that are checked by another method."
     )
     audit_gap: Float = Field(
-        0.2, gt=0, le=1, description="Rise of the share of checks that fail, over its lowest, that raises the alarm."
+        0.2,
+        gt=0,
+        le=1,
+        description="Raise the alarm when the share of failed checks is this far above its lowest value.",
     )
     audit_action: Literal["warn", "stop"] = Field("warn", description="What the alarm does to a training run.")
 
@@ -238,18 +269,20 @@ class WorkflowConfig(_Strict):
             "Programmer", "Test", "Format", "Review", "Revise",
         ),
         min_length=1,
-        description="Operators a workflow may call.",
+        description="Operators that a workflow may call.",
     )  # fmt: skip
-    max_calls: int = Field(24, gt=0, description="Operator calls of one workflow.")
-    max_concurrent_calls: int = Field(8, gt=0, description="Operator calls of one workflow served at once.")
-    max_tokens: int | None = Field(None, gt=0, description="Executor tokens of one workflow; null = no bound.")
-    max_cost: Float | None = Field(None, gt=0, description="Executor cost of one workflow; null = no bound.")
-    enhancer: FilePath | None = Field(None, description="YAML of Layer 2 instructions; null = off.")
-    enhanced_operators: Names | None = Field(
-        None, description="Operators that Layer 2 may touch; null = all that its file names."
+    max_calls: int = Field(24, gt=0, description="Maximum number of operator calls per workflow.")
+    max_concurrent_calls: int = Field(
+        8, gt=0, description="Maximum number of operator calls per workflow at the same time."
     )
-    layer1: bool = Field(True, description="Tell the policy operators, rules and guidance; off: the problem alone.")
-    guidance: FilePath | None = Field(None, description="YAML of Layer 1 guidance; null = built in.")
+    max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
+    max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
+    enhancer: InputPath | None = Field(None, description="YAML with the Layer 2 instructions; null = off.")
+    enhanced_operators: Names | None = Field(
+        None, description="Operators that Layer 2 may change; null = all that its file names."
+    )
+    layer1: bool = Field(True, description="Show the policy operators, rules and guidance; off: only the problem.")
+    guidance: InputPath | None = Field(None, description="YAML with the Layer 1 guidance; null = built in.")
     prompt: Literal["full", "short"] = Field(
         "full", description="Layer 1 for any instruct model, or the few lines that the nano policy was brought up on."
     )
@@ -264,26 +297,29 @@ class WorkflowConfig(_Strict):
 
 class SandboxConfig(_Strict):
     mode: Literal["auto", "full", "standard", "no-open", "unsafe"] = Field(
-        "auto", description="How code is held; auto: the tightest that holds here; unsafe must be asked for."
+        "auto",
+        description="How code is confined; auto: the strictest mode that works here; unsafe is never chosen by itself.",
     )
-    cpu_seconds: int = Field(5, gt=0, description="CPU time of one run.")
-    wall_seconds: Float = Field(30.0, gt=0, description="Time of one run by the clock.")
-    memory_mb: int = Field(512, gt=0, description="Address space of one run.")
-    output_bytes: int = Field(1_000_000, gt=0, description="Output of one run.")
-    frame_bytes: int = Field(4_000_000, gt=0, description="Longest message of a run: a call, a result.")
-    open_files: int = Field(32, gt=0, description="File descriptors of one run.")
-    max_workflows: int = Field(64, gt=0, description="Workflows that run at once, about 4 MB each.")
+    cpu_seconds: int = Field(5, gt=0, description="CPU seconds per run.")
+    wall_seconds: Float = Field(30.0, gt=0, description="Wall-clock seconds per run.")
+    memory_mb: int = Field(512, gt=0, description="Address space per run in MB.")
+    output_bytes: int = Field(1_000_000, gt=0, description="Maximum output of one run in bytes.")
+    frame_bytes: int = Field(4_000_000, gt=0, description="Maximum size of one message (a call or a result) in bytes.")
+    open_files: int = Field(32, gt=0, description="Maximum number of open file descriptors per run.")
+    max_workflows: int = Field(
+        64, gt=0, description="Maximum number of workflows running at the same time, about 4 MB each."
+    )
 
 
 class RewardConfig(_Strict):
     reward_weights: Mapping[RewardTerm, Float] = Field(
         {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05},
-        description="Weight of each term (repetition is subtracted); sums to 1, which keeps the scale.",
+        description="Weight of each term; the weights sum to 1, and repetition is subtracted.",
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency reaches 0.")
     operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity reaches 0.")
-    functions: Mapping[str, Float] = Field(
-        {}, description="Your own reward functions and their weights: package.module:function or file.py:function."
+    functions: Annotated[Mapping[str, Float], Input()] = Field(
+        {}, description="Your own reward functions, package.module:function or file.py:function, with their weights."
     )
 
     @model_validator(mode="after")
@@ -294,22 +330,30 @@ class RewardConfig(_Strict):
 
 class BufferConfig(_Strict):
     enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
-    buffer_size: int = Field(100, gt=0, description="Workflows kept per domain.")
-    reward_threshold: Float = Field(8.0, description="Least reward of a workflow that is kept.")
-    top_k: int = Field(3, ge=0, description="Examples put into a prompt; 0 = collect only.")
-    persistence_dir: FilePath | None = Field(None, description="Folder kept between runs; null = none.")
-    min_similarity: Float = Field(0.0, ge=-1, le=1, description="Least cosine similarity of an example.")
-    embedder: str = Field(
-        "policy", min_length=1, description="policy: its own hidden states; else a sentence-transformers model."
+    buffer_size: int = Field(100, gt=0, description="Maximum number of workflows kept per domain.")
+    reward_threshold: Float = Field(8.0, description="Minimum reward of a workflow that is kept.")
+    top_k: int = Field(3, ge=0, description="Number of examples in a prompt; 0 = only collect.")
+    persistence_dir: OutputPath | None = Field(
+        None, description="Folder that keeps the buffer between runs; null = none."
     )
-    max_age: int = Field(0, ge=0, description="Steps after which a workflow leaves the buffer; 0 = never.")
+    min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
+    embedder: str = Field(
+        "policy",
+        min_length=1,
+        description="What embeds problems: policy (its hidden states) or a sentence-transformers model.",
+    )
+    max_age: int = Field(0, ge=0, description="Steps after which a workflow is dropped; 0 = never.")
 
 
 class OutputConfig(_Strict):
-    output_dir: FilePath = Field(Path("checkpoints"), description="Root of <model>/<run_name>/step_N.")
-    log_dir: FilePath = Field(Path("logs"), description="Event logs.")
-    results_dir: FilePath = Field(Path("results"), description="Evaluation results.")
-    run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Names the run's folder and log.")
+    output_dir: OutputPath = Field(
+        Path("checkpoints"), description="Folder for checkpoints, <model>/<run_name>/step_N in it."
+    )
+    log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
+    results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
+    run_name: str = Field(
+        "grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of the run's folder and log."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,65 +390,8 @@ class Config(_Strict):
         return self._base_model or BaseModelEntry(Path(name).name, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One leaf as ``describe`` tells it."""
-
-    name: str
-    type: str
-    default: str
-    description: str
-
-
 SECTIONS: dict[str, type[BaseModel]] = {
     name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()
 }
 #: Full name of each leaf to its field.
 LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for leaf, field in cls.model_fields.items()}
-
-
-def describe() -> list[Leaf]:
-    """Name, type, default and meaning of every leaf, in the order of the schema."""
-    rows = []
-    for name, field in LEAVES.items():
-        default = field.get_default()
-        rows.append(Leaf(name, _type_name(field.annotation), _yaml_text(default), field.description or ""))
-    return rows
-
-
-def _yaml_text(value: Any) -> str:
-    """``value`` as one would write it in the file, on one line."""
-    if isinstance(value, Path):
-        return str(value)
-    plain = list(value) if isinstance(value, tuple) else value
-    return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    """Alternatives of a type, without what ``Annotated`` adds."""
-    if typing.get_origin(annotation) is Annotated:
-        return _members(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
-    return (annotation,)
-
-
-def takes_text(annotation: Any) -> bool:
-    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it."""
-    return all(member in (str, Path, type(None)) for member in _members(annotation))
-
-
-def _type_name(annotation: Any) -> str:
-    names = []
-    for member in _members(annotation):
-        origin, arguments = typing.get_origin(member), typing.get_args(member)
-        if origin is Literal:
-            names += [str(value) for value in arguments]
-        elif origin is tuple:
-            names.append("list")
-        elif origin is not None:
-            keys = typing.get_args(arguments[0])
-            names.append(f"mapping of {', '.join(map(str, keys))}" if keys else "mapping")
-        else:
-            names.append("null" if member is type(None) else "path" if member is Path else member.__name__)
-    return " | ".join(names)

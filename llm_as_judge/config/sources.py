@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import yaml
 
 from llm_as_judge.errors import ConfigError
 
+#: Values of one file; a list of benchmarks has some hundreds.
+MOST_VALUES = 20_000
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -27,6 +29,7 @@ class Node:
     value: Any
     origin: str  # "file:line" or "--set"
     text: str | None = None
+    file: Path | None = None  # that it stands in
 
     def plain(self, key: str, env: Mapping[str, str], *, as_text: bool = False) -> Any:
         """The value with references replaced; ``as_text`` keeps a scalar as written (``007``, ``yes``)."""
@@ -88,7 +91,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 def read_yaml(path: Path) -> dict[str, Node]:
     """The mapping a YAML file holds. Raises ConfigError with file and line when it does not hold one."""
-    node = _compose(_read_text(path), str(path))
+    node = _compose(_read_text(path), str(path), path)
     if node is None:
         raise ConfigError(f"{path}: the file is empty; it must hold a mapping of settings")
     if not isinstance(node.value, dict):
@@ -98,7 +101,7 @@ def read_yaml(path: Path) -> dict[str, Node]:
 
 def parse_text(text: str, origin: str) -> Node:
     """One YAML value from the command line or the environment; the empty text is null."""
-    node = _compose(text, origin, numbered=False)
+    node = _compose(text, origin)
     return node if node is not None else Node(None, origin, "")
 
 
@@ -111,33 +114,47 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
-def _compose(text: str, source: str, *, numbered: bool = True) -> Node | None:
+def _compose(text: str, source: str, file: Path | None = None) -> Node | None:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        return None if root is None else _convert(root, source, numbered)
+        return None if root is None else _convert(root, source, file)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark and numbered else ""
+        line = f":{mark.line + 1}" if mark and file else ""
         raise ConfigError(f"{source}{line}: not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a timestamp such as 2024-99-99
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: nested too deep; settings are sections of names and values") from None
 
 
-def _convert(node: yaml.Node, source: str, numbered: bool) -> Node:
-    origin = f"{source}:{node.start_mark.line + 1}" if numbered else source
-    if isinstance(node, yaml.MappingNode):
-        children: dict[str, Node] = {}
-        for key, value in node.value:
-            place = f"{source}:{key.start_mark.line + 1}" if numbered else source
-            if not isinstance(key, yaml.ScalarNode):
-                raise ConfigError(f"{place}: a key must be a plain name")
-            if key.value in children:
-                first = children[key.value].origin
-                raise ConfigError(f"{place}: {key.value!r} is set twice, first at {first}")
-            child = _convert(value, source, numbered)
-            children[key.value] = Node(child.value, place, child.text)
-        return Node(children, origin)
-    if isinstance(node, yaml.SequenceNode):
-        return Node([_convert(child, source, numbered) for child in node.value], origin)
-    value = yaml.SafeLoader("").construct_object(node)
-    return Node(value, origin, str(node.value))
+def _convert(root: yaml.Node, source: str, file: Path | None) -> Node:
+    """``root`` with origins. Anchors may repeat a value; what that multiplies beyond ``MOST_VALUES`` is refused."""
+    count = 0
+
+    def convert(node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> Node:
+        nonlocal count
+        count += 1
+        origin = f"{source}:{node.start_mark.line + 1}" if file else source
+        if node in above:
+            raise ConfigError(f"{origin}: an anchor that contains itself; write the value out")
+        if count > MOST_VALUES:
+            raise ConfigError(f"{origin}: more than {MOST_VALUES} values, anchors counted as often as they are used")
+        inside = (*above, node)
+        if isinstance(node, yaml.MappingNode):
+            children: dict[str, Node] = {}
+            for key, value in node.value:
+                place = f"{source}:{key.start_mark.line + 1}" if file else source
+                if not isinstance(key, yaml.ScalarNode):
+                    raise ConfigError(f"{place}: a key must be a plain name")
+                if key.value in children:
+                    first = children[key.value].origin
+                    raise ConfigError(f"{place}: {key.value!r} is set twice, first at {first}")
+                children[key.value] = replace(convert(value, inside), origin=place)
+            return Node(children, origin, file=file)
+        if isinstance(node, yaml.SequenceNode):
+            return Node([convert(child, inside) for child in node.value], origin, file=file)
+        value = yaml.SafeLoader("").construct_object(node)
+        return Node(value, origin, str(node.value), file)
+
+    return convert(root)

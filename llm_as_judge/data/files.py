@@ -90,7 +90,10 @@ class Spool:
 
     def read(self, offset: int, length: int) -> bytes:
         """The line that was added there."""
-        return os.pread(self._file.fileno(), length, offset)
+        line = os.pread(self._file.fileno(), length, offset)
+        if len(line) != length:
+            raise DataError(f"{self.path}: was changed while it was in use")
+        return line
 
     def close(self) -> None:
         with suppress(OSError):

@@ -120,6 +120,7 @@ def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     colours = {"math": "#4c72b0", "qa": "#55a868", "code": "#dd8452"}
     figure, axes = pyplot.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
     for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
+        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # no mathematics
         names = sorted(sets, key=lambda name: (list(colours).index(sets[name]["domain"]), name))
         tint = [colours[sets[name]["domain"]] for name in names]
         total = sum(sets[name]["lines"] for name in names)
@@ -129,7 +130,7 @@ def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
             [f" {sets[n]['lines'] / total:.0%}, each {sets[n]['repetition']:.3g} times" for n in names],
             fontsize=8,
         )
-        left.set(title=f"{side}: {total:,} lines", xlabel="lines")
+        left.set(title=f"{side}: {total:,} lines".replace("$", r"\$"), xlabel="lines")
         left.margins(x=0.45)
         right.barh(names, [sets[name]["length"]["p95"] for name in names], color=tint, alpha=0.35)
         right.barh(names, [sets[name]["length"]["median"] for name in names], color=tint)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from llm_as_judge.config.schema import FilePath, Float, Names
+from llm_as_judge.config.schema import Float, InputPath, Names
 from llm_as_judge.config.sources import Node, environment, read_yaml
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.catalog import DATASETS
@@ -85,7 +85,7 @@ class DatasetSettings(_Strict):
     datasets: Mapping[str, Source]
     mix: Mix = Mix()
     fields: NameLists = Field(default_factory=lambda: {name: tuple(also) for name, also in custom.FIELDS.items()})
-    path: FilePath = Path(FILE)
+    path: InputPath = Path(FILE)
 
     @model_validator(mode="after")
     def _known(self) -> DatasetSettings:

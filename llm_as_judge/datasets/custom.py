@@ -50,42 +50,45 @@ def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Probl
         raise DataError(f"field {_spellings('problem', fields)} must be a non-empty string")
     if domain not in DOMAINS:
         raise DataError(f"field {_spellings('type', fields)} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
-    tests, public = _lines(named, "tests"), _lines(named, "public_tests")
-    answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
-    if not isinstance(unanswerable, bool):
-        raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
-    if domain == "code" and not tests:
-        raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
-    if domain != "code" and unanswerable == bool(answers):
-        raise DataError(f"give either an {_spellings('answer', fields)} or 'unanswerable': true")
-    entry_point, prelude = _text(named, "entry_point") or None, _text(named, "prelude")
+    entry_point, public = None, tuple[str, ...]()
     if domain == "code":
-        source = "\n".join(tests)
-        entry_point = entry_point or tested_function(source)
-        check_tests(source, entry_point, prelude, tuple(public))
-    dataset, context = _text(named, "dataset") or "custom", _text(named, "context")
-    id_ = named.get("id")
-    if id_ == "":
-        id_ = None
-    if id_ is not None and (isinstance(id_, bool) or not isinstance(id_, (str, int))):
+        entry_point, public, reference = _code(named)
+    else:
+        reference = _answered(named, fields)
+    dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
+    if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     return Problem(
         Question(
-            str(id_) if id_ is not None else content_id(dataset, text, context),
+            content_id(dataset, text, context) if id_ == "" else str(id_),
             text,
             domain,
             context=context,
-            entry_point=entry_point if domain == "code" else None,
-            public_tests=tuple(public),
+            entry_point=entry_point,
+            public_tests=public,
             dataset=dataset,
         ),
-        Reference(
-            () if domain == "code" else answers,
-            tests="\n".join(tests),
-            prelude=prelude,
-            unanswerable=unanswerable,
-        ),
+        reference,
     )
+
+
+def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
+    """The function's name, the public tests and the hidden ones."""
+    tests, public, prelude = "\n".join(_lines(named, "tests")), _lines(named, "public_tests"), _text(named, "prelude")
+    if not tests:
+        raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
+    entry_point = _text(named, "entry_point") or tested_function(tests)
+    check_tests(tests, entry_point, prelude, public)
+    return entry_point, public, Reference(tests=tests, prelude=prelude)
+
+
+def _answered(named: Mapping[str, Any], fields: Mapping[str, Sequence[str]]) -> Reference:
+    answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
+    if not isinstance(unanswerable, bool):
+        raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
+    if unanswerable == bool(answers):
+        raise DataError(f"give either an {_spellings('answer', fields)} or 'unanswerable': true")
+    return Reference(answers, unanswerable=unanswerable)
 
 
 def to_record(problem: Problem) -> dict[str, Any]:
@@ -137,9 +140,9 @@ def _text(named: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _lines(named: Mapping[str, Any], name: str) -> list[str]:
+def _lines(named: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = named.get(name)
     lines = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(line, str) for line in lines):
         raise DataError(f"field {name!r} must be text or a list of text, got {short(value)}")
-    return [line for line in lines if line.strip()]
+    return tuple(line for line in lines if line.strip())

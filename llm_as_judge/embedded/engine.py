@@ -223,11 +223,12 @@ class Engine:
     def admit(self, requests: list[Request]) -> list[Request]:
         """Prefill up to ``free`` requests; returns those that ended with their first token."""
         first = len(self.active)
+        for r in requests:
+            if r.seed is not None:
+                r.generator = torch.Generator().manual_seed(r.seed)
         logits = self._prefill(first, [r.prompt for r in requests])
         for i, r in enumerate(requests):
             self.position[first + i] = len(r.prompt)
-            if r.seed is not None:
-                r.generator = torch.Generator().manual_seed(r.seed)
         self.active += requests
         return self._record(first, self._sample(logits, requests))
 

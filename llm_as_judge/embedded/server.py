@@ -1,18 +1,20 @@
 """The nano executor behind an OpenAI-compatible endpoint: ``llm-as-judge embedded serve``.
 
 ``/v1/models``, ``/v1/chat/completions``, ``/v1/completions`` (prompt as text or token ids) and ``/health``. One engine
-thread decodes all requests together; requests join and leave at every token. Streaming and tools are refused.
+thread decodes all requests together; requests join and leave at every token. What is not supported (streaming, tools,
+schemas, stop words, log-probs) is refused, not ignored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,17 @@ from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
+#: Bytes of a request; the model reads far less.
+_BODY_BYTES = 1 << 20
+#: Characters of a prompt that are tokenised on the event loop; longer ones take a thread.
+_QUICK_CHARS = 4096
+_UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias", "echo", "suffix")
 _ROLES = {"system": SYSTEM_ID, "user": USER_ID, "assistant": ASSISTANT_ID}
 
 
@@ -76,14 +85,15 @@ class Batcher:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
+            before = len(self.engine.active)
+            jobs.update((id(j.request), j) for j in batch)
             try:
-                jobs.update((id(j.request), j) for j in batch)
                 ended = self.engine.admit([j.request for j in batch]) if batch else self.engine.step()
-            except Exception as error:  # the border of the thread: every waiting caller is told
-                for job in jobs.values():
-                    job.settle(error)
-                jobs.clear()
-                self.engine.active.clear()
+            except Exception as error:  # the border of the thread: whoever waits for these is told, others go on
+                failed = batch or list(jobs.values())
+                for job in failed:
+                    jobs.pop(id(job.request)).settle(error)
+                del self.engine.active[before if batch else 0 :]
                 continue
             for request in ended:
                 jobs.pop(id(request)).settle()
@@ -93,13 +103,31 @@ class BadRequest(ValueError):
     """The caller's mistake; becomes status 400."""
 
 
+class NoModel(ValueError):
+    """Becomes status 404."""
+
+
 def _number(body: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
     value = body.get(name)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise BadRequest(f"{name} must be a number from {low} to {high}, got {value!r}")
+        raise BadRequest(f"{name} must be a number from {low:g} to {high:g}, got {_shown(value)}")
     return float(value)
+
+
+def _seed(body: Mapping[str, Any]) -> int | None:
+    seed = body.get("seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63):
+        raise BadRequest(f"seed must be an integer of 64 bits, got {_shown(seed)}")
+    return seed
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:100]
+    except ValueError:  # an integer of thousands of digits
+        return type(value).__name__
 
 
 class Service:
@@ -113,24 +141,45 @@ class Service:
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.batcher = Batcher(Engine(folder))
         self.model = model
+        longest = max(map(len, self.tokenizer.get_vocab()))
+        self._most_chars = longest * self.batcher.engine.max_length  # of a prompt that may fit
 
-    def _chat_prompt(self, messages: object) -> list[int]:
+    async def _chat_prompt(self, messages: object) -> list[int]:
         if not isinstance(messages, list) or not messages:
             raise BadRequest("messages must be a list with at least one message")
-        ids: list[int] = []
         for m in messages:
-            if not isinstance(m, dict) or m.get("role") not in _ROLES or not isinstance(m.get("content"), str):
-                raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {m!r}"[:300])
-            ids += [_ROLES[m["role"]], *self.tokenizer.encode(m["content"], add_special_tokens=False).ids]
+            role = m.get("role") if isinstance(m, dict) else None
+            if not isinstance(role, str) or role not in _ROLES or not isinstance(m.get("content"), str):
+                raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {_shown(m)}")
+        parts = await self._encode([m["content"] for m in messages], special=False)
+        ids = [i for m, part in zip(messages, parts, strict=True) for i in (_ROLES[m["role"]], *part)]
         return [*ids, ASSISTANT_ID]
 
+    async def _encode(self, texts: Sequence[str], *, special: bool) -> list[list[int]]:
+        """Token ids of each text; what cannot fit is refused before the work."""
+        total = sum(map(len, texts))
+        if total > self._most_chars:
+            most = self.batcher.engine.max_length - 1
+            raise BadRequest(f"the prompt has {total} characters; this model reads at most {most} tokens")
+
+        def encode() -> list[list[int]]:
+            return [list(self.tokenizer.encode(text, add_special_tokens=special).ids) for text in texts]
+
+        try:
+            return encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
+        except (TypeError, UnicodeError) as error:
+            raise BadRequest("the text holds characters that are none (lone surrogates)") from error
+
     async def _run(self, body: Mapping[str, Any], prompt: list[int]) -> list[Request]:
-        if body.get("stream"):
-            raise BadRequest("stream is not supported by the embedded server")
+        refused = [name for name in _UNSUPPORTED if body.get(name)]
+        if body.get("response_format") not in (None, {"type": "text"}):
+            refused.append("response_format")
+        if refused:
+            raise BadRequest(f"{', '.join(refused)}: not supported by the embedded server")
         if body.get("model") not in (None, self.model):
-            raise web.HTTPNotFound(text=_error(f"no model {body['model']!r} here; there is {self.model!r}"))
+            raise NoModel(f"no model {_shown(body['model'])} here; there is {self.model!r}")
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
-        seed = body.get("seed")
+        seed = _seed(body)
         count = int(_number(body, "n", 1, 1, 64))
         requests = [
             Request(
@@ -138,7 +187,7 @@ class Service:
                 int(_number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20)),
                 _number(body, "temperature", 1.0, 0, 10),
                 _number(body, "top_p", 1.0, 1e-6, 1),
-                None if seed is None else int(seed) + i,
+                None if seed is None else (seed + i) % 2**63,
             )
             for i in range(count)
         ]
@@ -170,7 +219,7 @@ class Service:
 
     async def chat(self, http: web.Request) -> web.Response:
         body = await _body(http)
-        requests = await self._run(body, self._chat_prompt(body.get("messages")))
+        requests = await self._run(body, await self._chat_prompt(body.get("messages")))
         choices = [
             {
                 "index": i,
@@ -185,9 +234,9 @@ class Service:
         body = await _body(http)
         prompt = body.get("prompt")
         if isinstance(prompt, str):
-            prompt = self.tokenizer.encode(prompt).ids
+            (prompt,) = await self._encode([prompt], special=True)
         size = self.tokenizer.get_vocab_size()
-        if not isinstance(prompt, list) or not all(isinstance(t, int) and 0 <= t < size for t in prompt):
+        if not isinstance(prompt, list) or not all(type(t) is int and 0 <= t < size for t in prompt):
             raise BadRequest(f"prompt must be text or a list of token ids below {size}")
         requests = await self._run(body, prompt)
         choices = [
@@ -208,15 +257,17 @@ class Service:
         return web.json_response({"status": "ok", "model": self.model, "active": len(self.batcher.engine.active)})
 
 
-def _error(message: str, kind: str = "invalid_request_error") -> str:
-    return json.dumps({"error": {"message": message, "type": kind}})
+def _error(status: int, message: str) -> web.Response:
+    """An error as the OpenAI protocol has it."""
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return web.json_response({"error": {"message": message, "type": kind, "code": status}}, status=status)
 
 
 async def _body(http: web.Request) -> dict[str, Any]:
     try:
-        body = json.loads(await http.text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
+        body = json.loads((await http.read()).decode())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}"[:300]) from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     return body
@@ -227,15 +278,19 @@ async def _errors(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     try:
-        response = await handler(request)
-    except BadRequest as error:
-        return web.json_response(text=_error(str(error)), status=400)
-    return response
+        return await handler(request)
+    except (BadRequest, NoModel) as error:
+        return _error(404 if isinstance(error, NoModel) else 400, str(error))
+    except web.HTTPException as error:  # no such path, wrong method, body too large
+        return _error(error.status, f"{error.reason}: {request.method} {request.path[:100]}")
+    except Exception:
+        logger.exception("a request failed")
+        return _error(500, "the server failed; its log says why")
 
 
 def application(folder: Path = EXECUTOR) -> web.Application:
     service = Service(folder)
-    app = web.Application(middlewares=[_errors], client_max_size=8 << 20)
+    app = web.Application(middlewares=[_errors], client_max_size=_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", service.chat)
     app.router.add_post("/v1/completions", service.completions)
     app.router.add_get("/v1/models", service.models)
@@ -243,13 +298,15 @@ def application(folder: Path = EXECUTOR) -> web.Application:
     return app
 
 
-def serve(host: str = "127.0.0.1", port: int = 8002, folder: Path = EXECUTOR) -> None:
-    """Serve until interrupted; raises ``ConfigError`` when the port is taken or the weights are missing."""
+def serve(host: str, port: int, ready: Callable[[], None] = lambda: None, folder: Path = EXECUTOR) -> None:
+    """Serve until interrupted, calling ``ready`` once the address is listened on; raises ``ConfigError`` when the port
+    is taken or the weights are missing.
+    """
     import torch
 
     torch.set_num_threads(1)
     app = application(folder)
     try:
-        web.run_app(app, host=host, port=port, print=None, access_log=None)
+        web.run_app(app, host=host, port=port, print=lambda _: ready(), access_log=None)
     except OSError as error:
         raise ConfigError(f"cannot serve at {host}:{port}: {error.strerror}; choose another with --port") from error

@@ -16,6 +16,7 @@ PROMPT = (
     "{problem}\n{listing}"
 )
 MAX_SOLUTIONS = 26
+_VOTES_AT_ONCE = 32
 
 
 def _texts(solutions: list[Any]) -> list[str]:
@@ -69,8 +70,11 @@ class MdEnsemble:
         texts = _texts(solutions)
         if len(set(texts)) == 1:
             return result(solution=texts[0])
-        votes = await asyncio.gather(*(self._vote(texts, problem, i) for i in range(self.vote_count)))
-        valid = [v for v in votes if v is not None]
+        valid: list[int] = []
+        for first in range(0, self.vote_count, _VOTES_AT_ONCE):  # a budget ends them before there are many
+            indices = range(first, min(first + _VOTES_AT_ONCE, self.vote_count))
+            votes = await asyncio.gather(*(self._vote(texts, problem, i) for i in indices))
+            valid += [v for v in votes if v is not None]
         if not valid:
             chosen = texts[_most_common(texts)]
             return result(parse_ok=False, error="no vote could be read", solution=chosen)

@@ -1,17 +1,21 @@
 """Checkpoints from which training goes on bit for bit.
 
-``DIR/step_N`` is a PEFT adapter (usable anywhere) plus ``optimizer.pt``, ``state.pt`` (random states,
-sampler, buffer, counters) and ``config.yaml``. It is written aside and renamed, so a ``step_N`` that exists
-is complete.
+``DIR/step_N`` is a PEFT adapter (usable anywhere) plus ``optimizer.pt``, ``state.pt`` (random states, sampler, buffer,
+counters), ``config.yaml`` and ``checkpoint.json``: the run it is of and a checksum of every file. It is written aside
+and renamed, so a ``step_N`` that exists was whole once; what happened to it since is found by ``verify``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import os
+import pickle
 import random
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +25,10 @@ import torch
 
 from llm_as_judge.errors import DataError
 
-FORMAT = 1
+logger = logging.getLogger(__name__)
+
+FORMAT = 2
+MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d+)")
 
 
@@ -48,28 +55,39 @@ def save(
     policy: Adapter,
     optimizer: torch.optim.Optimizer,
     state: TrainingState,
+    *,
     config_text: str = "",
+    run_id: str = "",
 ) -> Path:
-    """Writes ``directory/step_N`` (replacing an older one) and returns its path."""
+    """Writes ``directory/step_N`` (replacing an older one) and returns its path. Raises ``OSError``."""
     target = directory / f"step_{state.step}"
     aside = directory / f".{target.name}.{os.getpid()}"
     directory.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
-    policy.save_adapter(aside)
-    torch.save(optimizer.state_dict(), aside / "optimizer.pt")
-    torch.save(
-        {
-            "format": FORMAT,
-            "step": state.step,
-            "random_states": dict(state.random_states),
-            "sampler": dict(state.sampler),
-            "buffer": dict(state.buffer),
-            "counters": dict(state.counters),
-        },
-        aside / "state.pt",
-    )
-    (aside / "config.yaml").write_text(config_text, encoding="utf-8")
+    try:
+        policy.save_adapter(aside)
+        torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+        torch.save(
+            {
+                "step": state.step,
+                "random_states": dict(state.random_states),
+                "sampler": dict(state.sampler),
+                "buffer": dict(state.buffer),
+                "counters": dict(state.counters),
+            },
+            aside / "state.pt",
+        )
+        (aside / "config.yaml").write_text(config_text, encoding="utf-8")
+        sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
+        manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
+        (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    except RuntimeError as error:  # torch's word for a file that cannot be written
+        shutil.rmtree(aside, ignore_errors=True)
+        raise OSError(f"{target} cannot be written: {error}; make room and go on with --resume") from error
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
     if target.exists():
         old = directory / f".{target.name}.old"
         shutil.rmtree(old, ignore_errors=True)
@@ -81,37 +99,77 @@ def save(
     return target
 
 
+def verify(path: Path) -> str:
+    """The id of the run that wrote ``path``. Raises ``DataError`` where it is no checkpoint, or is damaged."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        version, sums, run_id = manifest["format"], dict(manifest["sha256"]), str(manifest["run"])
+    except FileNotFoundError:
+        raise DataError(f"{path} is no checkpoint: {MANIFEST} is missing; give a directory named step_N") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} is damaged: {MANIFEST} cannot be read ({error}); use an earlier checkpoint") from error
+    if version != FORMAT:
+        raise DataError(f"{path} has checkpoint format {version}, this program reads format {FORMAT}")
+    for name, expected in sums.items():
+        file = path / name
+        if not file.is_file() or _checksum(file) != expected:
+            what = "is not what was written" if file.is_file() else "is missing"
+            raise DataError(f"{path} is damaged: {name} {what}; use an earlier checkpoint")
+    return run_id
+
+
 def load(
     path: Path, policy: Adapter, optimizer: torch.optim.Optimizer, device: torch.device | str = "cpu"
 ) -> TrainingState:
     """Restores adapter and optimiser and returns the rest; ``restore_random_states`` is the caller's to call
     last.
 
-    Raises ``DataError`` where ``path`` is no checkpoint of this program.
+    Raises ``DataError`` where ``path`` is no whole checkpoint of this program and this policy.
     """
-    for name in ("adapter_config.json", "optimizer.pt", "state.pt"):
-        if not (path / name).exists():
-            raise DataError(f"{path} is no checkpoint: {name} is missing; give a directory named step_N")
-    raw = torch.load(path / "state.pt", weights_only=True)
-    if raw.get("format") != FORMAT:
-        raise DataError(f"{path} has checkpoint format {raw.get('format')}, this program reads format {FORMAT}")
-    policy.load_adapter(path)
-    optimizer.load_state_dict(torch.load(path / "optimizer.pt", weights_only=True, map_location=device))
-    return TrainingState(
-        step=raw["step"],
-        random_states=raw["random_states"],
-        sampler=raw["sampler"],
-        buffer=raw["buffer"],
-        counters=raw["counters"],
-    )
+    verify(path)
+    try:
+        raw = torch.load(path / "state.pt", weights_only=True)
+        moments = torch.load(path / "optimizer.pt", weights_only=True, map_location=device)
+        state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
+        policy.load_adapter(path)
+        _refuse_other_shape(optimizer, moments)
+        optimizer.load_state_dict(moments)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
+    return state
 
 
-def latest(directory: Path) -> Path | None:
-    """The checkpoint with the highest step in ``directory``, or None."""
+def _refuse_other_shape(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """torch takes moments of any shape and fails at the next step."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, moments in state["state"].items():
+        for name, value in moments.items():
+            if name != "step" and tuple(value.shape) != tuple(parameters[index].shape):
+                shapes = f"{tuple(value.shape)} instead of {tuple(parameters[index].shape)}"
+                raise ValueError(f"the optimiser's {name} of parameter {index} has shape {shapes}")
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:
+    """The whole checkpoint with the highest step in ``directory``, or None; ``warn`` is told of damaged ones."""
     if not directory.is_dir():
         return None
     found = [(int(m[1]), p) for p in directory.iterdir() if (m := _STEP.fullmatch(p.name)) and p.is_dir()]
-    return max(found)[1] if found else None
+    for _, path in sorted(found, reverse=True):
+        try:
+            verify(path)
+        except DataError as error:
+            warn(str(error))
+        else:
+            return path
+    return None
 
 
 def step_of(path: Path) -> int:

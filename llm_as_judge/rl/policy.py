@@ -7,6 +7,7 @@ work. Nothing here truncates: what does not fit is the caller's to refuse.
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.utils import load_peft_weights, set_peft_model_state_dict
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
 from llm_as_judge.config.schema import ModelConfig
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
 from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs.attention import ATTENTION, Kernel
@@ -222,11 +224,17 @@ class Policy:
 
     def load_adapter(self, directory: Path) -> None:
         """Puts a saved adapter's weights in place of the present ones; the shapes must agree."""
-        weights = load_peft_weights(str(directory), device="cpu")
+        try:
+            weights = load_peft_weights(str(directory), device="cpu")
+        except (OSError, ValueError, KeyError, SafetensorError, pickle.UnpicklingError) as error:
+            raise DataError(f"{directory} holds no adapter that can be read: {error}; give a folder step_N") from error
         try:
             result: Any = set_peft_model_state_dict(self.model, weights)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{directory} is an adapter of another shape or model: {error}") from error
+        missing = [name for name in result.missing_keys if "lora_" in name]
+        if missing:
+            raise ConfigError(f"{directory} is an adapter of other modules: it lacks {missing[:3]}")
         if result.unexpected_keys:
             raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
 

@@ -8,7 +8,10 @@ repaired.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -18,6 +21,10 @@ from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.llm import derived_seed
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
+
+logger = logging.getLogger(__name__)
+
+_FIRST_WAIT_S = 5.0
 
 
 class Engine(Protocol):
@@ -65,7 +72,8 @@ class RolloutParts:
     """What turns a workflow's text into a reward.
 
     ``truncated``: a workflow cut off at the length limit is run as it is, gets the floor without running, or is masked
-    (unscored, out of the update).
+    (unscored, out of the update). Where a share of more than ``max_unscored`` of a batch could not be scored, those
+    are run again after growing waits, ``patience_s`` seconds of them in all, of which ``on_pause`` is told.
     """
 
     runner: Runner
@@ -74,6 +82,9 @@ class RolloutParts:
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
     extra: GroupRewards | None = None
+    max_unscored: float = 1.0
+    patience_s: float = 0.0
+    on_pause: Callable[[str], None] = logger.warning
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -103,43 +114,81 @@ async def collect(
     problems: Sequence[Problem],
     completions: Sequence[Sequence[Completion]],
     parts: RolloutParts,
-    on_rollout: Callable[[int, int, Rollout], None] = lambda place, member, rollout: None,
+    progress: Callable[[int], None] = lambda done: None,
     *,
     seed: int = 0,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
-    ``on_rollout`` gets every rollout as soon as it is done, with its problem's place and its own in the group.
+    ``progress`` gets the number of rollouts that are done.
 
     Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
     the problem and the place in the group. Errors other than ``InfrastructureError`` are bugs: they travel, after the
     remaining tasks were cancelled.
     """
-    limit = asyncio.Semaphore(parts.concurrency)
-
-    async def one(place: int, member: int, completion: Completion) -> Rollout:
-        problem = problems[place]
-        async with limit:
-            rollout = await roll_out(problem, completion, parts, derived_seed(seed, problem.question.id, member))
-        on_rollout(place, member, rollout)
-        return rollout
-
-    tasks = [
-        [asyncio.ensure_future(one(place, member, completion)) for member, completion in enumerate(group)]
-        for place, group in enumerate(completions)
+    work = [
+        _Work(problem, completion, derived_seed(seed, problem.question.id, member))
+        for problem, group in zip(problems, completions, strict=True)
+        for member, completion in enumerate(group)
     ]
-    flat = [task for group in tasks for task in group]
-    try:
-        await asyncio.gather(*flat)
-    except BaseException:
-        for task in flat:
-            task.cancel()
-        await asyncio.gather(*flat, return_exceptions=True)
-        raise
+    rollouts = await _run_all(work, parts, progress)
+    waited, wait = 0.0, _FIRST_WAIT_S
+    while (share := _unscored_share(rollouts)) > parts.max_unscored:
+        cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
+        if waited >= parts.patience_s:
+            raise InfrastructureError(f"{cause}; waited {waited:.0f} s for it. Mend that and go on with --resume")
+        wait = min(wait, parts.patience_s - waited)
+        parts.on_pause(f"paused: {cause}; trying those again in {wait:.0f} s")
+        await asyncio.sleep(wait)
+        waited, wait = waited + wait, 2 * wait
+        again = [i for i, rollout in enumerate(rollouts) if rollout.verdict.correct is None]
+        for i, rollout in zip(again, await _run_all([work[i] for i in again], parts), strict=True):
+            rollouts[i] = rollout
+    left = iter(rollouts)
     groups = [
-        Group(problem, tuple(task.result() for task in group)) for problem, group in zip(problems, tasks, strict=True)
+        Group(problem, tuple(itertools.islice(left, len(group))))
+        for problem, group in zip(problems, completions, strict=True)
     ]
     return groups if parts.extra is None else await parts.extra.add(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    problem: Problem
+    completion: Completion
+    seed: int  # of the executor's sampling
+
+
+async def _run_all(
+    work: Sequence[_Work], parts: RolloutParts, progress: Callable[[int], None] = lambda done: None
+) -> list[Rollout]:
+    """A rollout for each, in order, at most ``parts.concurrency`` at once."""
+    limit = asyncio.Semaphore(parts.concurrency)
+    done = itertools.count(1)
+
+    async def one(item: _Work) -> Rollout:
+        async with limit:
+            rollout = await roll_out(item.problem, item.completion, parts, item.seed)
+        progress(next(done))
+        return rollout
+
+    tasks = [asyncio.ensure_future(one(item)) for item in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _unscored_share(rollouts: Sequence[Rollout]) -> float:
+    return sum(r.verdict.correct is None for r in rollouts) / len(rollouts) if rollouts else 0.0
+
+
+def _cause(rollouts: Sequence[Rollout]) -> str:
+    reasons = Counter(r.verdict.reason or r.execution.error for r in rollouts if r.verdict.correct is None)
+    return reasons.most_common(1)[0][0]
 
 
 async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:

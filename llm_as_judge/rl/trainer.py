@@ -13,7 +13,6 @@ import hashlib
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import DataError, InfrastructureError
+from llm_as_judge.errors import DataError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.policy import Policy
@@ -35,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 #: Draws of a problem whose prompt fits, before the data are declared unfit.
 MAX_REDRAWS = 20
-#: Steps in a row without one scored rollout, after which an endpoint is taken to be down for good.
-UNSCORED_PATIENCE = 3
 #: A run stops where the average valid rate falls below this share of its best, but not in its first steps.
 COLLAPSE_RATIO = 0.5
 COLLAPSE_PATIENCE = 5
@@ -81,7 +78,8 @@ class TrainerParts:
     audit: Audit | None = None
     on_step: Callable[[StepReport], None] | None = None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None
-    config_text: str = ""  # stored with every checkpoint
+    config_text: str = ""  # stored with every checkpoint, as is
+    run_id: str = ""
 
 
 @dataclass
@@ -119,7 +117,6 @@ class Trainer:
         self._best_valid = 0.0
         self.updater = Updater(parts.policy, config.training)
         self._saved = 0
-        self._unscored_steps = 0
         self._finished = self._state()
 
     def resume(self, path: Path) -> None:
@@ -142,8 +139,8 @@ class Trainer:
         report.
 
         Interrupted (Ctrl-C, cancellation, a part's error), it writes the last finished step before it gives
-        way. Raises ``TrainingStopped`` where the policy collapsed, ``InfrastructureError`` where nothing can be
-        scored any more.
+        way. Raises ``TrainingStopped`` where the policy collapsed, ``InfrastructureError`` where too little can
+        be scored for too long.
         """
         config = self.config.training
         steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
@@ -164,7 +161,7 @@ class Trainer:
             if self.updater.unsettled:
                 logger.warning("stopped inside an update: the last checkpoint on disk stands")
             else:
-                self.save()
+                self._save_on_the_way_out()
             raise
         self.save()
         return report
@@ -175,11 +172,23 @@ class Trainer:
         if state.step == self._saved:
             return None
         path = checkpoint.save(
-            self.parts.checkpoint_dir, self.parts.policy, self.updater.optimizer, state, self.parts.config_text
+            self.parts.checkpoint_dir,
+            self.parts.policy,
+            self.updater.optimizer,
+            state,
+            config_text=self.parts.config_text,
+            run_id=self.parts.run_id,
         )
         self._saved = state.step
         self.parts.log("checkpoint", step=state.step, path=str(path))
         return path
+
+    def _save_on_the_way_out(self) -> None:
+        """What ended the run matters more than a disk that is full, too."""
+        try:
+            self.save()
+        except OSError as error:
+            logger.warning("the last finished step could not be written: %s; the checkpoint before it stands", error)
 
     async def _one_step(self) -> StepReport:
         parts, config, timer = self.parts, self.config.training, _Timer()
@@ -213,9 +222,6 @@ class Trainer:
             raise TrainingStopped(collapse)
         self._finished = self._state()
         self.updater.settle()
-        self._unscored_steps = self._unscored_steps + 1 if math.isnan(report.accuracy) else 0
-        if self._unscored_steps == UNSCORED_PATIENCE:
-            raise InfrastructureError(self._nothing_scored(groups))
         return report
 
     async def _roll_out(self, count: int, refill: int, timer: _Timer) -> list[Group]:
@@ -275,13 +281,6 @@ class Trainer:
         """A seed of its own for every step and purpose, so that resuming needs no generator state."""
         text = f"{self.config.training.seed}/{self.step}/{stream}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:7], "big")
-
-    def _nothing_scored(self, groups: Sequence[Group]) -> str:
-        reasons = Counter(r.verdict.reason or r.execution.error for g in groups for r in g.rollouts)
-        return (
-            f"step {self.step}: no rollout of the last {UNSCORED_PATIENCE} steps could be scored, most often because: "
-            f"{reasons.most_common(1)[0][0]}; mend that and go on with --resume"
-        )
 
     def _canary(self, valid_rate: float) -> str:
         """Follows the valid rate; a message where it collapsed, else an empty string."""

@@ -12,14 +12,14 @@ from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Worth, markdown, without, worths
-from llm_as_judge.evaluation.evaluate import evaluate
-from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.evaluation.evaluate import Summary, evaluate
 from llm_as_judge.files import write_json
+from llm_as_judge.runs.folder import open_folder
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
-from llm_as_judge.runs.train import assemble, open_run
+from llm_as_judge.runs.train import assemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,16 @@ async def run_ablation(
 async def _trained(config: Config, progress: Progress) -> Summary:
     """The held-out evaluation after a training run."""
     total = config.training.max_steps
-    run = open_run(config)
-    async with open_services(config) as services:
-        author, problems = load_author(config), open_problems(config)
-        trainer = assemble(
-            run, services, author, problems, lambda report: progress.advance("training", report.step, total)
-        )
-        await trainer.train()
-        author = replace(author, version=trainer.step)
-        return (await evaluate(problems.heldout, author, services.official)).summary
+    with open_folder(config, resume=False, progress=progress) as folder:
+        async with open_services(config, progress) as services:
+            author, problems = load_author(config), open_problems(config)
+            run = folder.begin(problems.digest, progress)
+            trainer = assemble(
+                run, services, author, problems, lambda report: progress.advance("training", report.step, total)
+            )
+            await trainer.train()
+            author = replace(author, version=trainer.step)
+            return (await evaluate(problems.heldout, author, services.official)).summary
 
 
 def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:

@@ -27,6 +27,11 @@ class Problems:
     validation: Sequence[Problem]
     heldout: Sequence[Problem]  # the same in every run, and never those of the validations
 
+    @property
+    def digest(self) -> str:
+        """Tells the training problems."""
+        return str(self.sampler.state_dict()["problems"])
+
 
 def open_problems(config: Config, *, measured: bool = True) -> Problems:
     """The problems of a training run, without held-out ones if it is not ``measured``.

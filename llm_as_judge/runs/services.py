@@ -21,6 +21,7 @@ from llm_as_judge.llm import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
 from llm_as_judge.workflow.run import WorkflowRunner
@@ -47,8 +48,11 @@ class Services:
 
 
 @asynccontextmanager
-async def open_services(config: Config) -> AsyncIterator[Services]:
-    """Raises ``ConfigError`` or ``ProviderError`` before any work is done."""
+async def open_services(config: Config, progress: Progress | None = None) -> AsyncIterator[Services]:
+    """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
+
+    ``progress`` is told where a run pauses for an endpoint.
+    """
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     async with Sandbox(config.sandbox) as sandbox, open_clients(config, executor=True) as clients:
@@ -57,7 +61,15 @@ async def open_services(config: Config) -> AsyncIterator[Services]:
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
         audited = AuditedJudge(config.judge, judge, second) if model and config.judge.audit_share else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
-        official = RolloutParts(runner, Judge(RULES, None, sandbox), reward, concurrency=_ROLLOUT_CONCURRENCY)
+        official = RolloutParts(
+            runner,
+            Judge(RULES, None, sandbox),
+            reward,
+            concurrency=_ROLLOUT_CONCURRENCY,
+            max_unscored=config.training.max_unscored,
+            patience_s=config.training.patience_s,
+            on_pause=(progress or Silent()).say,
+        )
         training = replace(
             official,
             judge=audited or judge,

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.agreement import Agreement, agreement
-from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
-from llm_as_judge.evaluation.summary import Summary
-from llm_as_judge.events import EventLog
+from llm_as_judge.evaluation.evaluate import PolicyAuthor, Summary, evaluate
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
-from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
-from llm_as_judge.runs.policy import checkpoint_folder, load_author
+from llm_as_judge.runs.folder import Started, open_folder
+from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
-from llm_as_judge.types import Domain, Prompt, Question
+from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve, steps_of
 from llm_as_judge.workflow.catalogue import PLANS
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
     """What a training run came to; ``as_json`` is what its results file holds."""
 
-    config: Config
+    run: Started
     before: Summary
     after: Summary
     baselines: Sequence[baselines.Baseline]
@@ -52,26 +45,20 @@ class TrainResult:
     sandbox: str
     usage: Mapping[str, Usage]  # of each model asked
     seconds: Mapping[str, float]
-    adapter: Path
-    results: Path
 
     @property
-    def gain(self) -> Estimate:
-        """Trained minus untrained on the same problems, paired."""
-        return paired_difference(self.after.by_problem, self.before.by_problem)
-
-    @property
-    def curve(self) -> Path:
-        return self.results.with_suffix(".png")
+    def adapter(self) -> Path:
+        return self.run.folder.checkpoints / f"step_{self.steps}"
 
     def as_json(self) -> dict[str, Any]:
-        gain = self.gain
+        config = self.run.folder.config
         return {
-            "run": self.config.output.run_name,
-            "seed": self.config.training.seed,
+            "run": config.output.run_name,
+            "run_id": self.run.id,
+            "model": config.base_model.key,
+            "seed": config.training.seed,
             "before": self.before.as_json(),
             "after": self.after.as_json(),
-            "gain": {"value": number(gain.value), "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
             "workflows": self.workflows,
             "learned": self.learned,
@@ -88,99 +75,84 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
     """Trains up to ``training.max_steps``, measures before and after, and writes results and learning curve."""
     begun, told = time.monotonic(), progress or Silent()
     total = config.training.max_steps
-    run = open_run(config, resume=resume)
-    async with open_services(config) as services:
-        told.say(services.sandbox.describe().summary)
-        author, problems = load_author(config), open_problems(config)
-        trainer = assemble(run, services, author, problems, lambda report: told.step(report, total))
-
-        def watch(what: str, count: int) -> Callable[[int], None]:
-            return lambda done: told.advance(what, done, count)
-
-        measured = problems.heldout
-        if run.before.exists() and run.resumed_from is not None:
-            before = Summary.load(run.before)
-        else:
-            told.say(f"held-out evaluation of the untrained policy on {len(measured)} problems")
-            watching = watch("untrained policy", len(measured))
-            before = (await evaluate(measured, author, services.official, watching)).summary
-            before.save(run.before)
-        training_began = time.monotonic()
-        if run.resumed_from is not None:
-            trainer.resume(run.resumed_from)
-        await trainer.train()
-        training_seconds = time.monotonic() - training_began
-        told.say("held-out evaluation of the trained policy and of every workflow alone")
-        author = replace(author, version=trainer.step)
-        after = (await evaluate(measured, author, services.official, watch("trained policy", len(measured)))).summary
-        matrix = await baselines.measure(measured, services.official, watch("workflows alone", len(PLANS)))
-        alone = [r for rollouts in matrix.rollouts.values() for r in rollouts]
-        result = TrainResult(
-            config=config,
-            before=before,
-            after=after,
-            baselines=baselines.rows(matrix),
-            workflows=matrix.accuracies(),
-            learned=learned_plans(after),
-            judge=await agreement(services.alone, alone) if services.alone else None,
-            problems=len(measured),
-            steps=trainer.step,
-            sandbox=str(services.sandbox.describe()),
-            usage=services.usage(),
-            seconds={"training": training_seconds, "all": time.monotonic() - begun},
-            adapter=run.checkpoints / f"step_{trainer.step}",
-            results=run.results,
-        )
-    write_json(result.results, result.as_json())
-    learning_curve(steps_of(run.log.path), result.curve, before.overall.value, after.overall.value)
+    with open_folder(config, resume=resume, progress=told) as folder:
+        async with open_services(config, told) as services:
+            told.say(services.sandbox.describe().summary)
+            author, problems = load_author(config), open_problems(config)
+            run = folder.begin(problems.digest, told)
+            trainer = assemble(run, services, author, problems, lambda report: told.step(report, total))
+            measure = Measurement(problems.heldout, services, told)
+            before = await _before(run, author, measure)
+            training_began = time.monotonic()
+            if folder.resumed_from is not None:
+                trainer.resume(folder.resumed_from)
+            await trainer.train()
+            training_seconds = time.monotonic() - training_began
+            told.say("held-out evaluation of the trained policy and of every workflow alone")
+            after = await measure.author("trained policy", replace(author, version=trainer.step))
+            matrix = await baselines.measure(
+                problems.heldout,
+                services.official,
+                lambda done: told.advance("workflows alone", done, len(PLANS)),
+            )
+            alone = [r for rollouts in matrix.rollouts.values() for r in rollouts]
+            result = TrainResult(
+                run=run,
+                before=before,
+                after=after,
+                baselines=baselines.rows(matrix),
+                workflows=matrix.accuracies(),
+                learned=learned_plans(after),
+                judge=await agreement(services.alone, alone) if services.alone else None,
+                problems=len(problems.heldout),
+                steps=trainer.step,
+                sandbox=str(services.sandbox.describe()),
+                usage=services.usage(),
+                seconds={"training": training_seconds, "all": time.monotonic() - begun},
+            )
+        write_json(folder.results, result.as_json())
+        learning_curve(steps_of(folder.log_file), folder.curve, before.overall.value, after.overall.value)
     return result
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Where a training run keeps what it makes, and the checkpoint that it goes on from."""
+class Measurement:
+    """Held-out evaluations of a run."""
 
-    config: Config
-    config_text: str
-    checkpoints: Path
-    results: Path
-    log: EventLog
-    resumed_from: Path | None
+    problems: Sequence[Problem]
+    services: Services
+    progress: Progress
 
-    @property
-    def before(self) -> Path:
-        """The held-out evaluation of the policy as it was before the first step."""
-        return self.checkpoints / "before.json"
+    async def author(self, name: str, author: PolicyAuthor) -> Summary:
+        count = len(self.problems)
+        watch = partial(self.progress.advance, name, total=count)
+        return (await evaluate(self.problems, author, self.services.official, lambda done: watch(done=done))).summary
 
 
-def open_run(config: Config, *, resume: bool = False) -> Run:
-    """Makes the run's folders and its log. Raises ``ConfigError`` where there is nothing to resume."""
-    output, checkpoints = config.output, checkpoint_folder(config)
-    results = output.results_dir / "training" / f"{output.run_name}.json"
-    log_file = output.log_dir / f"{output.run_name}.jsonl"
-    for folder in (checkpoints, results.parent, output.log_dir):
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, os.strerror(13), str(folder))
-    newest = checkpoint.latest(checkpoints)
-    if resume and newest is None:
-        raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
-    if not resume:
-        if newest is not None:
-            logger.warning("%s holds an earlier run; its checkpoints are replaced as this one goes", checkpoints)
-        log_file.unlink(missing_ok=True)
-    return Run(config, to_yaml(config), checkpoints, results, EventLog(log_file), newest if resume else None)
+async def _before(run: Started, author: PolicyAuthor, measure: Measurement) -> Summary:
+    """How good the policy was before the first step; a resumed run has it on disk."""
+    file = run.folder.before
+    if file.exists():
+        try:
+            return Summary.load(file)
+        except DataError as error:
+            measure.progress.say(f"{error}: it is made again now")
+    measure.progress.say(f"held-out evaluation of the untrained policy on {len(measure.problems)} problems")
+    summary = await measure.author("untrained policy", author)
+    summary.save(file)
+    return summary
 
 
 def assemble(
-    run: Run,
+    run: Started,
     services: Services,
     author: PolicyAuthor,
     problems: Problems,
     on_step: Callable[[StepReport], None] = lambda report: None,
 ) -> Trainer:
     """The training loop with all its parts, at its first step."""
-    config, log = run.config, run.log
+    folder, log = run.folder, run.log
+    config = folder.config
     recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
 
     async def validate(step: int) -> dict[str, float]:
@@ -207,14 +179,16 @@ def assemble(
         rollout=services.training,
         audit=services.audited,
         log=log.log,
-        checkpoint_dir=run.checkpoints,
+        checkpoint_dir=folder.checkpoints,
         buffer=recall,
         on_step=step_done,
         evaluate=validate if config.training.eval_every else None,
-        config_text=run.config_text,
+        config_text=folder.config_text,
+        run_id=run.id,
     )
-    resumed = str(run.resumed_from) if run.resumed_from else None
-    log.log("run", config=run.config_text, sandbox=str(services.sandbox.describe()), resumed_from=resumed)
+    resumed = str(folder.resumed_from) if folder.resumed_from else None
+    sandbox = str(services.sandbox.describe())
+    log.log("run", id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed)
     log.log("layers", layer1=author.prompt.system, layer2=services.enhance.as_json())
     return Trainer(parts, config)
 

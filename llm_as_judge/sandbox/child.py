@@ -55,9 +55,9 @@ class Child:
             with contextlib.suppress(OSError):
                 await self._loop.sock_sendall(self._sock, data)
 
-    async def receive(self) -> dict[str, Any] | None:
-        """The next frame, None when there will be no more; raises ``FrameError`` for what is none."""
-        while (message := self._frames.next()) is None:
+    async def receive(self, values: int = frames.VALUES) -> dict[str, Any] | None:
+        """The next frame, None when there will be no more; raises ``FrameError`` for what is none or holds too much."""
+        while (message := self._frames.next(values)) is None:
             try:
                 data = await self._loop.sock_recv(self._sock, 1 << 16)
             except OSError:

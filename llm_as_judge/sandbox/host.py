@@ -21,7 +21,15 @@ from llm_as_judge.sandbox.child import Child
 from llm_as_judge.sandbox.guest.frames import FrameError
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operators import BudgetExceeded, CallOperator, OperatorService
-from llm_as_judge.sandbox.results import CodeResult, CodeVerdict, Confinement, OperatorParameters, WorkflowResult
+from llm_as_judge.sandbox.results import (
+    KEPT_OF_ERROR,
+    CodeResult,
+    CodeVerdict,
+    Confinement,
+    OperatorParameters,
+    WorkflowResult,
+    cut,
+)
 from llm_as_judge.sandbox.run import Clock, Converse, Last, Run, last_frame, run_children, text
 from llm_as_judge.sandbox.verdict import STOPPED, plan, relay
 from llm_as_judge.sandbox.zygote import Zygote
@@ -186,7 +194,7 @@ class Sandbox:
             "dataset": dataset,
             "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
         }
-        service = OperatorService(call_operator, config)
+        service = OperatorService(call_operator, config, self.config.frame_bytes)
 
         async def converse(children: Sequence[Child], clock: Clock) -> list[Last]:
             await children[0].send(job)
@@ -206,8 +214,8 @@ class Sandbox:
             outcome, error = "raised", "the run ended without an answer"
         return WorkflowResult(
             outcome,
-            answer=answer if outcome == "finished" else None,
-            error=error,
+            answer=cut(answer) if outcome == "finished" and isinstance(answer, str) else None,
+            error=cut(error, KEPT_OF_ERROR),
             seconds=run.seconds,
             cpu_seconds=run.cpu_seconds,
         )

@@ -20,22 +20,31 @@ log = logging.getLogger(__name__)
 CallOperator = Callable[[str, dict[str, Any], dict[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
+#: Texts, numbers, lists and keys that one operator call may hold.
+_VALUES = 10_000
+
+
 class BudgetExceeded(WorkflowError):
     """Raised by ``call_operator`` to end the run with outcome ``budget``."""
 
 
 class OperatorService:
-    """Answers the operator calls of one workflow, within its limits."""
+    """Answers the operator calls of one workflow, within its limits.
 
-    def __init__(self, call_operator: CallOperator, config: WorkflowConfig) -> None:
+    All of its calls together may hold ``frame_bytes`` of memory here, where they are kept until they are logged.
+    """
+
+    def __init__(self, call_operator: CallOperator, config: WorkflowConfig, frame_bytes: int) -> None:
         self._call_operator = call_operator
         self._config = config
+        self._frame_bytes = frame_bytes
+        self._held = 0
         self._places = asyncio.Semaphore(config.max_concurrent_calls)
         self.over_budget = ""
         self.fault: Exception | None = None
 
     async def serve(self, child: Child, clock: Clock) -> dict[str, Any] | None:
-        """Until the child's last frame, or None if there is none.
+        """Until the child's last frame, or None if there is none; raises ``FrameError`` for what is no call.
 
         Calls that a workflow does not wait for are ended all the same, so that what they take is counted and does not
         hang on timing.
@@ -43,7 +52,7 @@ class OperatorService:
         tasks: set[asyncio.Task[None]] = set()
         count = 0
         try:
-            while (message := await child.receive()) is not None:
+            while (message := await child.receive(_VALUES)) is not None:
                 if "end" in message:
                     await asyncio.gather(*tasks)
                     return message
@@ -51,6 +60,9 @@ class OperatorService:
                 if count > self._config.max_calls:
                     self._stop(child, f"over {self._config.max_calls} operator calls")
                     return None
+                self._held += frames.weight(message)
+                if self._held > self._frame_bytes:
+                    raise frames.FrameTooLong(f"its operator calls hold over {self._frame_bytes} bytes")
                 task = asyncio.create_task(self._answer(child, clock, _request(message)))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)

@@ -11,6 +11,18 @@ from llm_as_judge.types import Outcome
 CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit", "fault"]
 
 
+#: Characters kept of an answer, a prompt or a reply, and of an error: a run can make each as long as a message may be.
+KEPT, KEPT_OF_ERROR = 50_000, 2_000
+
+
+def cut(text: str, limit: int = KEPT) -> str:
+    """At most ``limit`` characters: a mark takes the place of the middle of a longer text."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 60) // 2  # the mark takes the rest
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorParameters:
     """Names that positional arguments of a workflow's operator are given to."""
@@ -33,6 +45,8 @@ class CodeResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowResult:
+    """``answer`` and ``error`` are ``cut``."""
+
     outcome: Outcome
     answer: str | None = None
     error: str = ""

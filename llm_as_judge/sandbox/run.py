@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox.child import Child, Ended
 from llm_as_judge.sandbox.guest import frames
-from llm_as_judge.sandbox.results import CodeOutcome
+from llm_as_judge.sandbox.results import KEPT_OF_ERROR, CodeOutcome, cut
 from llm_as_judge.sandbox.zygote import Zygote
 
 #: Talks to the children until one has said its last; returns each one's last frame or what it sent instead.
@@ -133,7 +133,7 @@ def outcome_of(child: Child, last: Last, ended: Ended | None, config: SandboxCon
     if isinstance(last, Mapping):
         claim = last.get("end")
         if claim in _CLAIMS:
-            return claim, text(last.get("error"))
+            return claim, cut(text(last.get("error")), KEPT_OF_ERROR)
         return "raised", "the run ended with a message that is no result"
     if isinstance(last, frames.FrameTooLong):
         return "output_limit", str(last)

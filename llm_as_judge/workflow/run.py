@@ -21,6 +21,7 @@ from llm_as_judge.llm import ChatModel, LLMReply, derived_seed
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
+from llm_as_judge.sandbox.results import cut
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 from llm_as_judge.workflow.budget import Ledger
 from llm_as_judge.workflow.lint.check import lint
@@ -167,8 +168,8 @@ class _Operators:
             call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         record.exchanges.append(
             Exchange(
-                prompt,
-                reply.text,
+                cut(prompt),
+                cut(reply.text),
                 reply.finish_reason,
                 reply.prompt_tokens,
                 reply.completion_tokens,

@@ -59,6 +59,13 @@ def test_inspect_shows_the_domains_that_are_there(capsys: pytest.CaptureFixture[
     }  # fmt: skip
 
 
+def test_brackets_and_dollars_in_a_name_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    own = written({**RECORDS[0], "dataset": r"[/b] $\x$", "problem": "[/i]?"})
+    assert main(["data", "inspect", "--file", own, "--png", "x.png"]) == 0
+    told = capsys.readouterr().out
+    assert r"[/b] $\x$" in told and "[/i]?" in told
+
+
 def test_inspect_tells_all_bad_records(capsys: pytest.CaptureFixture[str]) -> None:
     bad = {**RECORDS[0], "type": "maths"}
     assert main(["data", "inspect", "--file", written(bad, *RECORDS, bad)]) == 2

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import DataError
+from llm_as_judge.types import DOMAINS
 
 MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
 CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
@@ -93,6 +97,12 @@ def test_numbers_that_are_no_numbers_are_no_answers(tmp_path: Path) -> None:
         assert "must be a finite number" in error(written(tmp_path, {**MATHS, "answer": answer}))
 
 
+def test_what_belongs_to_another_domain_is_ignored(tmp_path: Path) -> None:
+    maths, code = load_file(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
+    assert (maths.reference.tests, maths.question.entry_point) == ("", None)
+    assert code.reference.answers == ()
+
+
 def test_every_problem_of_a_mixed_file_has_the_name_of_its_dataset(tmp_path: Path) -> None:
     gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
     records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
@@ -159,3 +169,44 @@ def test_a_folder_that_may_not_be_listed_is_told_not_taken_for_empty(
 
     monkeypatch.setattr(os, "scandir", closed)
     assert error(tmp_path) == f"{tmp_path / 'closed'}: cannot be read: permission denied"
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(DOMAINS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+changes = st.dictionaries(
+    st.sampled_from([
+        *("problem", "answer", "type", "tests", "entry_point", "public_tests", "prelude", "context", "id", "dataset"),
+        *("unanswerable", "question", "choices", "answers", "solution", "test_list", "prompt", "test", "answerKey"),
+        *("supporting_facts", "text", "task_id", "paragraphs", "data"),
+    ]),
+    values,
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from([MATHS, CODE, {"question": "2?", "answer": "#### 2"}, {}]),
+    changes,
+    st.sampled_from([".jsonl", ".json", ".csv", ".jsonl.gz"]),
+    st.binary(max_size=6),
+    st.integers(0, 400),
+)
+def test_no_file_of_any_content_ends_in_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, record: Any, change: Any, suffix: str, noise: bytes, place: int
+) -> None:
+    content = json.dumps({**record, **change}).encode()
+    content = content[:place] + noise + content[place:]
+    path = tmp_path_factory.mktemp("any") / f"own{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
+    try:
+        problems = load_file(path)
+    except DataError as error:
+        assert str(path) in str(error)
+        return
+    for problem in problems:  # what was taken can be written, asked and judged
+        assert custom.parse(json.loads(json.dumps(custom.to_record(problem)))) == problem
+        problem.question.statement.encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.embedded import supervise
-from llm_as_judge.embedded.server import MODEL_NAME
+from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm import LLMClient
@@ -83,12 +87,104 @@ def test_completions_take_token_ids(address: str) -> None:
         (ask(model="gpt-9"), 404, "gpt-9"),
         (ask(stream=True), 400, "stream"),
         (ask(messages=[{"role": "user", "content": "é" * 5000}]), 400, "tokens"),
+        (ask(messages=[{"role": "user", "content": "x " * 100_000}]), 400, "200000 characters"),
+        (ask(messages=[{"role": ["user"], "content": "x"}]), 400, "role"),
+        (ask(messages=[{"role": "user", "content": "\ud800"}]), 400, "surrogates"),
+        (ask(seed=2**64), 400, "64 bits"),
+        (ask(seed="1"), 400, "seed"),
+        (ask(seed=True), 400, "seed"),
+        (ask(n=65), 400, "n must be"),
+        (ask(top_p=float("nan")), 400, "top_p"),
+        (ask(model=["nano"]), 404, "no model"),
+        (ask(tools=[{"type": "function"}]), 400, "tools"),
+        (ask(response_format={"type": "json_schema"}), 400, "response_format"),
+        (b'{"max_tokens": ' + b"9" * 5000 + b"}", 400, "not JSON"),
+        (b"[" * 100_000, 400, "not JSON"),
+        (b"\xff\xfe", 400, "not JSON"),
+        (b'"x"', 400, "object"),
+        (b" " * (1 << 21), 413, "Too Large"),
     ],
 )
 def test_a_bad_request_is_answered_with_the_reason(address: str, body: Any, status: int, words: str) -> None:
     code, reply = post(f"{address}/chat/completions", body)
     assert code == status
     assert words in reply["error"]["message"]
+
+
+def test_wrong_paths_and_methods_are_errors_of_the_protocol(address: str) -> None:
+    assert post(f"{address}/embeddings", {})[0] == 404
+    code, reply = post(f"{address}/models", {})
+    assert (code, reply["error"]["type"]) == (405, "invalid_request_error")
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.just(2**64)
+    | st.just("é" * 9000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "n", "seed", "stream")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(["chat/completions", "completions"]),
+    changes=st.dictionaries(st.sampled_from([*FIELDS, "prompt", "stop", "tools"]), JUNK, min_size=1, max_size=2),
+)
+def test_no_input_is_answered_with_anything_but_a_reply_or_the_reason(
+    address: str, path: str, changes: dict[str, Any]
+) -> None:
+    code, reply = post(f"{address}/{path}", {"prompt": [1, 50, 2], **ask(), "max_tokens": 1} | changes)
+    assert code in (200, 400, 404), reply
+    assert reply["choices"] if code == 200 else reply["error"]["message"]
+
+
+def test_bad_requests_do_no_harm_to_those_under_way(address: str) -> None:
+    async def run() -> None:
+        config = EndpointConfig(base_url=address, max_tokens=60, temperature=1.0)
+        async with LLMClient(config) as client:
+            good = [asyncio.create_task(client.chat("Question: where?", seed=i)) for i in range(8)]
+            await asyncio.sleep(0.02)
+            long = ask(messages=[{"role": "user", "content": "x " * 400_000}])
+            began = time.perf_counter()
+            for body in (ask(seed=2**64), long, long, long):
+                assert (await asyncio.to_thread(post, f"{address}/chat/completions", body))[0] == 400
+            assert time.perf_counter() - began < 5
+            assert all(reply.text for reply in await asyncio.gather(*good))
+
+    asyncio.run(run())
+
+
+def test_a_failure_in_the_engine_is_told_to_those_it_concerns_only() -> None:
+    engine = Engine(EXECUTOR, slots=8, max_length=128)
+    batcher = Batcher(engine)
+
+    async def run() -> None:
+        good = asyncio.create_task(batcher.complete(Request([5, 6, 7], 100)))
+        while not engine.active:
+            await asyncio.sleep(0.001)
+        with pytest.raises(IndexError):
+            await batcher.complete(Request([10**9], 1))  # no such token
+        assert (await good).finish_reason
+
+    asyncio.run(run())
+
+
+def test_serve_says_where_it_serves_and_how_to_stop_it() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "llm_as_judge.cli.app", "embedded", "serve", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert f"http://127.0.0.1:{port}/v1" in said and "Ctrl-C" in said
+        assert post(f"http://127.0.0.1:{port}/v1/chat/completions", ask())[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
 
 
 def test_many_requests_are_answered_together(address: str) -> None:

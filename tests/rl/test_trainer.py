@@ -166,21 +166,43 @@ async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> No
     assert last is not None and last.name in ("step_6", "step_8")
 
 
-async def test_steps_without_a_scored_rollout_end_the_run_where_it_can_be_resumed(tmp_path: Path) -> None:
-    class Down(LuckyJudge):
-        calls = 0
+class Down(LuckyJudge):
+    """Nobody answers from the third step on; after ``fails`` more questions somebody does again."""
 
-        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-            self.calls += 1
-            if self.calls > 2 * 24:
-                raise ProviderError("nobody listens at 127.0.0.1:1")
-            return await super().verdict(problem, answer)
+    def __init__(self, fails: float = math.inf) -> None:
+        self.calls, self.fails = 0, fails
 
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        self.calls += 1
+        if 2 * 24 < self.calls <= 2 * 24 + self.fails:
+            raise ProviderError("nobody listens at 127.0.0.1:1")
+        return await super().verdict(problem, answer)
+
+
+async def test_an_endpoint_that_stays_down_stops_the_run_after_its_patience(tmp_path: Path) -> None:
     reports: list[StepReport] = []
-    with pytest.raises(InfrastructureError, match=r"last 3 steps .* nobody listens at 127\.0\.0\.1:1.*--resume"):
-        await bandit_trainer(tmp_path, judge=Down(), reports=reports).train(30)
-    assert [r.unscored for r in reports] == [0, 0, 24, 24]  # the step that ends it is not reported
-    assert checkpoint.latest(tmp_path) == tmp_path / "step_5"
+    said: list[str] = []
+    trainer = bandit_trainer(tmp_path, judge=Down(), reports=reports)
+    patience = {"max_unscored": 0.5, "patience_s": 0.05, "on_pause": said.append}
+    trainer.parts = replace(trainer.parts, rollout=replace(trainer.parts.rollout, **patience))
+    with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* nobody listens .*--resume"):
+        await trainer.train(30)
+    assert len(reports) == 2  # nothing was learned from the step that could not be scored
+    assert len(said) == 1 and "paused" in said[0] and "nobody listens" in said[0]
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_2"
+
+
+async def test_an_endpoint_that_comes_back_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
+    trainers = [bandit_trainer(tmp_path / str(i), judge=judge) for i, judge in enumerate((Down(48), LuckyJudge()))]
+    for trainer in trainers:
+        rollout = replace(trainer.parts.rollout, max_unscored=0.5, patience_s=5.0)
+        trainer.parts = replace(trainer.parts, rollout=rollout)
+        report = await trainer.train(4)
+        assert report is not None and report.unscored == 0
+    assert equal(weights(trainers[0]), weights(trainers[1]))
 
 
 async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import decimal
 import fractions
 import itertools
 import json
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -113,6 +115,81 @@ def test_a_long_frame_is_refused_from_its_header() -> None:
 def test_deep_and_long_json_is_a_frame_error(body: bytes) -> None:
     with pytest.raises(frames.FrameError):
         frames.decode(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[' + b",".join([b"[]"] * 1_300_000) + b"]}",
+        b'{"a":[' + b"0," * 1_900_000 + b"0]}",
+        b"{" + b",".join(b'"%d":0' % n for n in range(400_000)) + b"}",
+    ],
+)
+def test_many_values_are_refused_before_anything_is_built_of_them(body: bytes) -> None:
+    frames.decode(b"{}", 10_000)
+    tracemalloc.start()
+    started = time.process_time()
+    try:
+        with pytest.raises(frames.FrameTooLong, match="over 10000 values"):
+            frames.decode(body, 10_000)
+        # Decoded they take up to 160 MB, which stay; this is gone at once.
+        assert tracemalloc.get_traced_memory()[1] < (30 if b'"1"' in body else 8) * len(body)
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'"' + b'\\"' * 1_900_000, b'"a\\' * 900_000, b"\\" * 3_900_000, b'{"a":"' + b"[,:" * 1_200_000 + b"\\",
+        b"]" * 1_900_000 + b"[" * 400, b"[" * 400 + b"]" * 1_900_000, b'""' * 1_900_000 + b"," * 20_000,
+    ],
+)  # fmt: skip
+def test_checking_the_size_of_a_message_takes_linear_time(body: bytes) -> None:
+    started = time.process_time()
+    with pytest.raises(frames.FrameError):
+        frames.decode(body, 10_000)
+    assert time.process_time() - started < 2
+
+
+def test_brackets_and_commas_in_texts_are_no_values() -> None:
+    text = '[{"a":1},' * 20_000 + '\\"'
+    assert frames.decode(json.dumps({"a": text}).encode(), 10) == {"a": text}
+
+
+@settings(max_examples=300, deadline=None)
+@given(MESSAGES)
+def test_a_message_within_its_values_is_taken_and_one_beyond_refused(message: dict[str, Any]) -> None:
+    def count(value: Any) -> int:
+        if value in ([], {}):
+            return 2
+        if isinstance(value, dict):
+            return 1 + len(value) + sum(map(count, value.values()))
+        return 1 + sum(map(count, value)) if isinstance(value, list) else 1
+
+    body, there = json.dumps(message).encode(), count(message) - 1
+    frames.decode(body, there)
+    with pytest.raises(frames.FrameTooLong):
+        frames.decode(body, there - 1)
+
+
+def test_lists_may_be_inside_one_another_to_a_depth() -> None:
+    def nested(depth: int) -> bytes:
+        return b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+
+    assert frames.decode(nested(frames.DEPTH - 1))
+    with pytest.raises(frames.FrameError, match="inside one another"):
+        frames.decode(nested(frames.DEPTH))
+    frames.decode(b'{"a":[' + b",".join([b"[[]]"] * 1000) + b"]}")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=20))
+def test_no_message_has_an_unpaired_surrogate(raw: bytes) -> None:
+    for body in (b'{"a":"' + raw.replace(b'"', b"") + b'"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud800"}'):
+        with contextlib.suppress(frames.FrameError):
+            str(frames.decode(body)).encode()
 
 
 @settings(max_examples=500, deadline=None)

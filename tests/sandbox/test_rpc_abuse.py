@@ -68,7 +68,17 @@ ABUSES: dict[str, tuple[str, str, int]] = {
         raw("s.sendall(b'\\xff' * 4)", "while True: s.sendall(b'x' * 65536)"), "output_limit", 0),
     "an unknown operator": (raw("call(operator='__class__')"), "timeout", 0),
     "a message that is no object": (raw("send(b'[1, 2]')"), "raised", 0),
-    "deep JSON": (raw("send(b'[' * 400_000 + b']' * 400_000)"), "raised", 0),
+    "deep JSON": (raw("send(b'[' * 400_000 + b']' * 400_000)"), "output_limit", 0),
+    "deep JSON of few values": (raw("send(b'[' * 4000 + b']' * 4000)"), "raised", 0),
+    "a list in a list, six hundred times": (
+        workflow("x = []", "for _ in range(600): x = [x]", "await self.op(input=x)"), "raised", 0),
+    "a quarter million empty lists": (workflow("await self.op(input=[[]] * 260_000)"), "output_limit", 0),
+    "many values in many calls": (
+        workflow("await asyncio.gather(*[self.op(input=['xy'] * 4000) for _ in range(20)])"), "output_limit", 4),
+    "much text in many calls": (
+        workflow("await asyncio.gather(*[self.op(input='y' * 200_000) for _ in range(20)])"), "output_limit", 5),
+    "emoji, four times as wide in memory": (
+        workflow("await self.op(input='\\U0001f600' * 80_000 + 'y' * 300_000)"), "output_limit", 0),
     "a giant number": (raw("send(b'{\"call\": ' + b'9' * 900_000 + b'}')"), "raised", 0),
     "a number that is none": (raw("call(call=float('nan'))"), "raised", 0),
     "odd arguments": (workflow("await self.op(api_key='x', __class__=1)"), "raised", 0),

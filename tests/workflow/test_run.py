@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -317,6 +318,25 @@ def test_one_operator_cannot_spend_without_bound() -> None:
     execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"), max_calls=4)
     assert execution.outcome == "budget"
     assert sum(len(call.exchanges) for call in execution.calls) <= 16
+
+
+def test_a_billion_votes_cost_the_host_nothing_before_the_budget_ends_them() -> None:
+    source = TEXTS["vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**9)")
+    source = source.replace("result['response']", "result['solution']")
+    count = iter(range(10**6))
+    before = time.process_time()
+    execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"))
+    assert execution.outcome == "budget" and "calls of the executor" in execution.error
+    assert time.process_time() - before < 5
+
+
+def test_what_a_record_keeps_of_prompts_and_replies_is_bounded() -> None:
+    source = workflow(PLANS["answer"], "math").replace("input=problem", "input=problem + 'x' * 500_000")
+    assert "500_000" in source
+    (call,) = run(source, Script("<answer>" + "y" * 500_000 + "</answer>")).calls
+    (exchange,) = call.exchanges
+    assert max(len(exchange.prompt), len(exchange.reply)) <= 50_000
+    assert "characters cut" in exchange.prompt and "characters cut" in exchange.reply
 
 
 def test_the_workflows_own_mistakes_with_an_operator_are_its_own() -> None:

@@ -6,8 +6,12 @@ enough to be written in one piece and carries at most one file descriptor: the z
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import struct
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 HEADER = struct.Struct("!I")
@@ -24,7 +28,13 @@ READY, EXITED = b"R", b"X"
 NOT_CONFINED = 99
 CONFINED = b"C"
 
+#: What a message may hold: values (and keys), and lists and objects inside one another.
+VALUES, DEPTH = 1_000_000, 320
+
 _scan = json.JSONDecoder().raw_decode
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_UP_OR_DOWN = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 
 
 class FrameError(ValueError):
@@ -32,7 +42,7 @@ class FrameError(ValueError):
 
 
 class FrameTooLong(FrameError):
-    """A frame over the limit was announced."""
+    """A frame over the limit was announced, or holds more than a message may."""
 
 
 class Decoder:
@@ -49,8 +59,8 @@ class Decoder:
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
-    def next(self) -> dict[str, Any] | None:
-        """The next whole message, None until there is one. Raises ``FrameError``."""
+    def next(self, values: int = VALUES) -> dict[str, Any] | None:
+        """The next whole message, None until there is one. Raises ``FrameError``; see ``decode``."""
         if len(self._buffer) < HEADER.size:
             return None
         end = HEADER.size + HEADER.unpack_from(self._buffer)[0]
@@ -60,7 +70,7 @@ class Decoder:
             return None
         body = bytes(self._buffer[HEADER.size : end])
         del self._buffer[:end]
-        return decode(body)
+        return decode(body, values)
 
 
 def encode(message: Any) -> bytes:
@@ -69,10 +79,16 @@ def encode(message: Any) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def decode(body: bytes) -> dict[str, Any]:
-    """The message of a frame's body, with unpaired surrogates replaced; raises ``FrameError``."""
+def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
+    """The message of a frame's body, with unpaired surrogates replaced.
+
+    Raises:
+        FrameTooLong: over so many ``values`` or over ``DEPTH``; found before anything is built of them.
+        FrameError: it is no JSON object.
+    """
+    _check_size(body, values)
     try:
-        message = json.loads(body)
+        message = json.loads(body.decode("utf-8", "replace"))
         if b"\\ud" in body or b"\\uD" in body:
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
@@ -80,6 +96,45 @@ def decode(body: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise FrameError(f"expected an object, got {type(message).__name__}")
     return message
+
+
+def _check_size(body: bytes, values: int) -> None:
+    """Every value but the first, and every key, follows a bracket, a comma or a colon; an empty list counts as two."""
+    if _marks(body) > values or _openings(body) > DEPTH:
+        body = _STRING.sub(b"", body)  # now for certain
+        if _marks(body) > values:
+            raise FrameTooLong(f"a message holds over {values} values")
+        if _openings(body) > DEPTH and _depth(body) > DEPTH:
+            raise FrameError(f"a message has over {DEPTH} lists inside one another")
+
+
+def _openings(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _marks(body: bytes) -> int:
+    return _openings(body) + body.count(b",") + body.count(b":")
+
+
+def _depth(body: bytes) -> int:
+    return max(itertools.accumulate(memoryview(body.translate(_UP_OR_DOWN, _NO_BRACKETS)).cast("b")))
+
+
+def weight(message: Any) -> int:
+    """Bytes of memory that a decoded message takes."""
+    return sum(map(sys.getsizeof, _parts(message)))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        yield part
+        if isinstance(part, dict):
+            stack += part
+            stack += part.values()
+        elif isinstance(part, list):
+            stack += part
 
 
 def decode_trusted(body: bytes) -> dict[str, Any]:

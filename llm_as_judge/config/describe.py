@@ -1,0 +1,87 @@
+"""What the schema's leaves are in words: names, types, defaults and meanings for the documentation and the loader."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic.fields import FieldInfo
+
+from llm_as_judge.config.schema import LEAVES, Input
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf as ``describe`` tells it."""
+
+    name: str
+    type: str
+    default: str
+    description: str
+
+
+def describe() -> list[Leaf]:
+    """Name, type, default and meaning of every leaf, in the order of the schema."""
+    rows = []
+    for name, field in LEAVES.items():
+        default = field.get_default()
+        rows.append(Leaf(name, _type_name(field), _yaml_text(default), field.description or ""))
+    return rows
+
+
+def _yaml_text(value: Any) -> str:
+    """``value`` as one would write it in the file, on one line."""
+    if isinstance(value, Path):
+        return str(value)
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    """Alternatives of a type, without what ``Annotated`` adds."""
+    if typing.get_origin(annotation) is Annotated:
+        return _members(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
+    return (annotation,)
+
+
+def takes_text(annotation: Any) -> bool:
+    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it."""
+    return all(member in (str, Path, type(None)) for member in _members(annotation))
+
+
+def names_input(field: FieldInfo) -> bool:
+    """The leaf names files that are read."""
+    marks = [*field.metadata, *_marks(field.annotation)]
+    return any(isinstance(mark, Input) for mark in marks)
+
+
+def _marks(annotation: Any) -> Iterator[Any]:
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Annotated:
+        yield from arguments[1:]
+    elif typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        for member in arguments:
+            yield from _marks(member)
+
+
+def _type_name(field: FieldInfo) -> str:
+    names, path = [], "input path" if names_input(field) else "output path"
+    for member in _members(field.annotation):
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if origin is Literal:
+            names += [str(value) for value in arguments]
+        elif origin is tuple:
+            names.append("list")
+        elif origin is not None:
+            keys = typing.get_args(arguments[0])
+            names.append(f"mapping of {', '.join(map(str, keys))}" if keys else "mapping")
+        else:
+            names.append("null" if member is type(None) else path if member is Path else member.__name__)
+    return " | ".join(names)

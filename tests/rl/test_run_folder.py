@@ -1,0 +1,127 @@
+"""A run's files are its own: told apart, locked, moved aside, never mixed, and nothing is touched before the checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny_policy
+
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.events import read_events
+from llm_as_judge.rl import checkpoint
+from llm_as_judge.runs.folder import RunFolder, Started, open_folder
+from llm_as_judge.runs.policy import newest_checkpoint
+from llm_as_judge.runs.progress import Silent
+
+
+class Said(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    places = [f"{name}={tmp_path / name}" for name in ("output_dir", "log_dir", "results_dir")]
+    return load_config(None, places)
+
+
+def run(config: Config, *steps: int, resume: bool = False, said: Said | None = None) -> Started:
+    """A run that wrote these checkpoints, a log and results."""
+    with open_folder(config, resume=resume, progress=said or Said()) as folder:
+        started = folder.begin("problems", said or Said())
+        policy = tiny_policy()
+        optimizer = torch.optim.AdamW(policy.trainable_parameters())
+        for step in steps:
+            state = checkpoint.TrainingState(step, checkpoint.random_states())
+            checkpoint.save(folder.checkpoints, policy, optimizer, state, run_id=started.id)
+        started.log.log("run", id=started.id)
+        folder.results.write_text(json.dumps({"run_id": started.id}))
+    return started
+
+
+def opened(config: Config, *, resume: bool, said: Said | None = None) -> RunFolder:
+    with open_folder(config, resume=resume, progress=said or Said()) as folder:
+        return folder
+
+
+def test_an_interrupted_new_run_is_not_taken_up_from_an_older_ones_checkpoint(config: Config) -> None:
+    old = run(config, 20, 60)
+    new = run(config, 3)
+    folder = opened(config, resume=True)
+    assert folder.resumed_from == folder.checkpoints / "step_3" == newest_checkpoint(config)
+    assert checkpoint.verify(folder.checkpoints / "step_3") == new.id != old.id
+
+
+def test_what_an_earlier_run_left_is_moved_aside_whole_and_said(config: Config) -> None:
+    old, said = run(config, 60), Said()
+    new = run(config, 3, said=said)
+    folder = new.folder
+    aside = {
+        path.name for place in (folder.checkpoints, folder.log_file, folder.results) for path in place.parent.iterdir()
+    }
+    assert {f"grpo_mixed.{old.id}", f"grpo_mixed.{old.id}.jsonl", f"grpo_mixed.{old.id}.json"} <= aside
+    assert sum(old.id in line for line in said.lines) == 3
+    kept = folder.log_file.with_name(f"grpo_mixed.{old.id}.jsonl")
+    assert [event["id"] for event in read_events(kept)] == [old.id]
+    assert [event["id"] for event in read_events(folder.log_file)] == [new.id]
+    assert (folder.checkpoints.parent / f"grpo_mixed.{old.id}" / "step_60").is_dir()
+
+
+def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> None:
+    old = run(config, 60)
+    before = {path: path.read_bytes() for path in old.folder.log_file.parent.parent.parent.rglob("*") if path.is_file()}
+    with pytest.raises(ZeroDivisionError), open_folder(config, resume=False, progress=Said()):
+        raise ZeroDivisionError("the endpoint is down")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_two_at_once_are_refused_with_the_cure(config: Config) -> None:
+    taken = pytest.raises(ConfigError, match=r"trained by another process \(process \d+\).*run_name")
+    with open_folder(config, resume=False, progress=Said()), taken:
+        opened(config, resume=False)
+    opened(config, resume=False)  # and the lock is free again
+
+
+def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_it_taken(config: Config) -> None:
+    started, said = run(config, 1, 2), Said()
+    (started.folder.checkpoints / "step_2" / "state.pt").write_bytes(b"")
+    folder = opened(config, resume=True, said=said)
+    assert folder.resumed_from == folder.checkpoints / "step_1"
+    assert any("step_2 is damaged: state.pt" in line for line in said.lines)
+
+
+def test_nothing_to_resume_is_said(config: Config) -> None:
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        opened(config, resume=True)
+
+
+def test_a_checkpoint_of_another_run_in_the_folder_is_refused(config: Config) -> None:
+    run(config, 60)
+    new = run(config, 3)
+    stranger = next(new.folder.checkpoints.parent.glob("grpo_mixed.*/step_60"))
+    stranger.rename(new.folder.checkpoints / "step_60")
+    with pytest.raises(DataError, match="step_60 is not of the run"):
+        opened(config, resume=True)
+
+
+def test_a_torn_identity_is_found_again_in_the_checkpoint(config: Config) -> None:
+    started = run(config, 3)
+    (started.folder.checkpoints / "run.json").write_text('{"id": "2026')
+    assert opened(config, resume=True).previous == started.id
+
+
+def test_runs_of_two_models_keep_apart(config: Config) -> None:
+    run(config, 60)
+    places = [f"{name}={getattr(config.output, name)}" for name in ("output_dir", "log_dir", "results_dir")]
+    other = load_config(None, [*places, "model_name=other/policy"])
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        opened(other, resume=True)
+    assert not run(other, 1).folder.previous

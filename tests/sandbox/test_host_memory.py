@@ -1,0 +1,124 @@
+"""What hostile workflows can make the host hold: bounded for each, and for as many as run at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.sandbox.host import Sandbox, WorkflowResult
+from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads ru_maxrss in kB")
+ROOT = Path(__file__).parents[2]
+
+#: As many and as large calls as are taken, half a message of the largest size, and never an end.
+HEAVY = """
+import asyncio, os, struct, time
+class Workflow:
+    def __init__(self, *a): self.op = operator.Custom(None)
+    async def __call__(self, problem):
+        for n in range(24):
+            asyncio.create_task(self.op(input=[f"{i:0380d}" for i in range(360)]))
+        await asyncio.sleep(0)
+        os.set_blocking(3, True)
+        os.write(3, struct.pack("!I", 4_000_000))
+        for _ in range(39): os.write(3, b" " * 100_000)
+        time.sleep(99)
+"""
+
+SCRIPT = """
+import asyncio, json, resource, sys
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.sandbox.host import Sandbox
+
+kept, release = [], asyncio.Event()
+
+async def call(name, init, arguments):
+    kept.append(arguments)
+    await release.wait()
+    return {"response": ""}
+
+async def main():
+    workflow = WorkflowConfig(max_concurrent_calls=24)
+    async with Sandbox(SandboxConfig(wall_seconds=60.0)) as sandbox:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        runs = [
+            asyncio.create_task(sandbox.run_workflow(
+                sys.argv[1], problem="", entry_point=None, call_operator=call, config=workflow))
+            for _ in range(64)
+        ]
+        while len(kept) < 64 * 24 and not any(run.done() for run in runs):
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(3)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        print(json.dumps([len(kept), grown]))
+
+asyncio.run(main())
+"""
+
+
+def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, HEAVY], capture_output=True, text=True, check=False, timeout=100, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    calls, megabytes = eval(done.stdout)
+    assert calls == 64 * 24
+    # Of its calls and of one message, 4 MB each; 12 MB a workflow are stated.
+    assert 64 * 4 < megabytes < 64 * 12, megabytes
+
+
+def run(source: str, **settings: Any) -> tuple[WorkflowResult, float, float]:
+    """What a workflow came to, and the host's CPU seconds and seconds."""
+
+    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        return {"response": ""}
+
+    async def main() -> tuple[WorkflowResult, float, float]:
+        async with Sandbox(SandboxConfig(**settings)) as sandbox:
+            before, started = time.process_time(), time.monotonic()
+            result = await sandbox.run_workflow(
+                source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
+            )
+            return result, time.process_time() - before, time.monotonic() - started
+
+    return asyncio.run(main())
+
+
+def workflow(*body: str) -> str:
+    head = "import asyncio\nclass Workflow:\n    def __init__(self, *a): self.op = operator.Custom(None)\n"
+    return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
+
+
+def test_calls_of_a_million_empty_lists_are_refused_at_the_first_and_cheaply() -> None:
+    source = workflow("await asyncio.gather(*[self.op(input=[[]] * 990_000) for _ in range(24)])")
+    result, cpu, _ = run(source)
+    assert (result.outcome, result.error) == ("output_limit", "a message holds over 10000 values")
+    assert cpu < 1
+
+
+def test_what_is_kept_of_answers_and_errors_is_bounded_and_says_so() -> None:
+    result, _, _ = run(workflow("return 'begin' + '\\U0001f600' * 300_000 + 'end'"))
+    assert result.outcome == "finished" and result.answer is not None
+    assert KEPT - 100 < len(result.answer) <= KEPT
+    assert result.answer.startswith("begin") and result.answer.endswith("end")
+    assert "250068 characters cut" in result.answer
+    forged = 'import json, os\nb = json.dumps({"end": "raised", "error": "e" * 1_000_000}).encode()\n'
+    forged += 'os.set_blocking(3, True)\nos.write(3, len(b).to_bytes(4, "big") + b)\nos._exit(0)'
+    error = run(forged)[0].error
+    assert len(error) <= KEPT_OF_ERROR and "998060 characters cut" in error
+    kept = "short\n" * 100
+    assert run(workflow(f"return {kept!r}"))[0].answer == kept
