@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.config.describe import describe
-from llm_as_judge.config.schema import SECTIONS
+from llm_as_judge.config.schema import SECTIONS, WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.types import Question
+from llm_as_judge.workflow.contract import contract
 from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
@@ -61,6 +62,12 @@ def operator_lines() -> str:
     return _fenced(catalog.docs())
 
 
+def full_prompt() -> str:
+    """What any instruct model is told of every workflow."""
+    text = contract(catalog.OPERATORS, WorkflowConfig().max_calls, "3.11")
+    return f"````text\n{text.rstrip()}\n````"
+
+
 def operators() -> str:
     """A section for each operator: call, result, behaviour, prompts."""
     return "\n\n".join(_operator(name) for name in catalog.OPERATORS)
@@ -70,6 +77,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "lint codes": lint_codes,
     "operator lines": operator_lines,
+    "full prompt": full_prompt,
     "operators": operators,
 }
 

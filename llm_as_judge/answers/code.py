@@ -12,10 +12,15 @@ _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OWN_LINE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
 
+def blocks(text: str) -> list[str]:
+    """All fenced blocks of a reply; the last one may be open."""
+    return [str(block).strip("\r\n").rstrip() for block in _ANY.findall(text)]
+
+
 def last_block(text: str) -> str:
     """Source of a reply: the last fenced block if there is one, closed or not, else the text itself."""
-    blocks = _ANY.findall(text)
-    return str(blocks[-1] if blocks else text).strip("\r\n").rstrip()
+    found = blocks(text)
+    return found[-1] if found else text.strip("\r\n").rstrip()
 
 
 def first_block(text: str) -> str:

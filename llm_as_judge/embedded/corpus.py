@@ -14,8 +14,8 @@ from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import coding, reading
 from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
 from llm_as_judge.judging.prompts import build_prompt
-from llm_as_judge.operators import answer_generate, custom_code_generate, editing, ensemble, programmer, test
 from llm_as_judge.operators.base import listing
+from llm_as_judge.operators.prompts import SHORT
 
 THINK = "Think step by step."
 RESULT_ONLY = "Answer with the result only."
@@ -53,7 +53,7 @@ def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
     """Step by step, as AnswerGenerate asks for it (tagged) or as Custom does."""
     if tagged:
         reply = f"<thought>{spaced(reasoning)}</thought><answer>{spaced(answer)}</answer>"
-        return answer_generate.PROMPT.format(input=prompt), reply
+        return SHORT.answer_generate.format(input=prompt), reply
     return _with(
         THINK, prompt
     ), f"{spaced(reasoning)}\nAnswer:{' ' if not answer[:1].isalpha() else ''}{spaced(answer)}"
@@ -73,7 +73,7 @@ def maths_steps(r: Random) -> Conversation:
 def maths_program(r: Random) -> Conversation:
     item = maths_item(r, "pretrain")
     feedback = "The last program failed: NameError: name 'e' is not defined\n" if r.random() < 0.05 else ""
-    prompt = programmer.PROMPT.format(problem=item.text, analysis="", feedback=feedback)
+    prompt = SHORT.programmer.format(problem=item.text, analysis="", failure=feedback)
     return Conversation("maths_program", ((prompt, item.program),))
 
 
@@ -110,7 +110,9 @@ def code_draft(r: Random) -> Conversation:
     item = coding_item(r, "pretrain")
     if r.random() < 0.15:
         return Conversation("code_draft", ((item.text, item.solution),))
-    prompt = custom_code_generate.PROMPT.format(problem=item.text, entry_point="f")
+    prompt = SHORT.custom_code_generate.format(
+        instruction="", problem=item.text, entry_point="f", signature="", example=""
+    )
     return Conversation("code_draft", ((_with(r.choice(CODE_INSTRUCTIONS), prompt), item.solution),))
 
 
@@ -127,7 +129,7 @@ def code_repair(r: Random) -> Conversation:
             except TypeError:
                 continue
             if got != expected:
-                prompt = test.PROMPT.format(
+                prompt = SHORT.test.format(
                     problem=item.text, solution=wrong, test=shown, error=f"got {got!r}", entry_point="f"
                 )
                 return Conversation("code_repair", ((prompt, item.solution),))
@@ -237,20 +239,20 @@ def choosing(r: Random) -> Conversation:
     letter = "ABCDE"[options.index(answer)]
     thought = answer if options.count(answer) > 1 else f"{reasoning} {answer}"
     reply = f"<thought>{spaced(thought)}</thought><solution_letter>{letter}</solution_letter>"
-    prompt = ensemble.PROMPT.format(problem=statement, listing=listing(options))
+    prompt = SHORT.ensemble.format(problem=statement, listing=listing(options))
     return Conversation("choosing", ((prompt, reply),))
 
 
 def reviewing(r: Random) -> Conversation:
     statement, reasoning, answer = _solved(r)
     claimed = answer if r.random() < 0.5 else near(r, answer)
-    prompt = editing.REVIEW_PROMPT.format(problem=statement, solution=claimed)
+    prompt = SHORT.review.format(problem=statement, solution=claimed)
     verdict = "True" if claimed == answer else "False"
     feedback = f"{reasoning} {answer} vs {claimed}"
     reply = f"<feedback>{spaced(feedback)}</feedback><review_result>{verdict}</review_result>"
     if r.random() < 0.6:
         return Conversation("reviewing", ((prompt, reply),))
-    prompt = editing.REVISE_PROMPT.format(
+    prompt = SHORT.revise.format(
         problem=statement, solution=near(r, answer), feedback=f"{reasoning} {answer} vs {near(r, answer)}"
     )
     return Conversation("reviewing", ((prompt, f"<solution>{spaced(answer)}</solution>"),))
@@ -259,9 +261,7 @@ def reviewing(r: Random) -> Conversation:
 def formatting(r: Random) -> Conversation:
     statement, reasoning, answer = _solved(r)
     solution = r.choice((f"{reasoning}\nAnswer: {answer}", f"The answer is {answer}.", f"{reasoning} {answer}"))
-    return Conversation(
-        "formatting", ((editing.FORMAT_PROMPT.format(problem=statement, solution=solution), spaced(answer)),)
-    )
+    return Conversation("formatting", ((SHORT.format.format(problem=statement, solution=solution), spaced(answer)),))
 
 
 #: kind -> (maker, share of the tokens in the dense part, share in the last part)

@@ -22,8 +22,8 @@ from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, math
 from llm_as_judge.embedded.tokenizer import chat_ids
 from llm_as_judge.evaluation.metrics import wilson_interval
 from llm_as_judge.judging.prompts import JUDGE_PROMPT
-from llm_as_judge.operators import answer_generate, custom_code_generate, programmer
-from llm_as_judge.operators.base import field
+from llm_as_judge.operators.prompts import SHORT
+from llm_as_judge.operators.reading import field
 
 Case = tuple[str, Callable[[str], bool]]  # prompt, and whether a reply is right
 
@@ -64,6 +64,10 @@ def _function(item: coding.CodingItem) -> Callable[[str], bool]:
     return right
 
 
+def _drafted(problem: str) -> str:
+    return SHORT.custom_code_generate.format(instruction="", problem=problem, entry_point="f", signature="", example="")
+
+
 def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
     """Held-out cases by skill."""
     r = Random(f"skills/{seed}")
@@ -71,10 +75,10 @@ def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
     sums = [maths_item(r, "heldout") for _ in range(count)]
     found["maths, result only"] = [(m.text, _says(m.answer, _whole)) for m in sums]
     found["maths, step by step"] = [
-        (answer_generate.PROMPT.format(input=m.text), _says(m.answer, _answer)) for m in sums
+        (SHORT.answer_generate.format(input=m.text), _says(m.answer, _answer)) for m in sums
     ]
     found["maths, program"] = [
-        (programmer.PROMPT.format(problem=m.text, analysis="", feedback=""), _program(m.answer)) for m in sums
+        (SHORT.programmer.format(problem=m.text, analysis="", failure=""), _program(m.answer)) for m in sums
     ]
     texts: list[tuple[reading.Passage, reading.Query]] = []
     for _ in range(count):
@@ -82,11 +86,9 @@ def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
         texts.append((p, p.draw(r)))
     statements = [(f"Context: {p.text}\nQuestion: {q.text}", q.answer) for p, q in texts]
     found["qa, result only"] = [(s, _says(a, _whole)) for s, a in statements]
-    found["qa, step by step"] = [(answer_generate.PROMPT.format(input=s), _says(a, _answer)) for s, a in statements]
+    found["qa, step by step"] = [(SHORT.answer_generate.format(input=s), _says(a, _answer)) for s, a in statements]
     tasks = [coding_item(r, "heldout") for _ in range(count)]
-    found[f"code, one draft ({PUBLIC_TESTS} public tests unseen)"] = [
-        (custom_code_generate.PROMPT.format(problem=c.text, entry_point="f"), _function(c)) for c in tasks
-    ]
+    found[f"code, one draft ({PUBLIC_TESTS} public tests unseen)"] = [(_drafted(c.text), _function(c)) for c in tasks]
     found["judge, True or False"] = [_judging(r, m.text, m.answer) for m in sums[: count // 2]]
     found["judge, True or False"] += [_judging(r, q.text, q.answer) for _, q in texts[: count // 2]]
     return found

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, field, result
-
-PROMPT = (
-    "Think step by step, then answer.\nReply: <thought>reasoning</thought><answer>final answer only</answer>\n{input}"
-)
+from llm_as_judge.operators.base import Toolbox, cut_off, result
+from llm_as_judge.operators.reading import field
 
 
 class AnswerGenerate:
-    """Step-by-step reasoning; a reply without tags is taken whole as the answer, with ``parse_ok=False``."""
+    """Step-by-step reasoning; a reply without tags or labels is taken whole as the answer, with ``parse_ok=False``; one
+    cut off before its answer has none.
+    """
 
     NAME: ClassVar[str] = "AnswerGenerate"
     RESULT: ClassVar[Mapping[str, type]] = {"thought": str, "answer": str}
@@ -23,9 +22,10 @@ class AnswerGenerate:
         self.tools = tools
 
     async def __call__(self, input: str) -> dict[str, Any]:
-        text = await self.tools.ask(self.NAME, PROMPT.format(input=input))
-        answer = field(text, "answer")
-        thought = field(text, "thought") or ""
+        reply = await self.tools.reply(self.NAME, self.tools.prompts.answer_generate.format(input=input))
+        cut = cut_off(reply)
+        answer, thought = field(reply.text, "answer", cut=cut), field(reply.text, "thought") or ""
         if answer is None:
-            return result(parse_ok=False, error="no <answer> in the reply", thought=thought, answer=text.strip())
+            whole = "" if cut else reply.text.strip()
+            return result(parse_ok=False, error="no <answer> in the reply", thought=thought, answer=whole)
         return result(thought=thought, answer=answer)

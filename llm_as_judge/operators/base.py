@@ -1,4 +1,4 @@
-"""What all operators share: the tools handed to them, the result type and the parsing of replies.
+"""What all operators share: the tools handed to them, and the result type.
 
 An operator class is the one place for its signature, prompt, result keys and documentation; Layer 1, lint and
 the sandbox's proxies are generated from it (``catalog``). Deliberately absent: inheritance, registries, global LLMs.
@@ -6,11 +6,12 @@ the sandbox's proxies are generated from it (``catalog``). Deliberately absent: 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from llm_as_judge.operators.prompts import FULL, Prompts
+from llm_as_judge.sandbox.results import CodeResult
 from llm_as_judge.types import Question
 
 
@@ -23,24 +24,18 @@ class Reply(Protocol):
     def finish_reason(self) -> str: ...
 
 
+def cut_off(reply: Reply) -> bool:
+    """The reply was longer than it may be: what it did not close is not there as it was meant."""
+    return reply.finish_reason == "length"
+
+
 class Chat(Protocol):
     """One user message in, one reply out; raises ``ProviderError`` when no reply can be had."""
 
     async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> Reply: ...
 
 
-class CodeOutcome(Protocol):
-    """Result of running code in the sandbox; ``outcome`` is ``finished`` when it ran to its end."""
-
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def error(self) -> str: ...
-
-
-RunCode = Callable[..., Awaitable[CodeOutcome]]
+RunCode = Callable[..., Coroutine[Any, Any, CodeResult]]
 
 
 def no_enhancement(operator: str, domain: str) -> str:
@@ -50,7 +45,7 @@ def no_enhancement(operator: str, domain: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Handed to every operator: the executor model, the sandbox, the question and Layer 2.
+    """Handed to every operator: the executor model and its prompts, the sandbox, the question and Layer 2.
 
     ``run_code(source, call=name, args=[...])`` runs code in the sandbox; ``enhance(operator, domain)`` gives the
     Layer 2 instruction put before the operator's prompt, or ``""``.
@@ -60,14 +55,18 @@ class Toolbox:
     run_code: RunCode
     question: Question
     enhance: Callable[[str, str], str] = no_enhancement
+    prompts: Prompts = FULL
 
     async def ask(self, operator: str, prompt: str, *, temperature: float | None = None) -> str:
         """Send ``prompt`` with its Layer 2 instruction and return the reply's text."""
+        return (await self.reply(operator, prompt, temperature=temperature)).text
+
+    async def reply(self, operator: str, prompt: str, *, temperature: float | None = None) -> Reply:
+        """The same with the reason why the reply ended."""
         instruction = self.enhance(operator, self.question.domain)
         if instruction:
             prompt = f"{instruction}\n{prompt}"
-        reply = await self.llm.chat(prompt, temperature=temperature)
-        return reply.text
+        return await self.llm.chat(prompt, temperature=temperature)
 
 
 class Operator(Protocol):
@@ -83,24 +82,6 @@ class Operator(Protocol):
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:
     """An operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
     return {**keys, "parse_ok": parse_ok, "error": error}
-
-
-def field(text: str, name: str) -> str | None:
-    """The last ``<name>...</name>`` of a reply, stripped; an unclosed last tag runs to the next tag or the end."""
-    closed = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)
-    if closed:
-        return str(closed[-1]).strip()
-    unclosed = re.search(rf".*<{name}>([^<]*)", text, re.DOTALL)
-    return unclosed.group(1).strip() if unclosed else None
-
-
-def letter(text: str, count: int) -> int | None:
-    """Index of the first option letter named in ``text`` (``B``, ``B.``, ``Option B``), if among ``count``."""
-    for found in re.findall(r"(?<![A-Za-z])([A-Za-z])(?![A-Za-z])", text):
-        index = ord(found.upper()) - ord("A")
-        if index < count:
-            return index
-    return None
 
 
 def listing(solutions: list[str]) -> str:

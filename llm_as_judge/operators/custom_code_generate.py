@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.answers.code import last_block
 from llm_as_judge.operators.base import Toolbox, result
-
-PROMPT = "{problem}\nWrite the Python function {entry_point}. Reply with code only."
+from llm_as_judge.operators.reading import code, defines
 
 
 class CustomCodeGenerate:
-    """One draft of the function; the instruction, when given, comes first."""
+    """One draft of the function, by its signature and a public test where there are such; the workflow's instruction
+    comes first.
+    """
 
     NAME: ClassVar[str] = "CustomCodeGenerate"
     RESULT: ClassVar[Mapping[str, type]] = {"response": str}
@@ -22,8 +23,23 @@ class CustomCodeGenerate:
         self.tools = tools
 
     async def __call__(self, problem: str, entry_point: str, instruction: str) -> dict[str, Any]:
-        prompt = PROMPT.format(problem=problem, entry_point=entry_point)
-        if instruction:
-            prompt = f"{instruction}\n{prompt}"
-        code = last_block(await self.tools.ask(self.NAME, prompt))
-        return result(parse_ok=bool(code), response=code)
+        prompts, question = self.tools.prompts, self.tools.question
+        signature = _signature(entry_point, question.text)
+        prompt = prompts.custom_code_generate.format(
+            instruction=prompts.instruction.format(instruction=instruction) if instruction else "",
+            problem=problem,
+            entry_point=entry_point,
+            signature=prompts.signature.format(signature=signature) if signature else "",
+            example=prompts.example.format(test=question.public_tests[0]) if question.public_tests else "",
+        )
+        source = code(await self.tools.ask(self.NAME, prompt), entry_point)
+        found = defines(source, entry_point)
+        return result(parse_ok=found, error="" if found else f"no {entry_point} in the reply", response=source)
+
+
+def _signature(entry_point: str, text: str) -> str:
+    """The function's first line where the problem shows it."""
+    found = re.search(
+        rf"^[ \t]*((?:async )?def {re.escape(entry_point)}\s*\(.*?\)[^:\n]*:)", text, re.DOTALL | re.MULTILINE
+    )
+    return " ".join(found.group(1).split()) if found else ""

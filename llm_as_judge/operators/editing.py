@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, field, result
-
-FORMAT_PROMPT = "{problem}\nSolution: {solution}\nReply with the final answer only."
-REVIEW_PROMPT = (
-    "Check the solution.\n"
-    "Reply: <feedback>reasoning</feedback><review_result>True or False</review_result>\n"
-    "{problem}\nSolution: {solution}"
-)
-REVISE_PROMPT = (
-    "The solution is wrong. Correct it.\n"
-    "Reply: <solution>corrected solution</solution>\n"
-    "{problem}\nSolution: {solution}\nFeedback: {feedback}"
-)
+from llm_as_judge.operators.base import Toolbox, cut_off, result
+from llm_as_judge.operators.reading import field, truth
 
 
 class Format:
@@ -31,8 +20,10 @@ class Format:
         self.tools = tools
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
-        text = await self.tools.ask(self.NAME, FORMAT_PROMPT.format(problem=problem, solution=solution))
-        return result(parse_ok=bool(text.strip()), response=text.strip())
+        prompt = self.tools.prompts.format.format(problem=problem, solution=solution)
+        text = await self.tools.ask(self.NAME, prompt)
+        answer = field(text, "answer") or text.strip()
+        return result(parse_ok=bool(answer), response=answer)
 
 
 class Review:
@@ -46,16 +37,18 @@ class Review:
         self.tools = tools
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
-        text = await self.tools.ask(self.NAME, REVIEW_PROMPT.format(problem=problem, solution=solution))
-        feedback = field(text, "feedback") or ""
-        word = (field(text, "review_result") or "").lower().strip(" .")
-        if word not in ("true", "false"):
+        reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
+        feedback = field(reply.text, "feedback") or ""
+        verdict = truth(field(reply.text, "review_result", cut=cut_off(reply)))
+        if verdict is None:
             return result(parse_ok=False, error="no True or False in the reply", review_result=True, feedback=feedback)
-        return result(review_result=word == "true", feedback=feedback)
+        return result(review_result=verdict, feedback=feedback)
 
 
 class Revise:
-    """A corrected solution; a reply without tags is taken whole, an empty one leaves the solution as it was."""
+    """A corrected solution; a reply without tags is taken whole, an empty one or one cut off leaves the solution as it
+    was.
+    """
 
     NAME: ClassVar[str] = "Revise"
     RESULT: ClassVar[Mapping[str, type]] = {"solution": str}
@@ -65,10 +58,10 @@ class Revise:
         self.tools = tools
 
     async def __call__(self, problem: str, solution: str, feedback: str) -> dict[str, Any]:
-        prompt = REVISE_PROMPT.format(problem=problem, solution=solution, feedback=feedback)
-        text = await self.tools.ask(self.NAME, prompt)
-        revised = field(text, "solution")
+        prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)
+        reply = await self.tools.reply(self.NAME, prompt)
+        revised = field(reply.text, "solution", cut=cut_off(reply))
         if not revised:
-            whole = text.strip() if revised is None else ""
+            whole = reply.text.strip() if revised is None and not cut_off(reply) else ""
             return result(parse_ok=False, error="no <solution> in the reply", solution=whole or solution)
         return result(solution=revised)

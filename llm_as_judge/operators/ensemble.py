@@ -8,13 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, field, letter, listing, result
+from llm_as_judge.operators.base import Toolbox, listing, result
+from llm_as_judge.operators.reading import chosen_letter
 
-PROMPT = (
-    "Choose the best of several solutions.\n"
-    "Reply: <thought>reasoning</thought><solution_letter>letter</solution_letter>\n"
-    "{problem}\n{listing}"
-)
 MAX_SOLUTIONS = 26
 _VOTES_AT_ONCE = 32
 
@@ -45,8 +41,10 @@ class ScEnsemble:
         texts = _texts(solutions)
         if len(set(texts)) == 1:
             return result(response=texts[0])
-        text = await self.tools.ask(self.NAME, PROMPT.format(problem=problem, listing=listing(texts)))
-        index = letter(field(text, "solution_letter") or "", len(texts))
+        text = await self.tools.ask(
+            self.NAME, self.tools.prompts.ensemble.format(problem=problem, listing=listing(texts))
+        )
+        index = chosen_letter(text, len(texts))
         if index is None:
             chosen = texts[_most_common(texts)]
             return result(parse_ok=False, error="no solution letter in the reply", response=chosen)
@@ -83,7 +81,7 @@ class MdEnsemble:
     async def _vote(self, texts: list[str], problem: str, index: int) -> int | None:
         order = list(range(len(texts)))
         random.Random(f"{index}:{problem}").shuffle(order)
-        prompt = PROMPT.format(problem=problem, listing=listing([texts[i] for i in order]))
+        prompt = self.tools.prompts.ensemble.format(problem=problem, listing=listing([texts[i] for i in order]))
         text = await self.tools.ask(self.NAME, prompt)
-        choice = letter(field(text, "solution_letter") or "", len(texts))
+        choice = chosen_letter(text, len(texts))
         return None if choice is None else order[choice]

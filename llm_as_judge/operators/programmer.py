@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.answers.code import last_block
 from llm_as_judge.operators.base import Toolbox, result
+from llm_as_judge.operators.reading import code
 
-PROMPT = "{problem}\n{analysis}{feedback}Write a Python function solve() that returns the answer. Reply with code only."
 TRIES = 3
 
 
 class Programmer:
-    """Up to three tries; the last error is fed back. ``output`` is the text of what ``solve()`` returned."""
+    """Up to three tries; the last error is fed back. ``output`` is the text of what ``solve()`` returned, empty where
+    all tries failed.
+    """
 
     NAME: ClassVar[str] = "Programmer"
     RESULT: ClassVar[Mapping[str, type]] = {"code": str, "output": str}
@@ -23,14 +24,15 @@ class Programmer:
         self.tools = tools
 
     async def __call__(self, problem: str, analysis: str = "None") -> dict[str, Any]:
-        known = f"Analysis: {analysis}\n" if analysis and analysis != "None" else ""
-        code = error = ""
+        prompts = self.tools.prompts
+        known = prompts.analysis.format(analysis=analysis) if analysis and analysis != "None" else ""
+        source = error = ""
         for _ in range(TRIES):
-            feedback = f"The last program failed: {error}\n" if error else ""
-            prompt = PROMPT.format(problem=problem, analysis=known, feedback=feedback)
-            code = last_block(await self.tools.ask(self.NAME, prompt))
-            run = await self.tools.run_code(code, call="solve", args=[])
+            failure = prompts.failure.format(code=source, error=error) if error else ""
+            prompt = prompts.programmer.format(problem=problem, analysis=known, failure=failure)
+            source = code(await self.tools.ask(self.NAME, prompt), "solve")
+            run = await self.tools.run_code(source, call="solve", args=[])
             if run.outcome == "finished" and run.value is not None:
-                return result(code=code, output=str(run.value))
+                return result(code=source, output=str(run.value))
             error = run.error or ("solve() returned None" if run.outcome == "finished" else run.outcome)
-        return result(parse_ok=False, error=error, code=code, output=f"Error: {error}")
+        return result(parse_ok=False, error=error, code=source, output="")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from llm_as_judge.answers.code import last_block
 from llm_as_judge.operators.base import Toolbox, result
+from llm_as_judge.operators.reading import code
+from llm_as_judge.sandbox.public_test import run_assert
 
-PROMPT = (
-    "{problem}\nThis code is wrong:\n{solution}\nFailed test: {test}\nError: {error}\n"
-    "Write the Python function {entry_point}. Reply with code only."
-)
 _ERROR_LIMIT = 300
 
 
@@ -26,44 +23,26 @@ class Test:
         self.tools = tools
 
     async def __call__(self, problem: str, solution: str, entry_point: str, test_loop: int = 3) -> dict[str, Any]:
-        code = last_block(solution)
-        failure = await self._first_failure(code, entry_point)
+        source = code(solution, entry_point)
+        failure = await self._first_failure(source, entry_point)
         for _ in range(test_loop):
             if failure is None:
                 break
-            prompt = PROMPT.format(
-                problem=problem, solution=code, test=failure[0], error=failure[1], entry_point=entry_point
+            prompt = self.tools.prompts.test.format(
+                problem=problem, solution=source, test=failure[0], error=failure[1], entry_point=entry_point
             )
-            code = last_block(await self.tools.ask(self.NAME, prompt)) or code
-            failure = await self._first_failure(code, entry_point)
+            source = code(await self.tools.ask(self.NAME, prompt), entry_point) or source
+            failure = await self._first_failure(source, entry_point)
         error = "" if failure is None else f"{failure[0]}: {failure[1]}"
-        return result(result=failure is None, solution=code, error=error)
+        return result(result=failure is None, solution=source, error=error)
 
-    async def _first_failure(self, code: str, entry_point: str) -> tuple[str, str] | None:
+    async def _first_failure(self, source: str, entry_point: str) -> tuple[str, str] | None:
         """The first public test that fails and what was seen, or None."""
         if not entry_point.isidentifier():
             return f"assert callable({entry_point})", "entry_point is not a function name"
-        for test in self.tools.question.public_tests or (f"assert callable({entry_point})",):
-            run = await self.tools.run_code(f"{code}\n{_probe(test)}", call="_probe", args=[])
-            if run.outcome != "finished":
-                return test, (run.error or run.outcome)[-_ERROR_LIMIT:]
-            if run.value is not None:
-                return test, f"got {run.value}"[:_ERROR_LIMIT]
+        for statement in self.tools.question.public_tests or (f"assert callable({entry_point})",):
+            found = await run_assert(self.tools, source, statement)
+            if not found.passed:
+                seen = self.tools.prompts.got.format(got=found.got, expected=found.expected) if found.got else ""
+                return statement, (seen or found.error or found.outcome)[-_ERROR_LIMIT:]
         return None
-
-
-def _probe(test: str) -> str:
-    """Source of a function that returns None when ``test`` holds, else the value its left side came to."""
-    import ast
-
-    node = ast.parse(test).body[0]
-    if (
-        isinstance(node, ast.Assert)
-        and isinstance(node.test, ast.Compare)
-        and len(node.test.ops) == 1
-        and isinstance(node.test.ops[0], ast.Eq)
-    ):
-        left, right = ast.unparse(node.test.left), ast.unparse(node.test.comparators[0])
-        return f"def _probe():\n    got = {left}\n    return None if got == {right} else repr(got)"
-    body = "\n".join(f"    {line}" for line in test.splitlines())
-    return f"def _probe():\n{body}\n"

@@ -57,9 +57,12 @@ class Workflow:
         self."""
 
 
-def contract(operators: Operators, max_calls: int) -> str:
+#: What the sandbox runs.
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
     """What the policy is told of every workflow; ``operators`` and ``max_calls`` are those of the configuration."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
     return SYSTEM.format(
         docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),

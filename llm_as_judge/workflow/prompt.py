@@ -32,11 +32,16 @@ Signature: async def __call__(self, problem: str); for code also entry_point: st
 """
 
 
-#: Layer 1 guidance where no file is configured.
+#: Layer 1 guidance where no file is configured, of the short prompt and of the full one.
 DEFAULT_GUIDANCE: Mapping[Domain, str] = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
     "qa": "Return the shortest answer that the context supports.",
+}
+FULL_GUIDANCE: Mapping[Domain, str] = {
+    "math": "The answer is the number or expression alone, without words.",
+    "code": "The answer is the source of the function entry_point.",
+    "qa": "The answer is the shortest text that the context supports; of given options, the letter.",
 }
 
 
@@ -86,7 +91,8 @@ class Layer1:
 
     def __init__(self, config: WorkflowConfig) -> None:
         self._config = config
-        self._guidance = load_guidance(config.guidance) if config.guidance else DEFAULT_GUIDANCE
+        built_in = DEFAULT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
+        self._guidance = load_guidance(config.guidance) if config.guidance else built_in
         self._operators = load_operators(config.operators)
         self.system = ""  # what all problems share
         if config.layer1 and config.prompt == "short":

@@ -20,6 +20,7 @@ from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, Workfl
 from llm_as_judge.llm import ChatModel, LLMReply, derived_seed
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
+from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import cut
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
@@ -111,6 +112,7 @@ class _Operators:
         self._sent: Counter[str] = Counter()  # prompts
         self.records: list[_Record] = []
         self._ledger = Ledger(runner._config, runner._executor)
+        self._prompts = prompts_of(runner._executor)
         self._asked = 0  # calls of the executor, those under way included
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -123,12 +125,12 @@ class _Operators:
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Record(name, arguments, time.monotonic())
         self.records.append(record)
-        tools = Toolbox(_Metered(self, record), self._run_code, self._question, enhance=self._runner._enhance)
+        tools = Toolbox(_Metered(self, record), self._run_code, self._question, self._runner._enhance, self._prompts)
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
                 raise ConfigError(f"operator {name}: its result lacks {', '.join(missing)}, which its RESULT names")
-            record.result = {**catalog.COMMON, **result}
+            record.result = {**catalog.COMMON, **result, **_cut(record)}
             record.error = str(record.result.get("error", ""))
         except Exception as error:  # noted, then it travels
             record.error = f"{type(error).__name__}: {error}"
@@ -189,6 +191,14 @@ class _Metered:
 
     async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
         return await self.service.chat(self.record, prompt, temperature=temperature, max_tokens=max_tokens)
+
+
+def _cut(record: _Record) -> dict[str, Any]:
+    """What marks a result that was made of a reply cut off."""
+    if not (record.exchanges and record.exchanges[-1].finish_reason == "length"):
+        return {}
+    tokens = record.exchanges[-1].completion_tokens
+    return {"parse_ok": False, "error": f"the model's reply was cut off after {tokens} tokens"}
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scripted import ARGUMENTS, CODE, DOUBLE, SQUARE, Chat, Ran, Runner, build
+from scripted import ARGUMENTS, CODE, DOUBLE, SQUARE, Chat, Ran, Reply, Runner, build
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.operators import catalog
@@ -33,6 +33,18 @@ MALFORMED = [
     "<answer><answer><answer>",
     "\x00",
 ]
+
+
+class Cut:
+    """A model whose reply was cut off."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def chat(self, prompt: str, **options: Any) -> Reply:
+        return Reply(self.text, "length")
+
+
 ensembles = pytest.mark.parametrize(("name", "key"), [("ScEnsemble", "response"), ("MdEnsemble", "solution")])
 
 
@@ -100,6 +112,12 @@ class TestAnswerGenerate:
     async def test_an_answer_cut_off_is_kept(self) -> None:
         assert (await build("AnswerGenerate", Chat("<thought>t</thought><answer>42"))(input="x"))["answer"] == "42"
 
+    async def test_a_reply_cut_off_before_its_answer_has_none(self) -> None:
+        for text in ("7 and 6 make 13", "<thought>6 * 7", "<thought>t</thought><answer>4"):
+            result = await build("AnswerGenerate", Cut(text))(input="x")
+            assert (result["answer"], result["parse_ok"]) == ("", False)
+        assert (await build("AnswerGenerate", Cut("<answer>42</answer> and"))(input="x"))["answer"] == "42"
+
     async def test_the_last_answer_counts(self) -> None:
         reply = "<answer>draft</answer> no: <answer>final\nline</answer>"
         assert (await build("AnswerGenerate", Chat(reply))(input="x"))["answer"] == "final\nline"
@@ -115,7 +133,26 @@ class TestCustomCodeGenerate:
         chat = Chat(f"Here it is:\n```python\n{SQUARE}\n```\nDone.")
         result = await build("CustomCodeGenerate", chat)(problem="Square.", entry_point="f", instruction="Be brief.")
         assert result["response"] == SQUARE
-        assert chat.prompts[0].startswith("Be brief.\nSquare.") and "function f." in chat.prompts[0]
+        assert chat.prompts[0].startswith("Be brief.\nWrite the Python function f ")
+        assert chat.prompts[0].endswith("Problem:\nSquare.")
+
+    async def test_a_reply_without_the_function_is_marked(self) -> None:
+        result = await build("CustomCodeGenerate", Chat("I cannot."))(problem="p", entry_point="f", instruction="")
+        assert (result["parse_ok"], result["error"]) == (False, "no f in the reply")
+
+    async def test_signature_and_a_public_test_are_shown_where_there_are_such(self) -> None:
+        question = replace(CODE, text='Complete.\n\ndef f(\n    x: int,\n) -> int:\n    """Square."""\n')
+        for asked, shown in ((CODE, False), (question, True)):
+            chat = Chat(SQUARE)
+            await build("CustomCodeGenerate", chat, question=asked)(problem="p", entry_point="f", instruction="")
+            assert ("Signature: def f( x: int, ) -> int:\n" in chat.prompts[0]) is shown
+            assert "It must pass, for example: assert f(2) == 4\n" in chat.prompts[0]
+            assert "f(3)" not in chat.prompts[0], "the others are Test's"
+
+    async def test_the_block_that_has_the_function_is_taken_and_not_the_example_after_it(self) -> None:
+        reply = f"Here:\n```python\n{SQUARE}\n```\nUse it so:\n```python\nprint(f(2))\n```"
+        result = await build("CustomCodeGenerate", Chat(reply))(problem="p", entry_point="f", instruction="")
+        assert result["response"] == SQUARE
 
     @pytest.mark.parametrize("reply", [SQUARE, f"```py\n{SQUARE}", f"```\n{SQUARE}\n```", f"\n{SQUARE}\n\n"])
     async def test_bare_code_and_open_fences_are_read(self, reply: str) -> None:
@@ -228,19 +265,19 @@ class TestProgrammer:
         chat = Chat("def solve():\n    return 1 / 0", "def solve():\n    return 42")
         result = await build("Programmer", chat)(problem="6*7")
         assert "failed" not in chat.prompts[0]
-        assert "The last program failed: ZeroDivisionError: division by zero" in chat.prompts[1]
+        assert "Error: ZeroDivisionError: division by zero" in chat.prompts[1] and "return 1 / 0" in chat.prompts[1]
         assert (result["output"], result["parse_ok"], len(chat.prompts)) == ("42", True, 2)
 
     @pytest.mark.parametrize(
         ("program", "error"),
         [("def solve():\n    pass", "solve() returned None"), ("x = 1", "KeyError"), ("def solve(", "SyntaxError")],
     )
-    async def test_after_three_tries_the_last_error_is_the_output(self, program: str, error: str) -> None:
+    async def test_after_three_tries_there_is_an_error_and_no_output(self, program: str, error: str) -> None:
         chat, runner = Chat(program), Runner()
         result = await build("Programmer", chat, run_code=runner)(problem="p")
         assert (len(chat.prompts), len(runner.sources)) == (3, 3)
         assert not result["parse_ok"] and error in result["error"]
-        assert result["output"] == f"Error: {result['error']}" and result["code"] == program
+        assert (result["output"], result["code"]) == ("", program)
 
     async def test_a_time_out_is_fed_back_by_name(self) -> None:
         async def run_code(source: str, **options: Any) -> Ran:
@@ -248,7 +285,7 @@ class TestProgrammer:
 
         chat = Chat("def solve(): ...")
         await build("Programmer", chat, run_code=run_code)(problem="p")
-        assert "The last program failed: timeout" in chat.prompts[1]
+        assert "Your last program failed:" in chat.prompts[1] and "Error: timeout" in chat.prompts[1]
 
     async def test_the_analysis_is_told_when_there_is_one(self) -> None:
         chat = Chat("def solve():\n    return 1")
@@ -271,7 +308,7 @@ class TestTest:
         chat = Chat(f"```python\n{SQUARE}\n```")
         result = await build("Test", chat, question=CODE)(problem="Square it.", solution=DOUBLE, entry_point="f")
         assert (result["result"], result["solution"], len(chat.prompts)) == (True, SQUARE, 1)
-        for part in ("Square it.", DOUBLE, "assert f(3) == 9", "got 6", "function f."):
+        for part in ("Square it.", DOUBLE, "Test: assert f(3) == 9", "Error: got 6, expected 9", "function f:"):
             assert part in chat.prompts[0]
 
     @pytest.mark.parametrize("loops", [0, 1, 3])
@@ -282,7 +319,7 @@ class TestTest:
         )
         assert (result["result"], result["solution"], len(chat.prompts)) == (False, DOUBLE, loops)
         assert len(runner.sources) == 2 * (loops + 1), "the last repair is tested too"
-        assert result["error"] == "assert f(3) == 9: got 6"
+        assert result["error"] == "assert f(3) == 9: got 6, expected 9"
 
     async def test_three_reflections_are_the_default(self) -> None:
         chat = Chat(DOUBLE)
@@ -333,6 +370,12 @@ class TestTest:
 
 
 class TestEditing:
+    async def test_a_review_or_a_revision_cut_off_changes_nothing(self) -> None:
+        review = await build("Review", Cut("<feedback>x</feedback><review_result>Fal"))(problem="p", solution="s")
+        assert (review["review_result"], review["parse_ok"]) == (True, False)
+        revised = await build("Revise", Cut("<solution>4"))(problem="p", solution="41", feedback="f")
+        assert (revised["solution"], revised["parse_ok"]) == ("41", False)
+
     async def test_format_reduces_to_the_answer(self) -> None:
         chat = Chat(" 42\n")
         result = await build("Format", chat)(problem="What is 6*7?", solution="Six sevens make 42.")

@@ -278,7 +278,7 @@ def test_experience_takes_the_place_of_the_example_as_turns_of_the_chat() -> Non
 def test_problem_entry_point_and_guidance_come_last() -> None:
     prompt = Layer1(WorkflowConfig())(replace(CODE, context="Some facts."))
     assert prompt.user.startswith("Problem (code): Context: Some facts.\nQuestion: Square a number.\nentry_point: f\n")
-    assert prompt.user.endswith("Public tests are only seen by Test.")
+    assert prompt.user.endswith("Write the workflow. The answer is the source of the function entry_point.")
     assert "assert f(2) == 4" not in f"{prompt}"
 
 

@@ -106,8 +106,10 @@ def test_a_reply_that_was_cut_off_can_be_seen() -> None:
         async def chat(self, prompt: str, **options: Any) -> LLMReply:
             return LLMReply("<answer>4", "", "length", 10, 5, 0.5, 0.1)
 
-    ((exchange,),) = [call.exchanges for call in run(TEXTS["answer"], Cut()).calls]
-    assert (exchange.finish_reason, exchange.seconds) == ("length", 0.1)
+    (call,) = run(TEXTS["think"], Cut()).calls
+    assert (call.exchanges[0].finish_reason, call.exchanges[0].seconds) == ("length", 0.1)
+    assert (call.parse_ok, call.error) == (False, "the model's reply was cut off after 5 tokens")
+    assert call.result["response"] == "<answer>4", "what there is may be of use, and is marked"
 
 
 class Seeded:

@@ -1,0 +1,97 @@
+"""What models write, as it is read: tags, labels, Markdown, letters, code; and what is not guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from llm_as_judge.operators.reading import chosen_letter, code, field, truth
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<thought>6*7</thought><answer>42</answer>", "42"),
+        ("<thought>6*7</thought>\n<answer>\n**42**\n</answer>", "42"),
+        ("<Answer>`42`</Answer>", "42"),
+        ("<answer>first</answer> wait <answer>42</answer>", "42"),
+        ("<thought>x < 3</thought><answer>x < 3", "x < 3"),
+        ("Let me see. 6*7 = 42.\n\nAnswer: 42", "42"),
+        ("**Thought:** six sevens\n\n**Answer:** 42", "42"),
+        ("### Final Answer:\n42\n\nThat is it.", "42"),
+        ("- **Final answer**: Paris", "Paris"),
+        ("The answer: Paris\nSince it is the capital.", "Paris"),
+        ("Answer: draft\nAnswer: 42", "42"),
+        ("<answer>a**b**c</answer>", "a**b**c"),
+        ("<answer>*a* and *b*</answer>", "*a* and *b*"),
+        ("It is 42.", None),
+        ("The answer is 42", None),
+        ("No answer can be given", None),
+        ("", None),
+    ],
+)
+def test_an_answer_is_in_its_tag_or_after_its_label(text: str, answer: str | None) -> None:
+    assert field(text, "answer") == answer
+
+
+def test_a_reply_cut_off_has_only_what_it_closed() -> None:
+    assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None
+    assert field("<feedback>good</feedback><review_result>Tr", "feedback", cut=True) == "good"
+    assert field("Answer: 4", "answer", cut=True) is None
+
+
+def test_a_labelled_solution_goes_to_the_end() -> None:
+    assert field("Corrected solution:\ndef f():\n    x = 1\n\n    return x", "solution") == (
+        "def f():\n    x = 1\n\n    return x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("True", True), ("false.", False), ("**False**", False), (" TRUE\n", True), ("True, the steps hold", True),
+        ("False - it should be 42", False), ("(True)", True), ("True or False", None), ("True if right", None),
+        ("Truely", None), ("It is true", None), ("maybe", None), ("", None), (None, None),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_the_word_it_begins_with(text: str | None, value: bool | None) -> None:
+    assert truth(text) is value
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        ("<thought>A or C</thought><solution_letter>B</solution_letter>", 1),
+        ("<solution_letter>**b**</solution_letter>", 1), ("<solution_letter>Option B: 42</solution_letter>", 1),
+        ("<solution_letter>I choose B</solution_letter>", 1), ("**Solution letter:** C", 2), ("Answer: (B)", 1),
+        ("B", 1), ("Option C.", 2), ("<solution_letter>A or B</solution_letter>", None),
+        ("<solution_letter>A better one is B</solution_letter>", None), ("A better one is B than all", None),
+        ("<solution_letter>E</solution_letter>", None), ("none", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_choice_is_the_letter_it_names(text: str, index: int | None) -> None:
+    assert chosen_letter(text, 4) == index
+
+
+SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SOURCE,
+        f"```python\n{SOURCE}\n```",
+        f"```\n{SOURCE}\n```\nThis works.",
+        f"Sure! Here is it:\n\n```Python\n{SOURCE}\n```\n\nExample:\n\n```python\nassert f(2) == 4\n```",
+        f"```python\nx = 1\n```\nBetter:\n```python\n{SOURCE}\n```",
+        f"```python\n{SOURCE}",
+        f"Here is the function:\n{SOURCE}\n\nThis function squares a number.",
+        f"{SOURCE}\n\n- It uses one multiplication",
+    ],
+)
+def test_the_code_of_the_function_is_found(text: str) -> None:
+    assert code(text, "f") == SOURCE
+
+
+def test_what_is_no_code_is_left_as_it_is() -> None:
+    assert code("I cannot do that.", "f") == "I cannot do that."
+    assert code("def f(:\n    pass\nThis is it", "f") == "def f(:\n    pass\nThis is it"
