@@ -16,8 +16,8 @@ import pytest
 from llm_as_judge.cli.app import main
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
-from llm_as_judge.evaluation.evaluate import Summary
 from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.events import EventLog
 from llm_as_judge.runs.folder import RunFolder, Started
 from llm_as_judge.runs.progress import Progress
@@ -57,7 +57,9 @@ class Trainer:
         self.config, self.resume = config, resume
         progress.say("step 1")
         one = Estimate(1.0, 0.2, 1.0, 1)
-        summary = Summary(one, {"math": one}, one, 10.0, None, 0, {"math": {"answer": 1}})
+        summary = Summary(
+            one, {"math": one}, one, {}, (1.0,), None, 0, {}, {}, {}, {"math": {"answer": 1}}, 10.0, 1.0, 0.0
+        )
         places = Path("checkpoints"), Path("log.jsonl"), Path("results/grpo_mixed.json")
         started = Started(RunFolder(config, "", *places, None, ""), "20261122-1", EventLog("log.jsonl"))
         return TrainResult(

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_as_judge.answers.qa_metrics import hotpot_f1
 from llm_as_judge.evaluation.metrics import (
     accuracy,
     bootstrap_interval,
     paired_difference,
     pass_at_k,
-    qa_scores,
     wilson_interval,
 )
 
@@ -68,16 +66,6 @@ def test_pairing_makes_the_interval_narrower() -> None:
     assert paired_difference([1, None, 1], [0, 0, None]).unscored == 2
     with pytest.raises(ValueError, match="2 and 1"):
         paired_difference([1, 1], [1])
-
-
-def test_qa_scores_keep_unanswerable_questions_apart() -> None:
-    scores = qa_scores(["the cat", "a black cat", "", "Paris"], [["cat"], ["cat"], [], []])
-    assert scores.exact == 0.5
-    assert scores.exact_answerable == 0.5
-    assert scores.f1_answerable == pytest.approx((1 + 2 / 3) / 2)
-    assert scores.unanswerable == 0.5
-    assert qa_scores(["yes it is"], [["yes"]], hotpot_f1).f1 == 0.0
-    assert math.isnan(qa_scores(["x"], [["x"]]).unanswerable)
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(5, 0, 2), (5, 2, 1), (5, 2, 3), (5, 5, 2), (6, 3, 4)])

@@ -22,32 +22,41 @@ def normalize_squad(text: str) -> str:
 
 def squad_em(prediction: str, golds: Sequence[str]) -> float:
     """Exact match after normalisation, the best over ``golds``; no gold means that there is no answer."""
-    said = _squad_prediction(prediction)
-    return float(any(said == normalize_squad(gold) for gold in golds or ("",)))
+    return float(_squad_prediction(prediction) in _squad_golds(golds))
 
 
 def squad_f1(prediction: str, golds: Sequence[str]) -> float:
     """Token F1, best over ``golds`` (Rajpurkar et al. 2018); with no answer on either side it is 0 or 1."""
-    said = _squad_prediction(prediction).split()
-    return max(_f1(said, normalize_squad(gold).split()) for gold in golds or ("",))
+    said = _squad_prediction(prediction)
+    return max(_f1(said, gold) if said and gold else float(said == gold) for gold in _squad_golds(golds))
+
+
+def hotpot_em(prediction: str, golds: Sequence[str]) -> float:
+    """Exact match after normalisation, the best over ``golds``."""
+    return float(normalize_squad(prediction) in map(normalize_squad, golds))
 
 
 def hotpot_f1(prediction: str, golds: Sequence[str]) -> float:
-    """SQuAD's F1 with HotpotQA's rule: where either side is yes, no or noanswer and they differ, it is 0."""
+    """Token F1, best over ``golds`` (Yang et al. 2018): where either side is yes, no or noanswer and they differ, 0."""
     said = normalize_squad(prediction)
     fixed = {"yes", "no", "noanswer"}
     return max(
-        0.0 if said != gold and (said in fixed or gold in fixed) else _f1(said.split(), gold.split())
+        0.0 if said != gold and (said in fixed or gold in fixed) else _f1(said, gold)
         for gold in map(normalize_squad, golds or ("",))
     )
+
+
+def _squad_golds(golds: Sequence[str]) -> list[str]:
+    """Normalised; a gold that is nothing but articles and signs is none."""
+    return [gold for gold in map(normalize_squad, golds) if gold] or [""]
 
 
 def _squad_prediction(text: str) -> str:
     return "" if is_no_answer(text) else normalize_squad(text)
 
 
-def _f1(said: list[str], gold: list[str]) -> float:
-    if not said or not gold:
-        return float(said == gold)
-    common = sum((Counter(said) & Counter(gold)).values())
-    return 2 * common / (len(said) + len(gold))
+def _f1(said: str, gold: str) -> float:
+    """Of the words of two normalised texts."""
+    words, wanted = said.split(), gold.split()
+    common = sum((Counter(words) & Counter(wanted)).values())
+    return 2 * common / (len(words) + len(wanted)) if common else 0.0

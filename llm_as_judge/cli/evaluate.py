@@ -29,6 +29,12 @@ def evaluate(
     untrained: Untrained = False,
     data: Annotated[Path | None, typer.Option("--data", exists=True, dir_okay=False, help="JSONL of problems.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Evaluate only so many.")] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
+    ] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on where the same evaluation was interrupted, or start anew.")
+    ] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,12 +48,30 @@ def evaluate(
     import asyncio
 
     from llm_as_judge.runs.evaluate import run_evaluation
-    from llm_as_judge.views.terminal import TerminalProgress, result_table
+    from llm_as_judge.views.evaluation import evaluation_report
+    from llm_as_judge.views.terminal import TerminalProgress
 
     console = make_console(as_json)
     with TerminalProgress(console) as progress:
-        result = asyncio.run(run_evaluation(settings, data=data, checkpoint=checkpoint, limit=limit, progress=progress))
-    console.print(policy_name(checkpoint), highlight=False)
-    console.print(result_table({"policy": result.summary}, result.summary.overall.n))
+        result = asyncio.run(
+            run_evaluation(
+                settings,
+                data=data,
+                checkpoint=checkpoint,
+                limit=limit,
+                samples=samples,
+                resume=resume,
+                progress=progress,
+            )
+        )
+    console.print(policy_name(checkpoint), highlight=False, soft_wrap=True)
+    for part in evaluation_report(result.rows, result.usage):
+        console.print(part, highlight=False)
+    if result.scored:
+        console.print(f"results  {result.file}", highlight=False, soft_wrap=True)
+    console.print(f"records  {result.records}", highlight=False, soft_wrap=True)
     if as_json:
         print_json(result.as_json())
+    if not result.scored:
+        typer.echo("error: no problem could be scored, see the reasons above; results are left as they were", err=True)
+        raise typer.Exit(1)

@@ -41,7 +41,7 @@ def train(
     import asyncio
 
     from llm_as_judge.runs.train import train as run
-    from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table
+    from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table
 
     console = make_console(as_json)
     with TerminalProgress(console) as progress:
@@ -50,6 +50,7 @@ def train(
         print_json(result.as_json())
     lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
+    console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
     console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:

@@ -1,38 +1,32 @@
 """Evaluation of workflows on problems nobody was trained on, by the benchmark's own metric.
 
-One workflow is written for each problem, run, and judged by tests or rules; the reward plays no part. What failed for
-our own reasons is left out of every mean and counted.
+One workflow or several are written for each problem, run, and judged by tests or rules; the reward plays no part. What
+failed for our own reasons is left out of every mean and counted.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import DataError
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, mean
-from llm_as_judge.files import write_whole
+from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
-from llm_as_judge.types import DOMAINS, Completion, Domain, Problem, Question, Rollout
-from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
-from llm_as_judge.workflow.shape import shape
 
-#: Prompts of one call of the engine.
+#: Workflows of one call of the engine.
 _CHUNK = 64
 
 
 class Author(Protocol):
-    """Writes a workflow for each question."""
+    """Writes ``samples`` workflows for each question, of which ``start`` were asked before."""
 
-    def write(self, questions: Sequence[Question]) -> list[Completion]: ...
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +42,23 @@ class PolicyAuthor:
     config: Config
     version: int = 0
 
-    def write(self, questions: Sequence[Question]) -> list[Completion]:
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
         generation, training = self.config.generation, self.config.training
         asked = [self.prompt(question) for question in questions]
-        prompts = [self.policy.encode(prompt) for prompt in asked]
         self.engine.sync(self.policy, self.version)
-        completions: list[Completion] = []
-        for start in range(0, len(prompts), _CHUNK):
-            groups = self.engine.generate(
-                prompts[start : start + _CHUNK],
-                temperature=generation.eval_temperature,
-                top_p=generation.top_p,
-                top_k=generation.top_k,
-                max_new_tokens=training.response_max_length,
-                seed=1_000_003 + training.seed + start,
-            )
-            completions += [group[0] for group in groups]
-        return [replace(c, prefill=prompt.prefill) for c, prompt in zip(completions, asked, strict=True)]
+        groups = self.engine.generate(
+            [self.policy.encode(prompt) for prompt in asked],
+            samples,
+            temperature=generation.eval_temperature,
+            top_p=generation.top_p,
+            top_k=generation.top_k,
+            max_new_tokens=training.response_max_length,
+            seed=1_000_003 + training.seed + start,
+        )
+        return [
+            [replace(completion, prefill=prompt.prefill) for completion in group]
+            for group, prompt in zip(groups, asked, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,58 +67,37 @@ class Given:
 
     source: Callable[[Question], str]
 
-    def write(self, questions: Sequence[Question]) -> list[Completion]:
-        return [Completion(self.source(question), (), (), (), "stop") for question in questions]
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
+        return [[Completion(self.source(question), (), (), (), "stop")] * samples for question in questions]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Shares in [0, 1] with 95 % intervals; ``tokens`` is executor tokens per problem."""
+class Log(Protocol):
+    """``records.Ledger``: takes every record at once, and knows those of earlier runs by problem and sample."""
 
-    overall: Estimate
-    domains: dict[Domain, Estimate]
-    valid_rate: Estimate
-    tokens: float
-    f1: float | None  # of qa problems, where the judge reports it
-    unscored: int
-    shapes: dict[Domain, dict[str, int]]  # workflows by plan, else by shape, most frequent first
+    @property
+    def known(self) -> Mapping[tuple[int, int], Record]: ...
+    def add(self, record: Record) -> None: ...
 
-    __pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")
 
-    def as_json(self) -> dict[str, Any]:
-        flat: dict[str, Any] = {"overall": self.overall.value, "valid_rate": self.valid_rate.value}
-        flat |= {d: e.value for d, e in self.domains.items()}
-        intervals: dict[str, Estimate] = {"overall": self.overall, "valid_rate": self.valid_rate}
-        intervals |= {str(d): e for d, e in self.domains.items()}
-        return {
-            **flat,
-            "interval": {name: [e.low, e.high] for name, e in intervals.items()},
-            "problems": self.overall.n,
-            "unscored": self.unscored,
-            "executor_tokens": self.tokens,
-            "qa_f1": self.f1,
-            "shapes": self.shapes,
-        }
+@dataclass
+class Unwritten:
+    """Records that nobody keeps."""
 
-    def save(self, path: Path) -> None:
-        write_whole(path, TypeAdapter(Summary).dump_json(self).decode())
+    known: Mapping[tuple[int, int], Record] = field(default_factory=dict)
 
-    @staticmethod
-    def load(path: Path) -> Summary:
-        """Raises ``DataError`` where ``save`` did not write it."""
-        try:
-            return TypeAdapter(Summary).validate_json(path.read_bytes())
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise DataError(f"{path} holds no evaluation: {reason}") from error
+    def add(self, record: Record) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One rollout for each problem, in order, and what they come to."""
+    """A record for each problem and sample, in order, and what they come to; ``rollouts`` are those that ran now."""
 
+    records: Sequence[Record]
     rollouts: Sequence[Rollout]
-    summary: Summary
+
+    @property
+    def summary(self) -> Summary:
+        return summarise(self.records)
 
 
 async def evaluate(
@@ -132,30 +105,34 @@ async def evaluate(
     author: Author,
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
+    *,
+    samples: int = 1,
+    log: Log | None = None,
 ) -> Evaluation:
-    """Has ``author`` write a workflow for each problem, runs and judges it; ``progress`` gets the number done."""
-    completions = author.write([p.question for p in problems])
-    groups = await collect(problems, [[c] for c in completions], parts, progress)
-    rollouts = [g.rollouts[0] for g in groups]
-    return Evaluation(rollouts, summarise(rollouts))
+    """Has ``author`` write workflows for each problem, runs and judges them; ``progress`` gets the number done.
 
+    A problem all of whose samples ``log`` knows is not run again.
+    """
+    log = log or Unwritten()
+    members = range(samples)
+    records = {key: log.known[key] for key in itertools.product(range(len(problems)), members) if key in log.known}
+    todo = [i for i in range(len(problems)) if not all((i, k) in records for k in members)]
+    records = {key: record for key, record in records.items() if key[0] not in set(todo)}
+    if records:
+        progress(len(records))
+    # The parts are the same whatever is known already, so that the same workflows are drawn.
+    size, written = max(1, _CHUNK // samples), dict[int, list[Completion]]()
+    for start in range(0, len(problems), size):
+        part = range(start, min(start + size, len(problems)))
+        if wanted := set(part) & set(todo):
+            completions = author.write([problems[i].question for i in part], samples, start)
+            written |= {i: completions[i - start] for i in wanted}
 
-def summarise(rollouts: Sequence[Rollout]) -> Summary:
-    scored = [r for r in rollouts if r.verdict.correct is not None]
-    by_domain = {d: [r for r in rollouts if r.problem.question.domain == d] for d in DOMAINS}
-    present = {d: rs for d, rs in by_domain.items() if rs}
-    runs = [r for r in rollouts if r.execution.outcome != "fault"]
-    f1 = [r.verdict.score for r in scored if r.problem.question.domain == "qa" and r.verdict.score is not None]
-    shapes: dict[Domain, dict[str, int]] = {}
-    for domain, members in present.items():
-        counted = Counter(name_of(r.workflow, domain) or shape(r.workflow) or "no operator" for r in members)
-        shapes[domain] = dict(counted.most_common())
-    return Summary(
-        overall=accuracy([r.verdict.correct for r in rollouts]),
-        domains={d: accuracy([r.verdict.correct for r in rs]) for d, rs in present.items()},
-        valid_rate=accuracy([r.valid for r in runs]),
-        tokens=mean([float(r.execution.tokens) for r in runs]),
-        f1=mean(f1) if f1 else None,
-        unscored=len(rollouts) - len(scored),
-        shapes=shapes,
-    )
+    def done(place: int, member: int, rollout: Rollout) -> None:
+        record = Record.of(todo[place], member, rollout)
+        records[record.index, record.sample] = record
+        log.add(record)
+        progress(len(records))
+
+    groups = await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)
+    return Evaluation([records[key] for key in sorted(records)], [r for g in groups for r in g.rollouts])

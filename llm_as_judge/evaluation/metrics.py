@@ -1,18 +1,18 @@
-"""Official metrics and their intervals, apart from the reward.
+"""Shares, means and differences with their 95 % intervals; standard library only.
 
-Accuracy, exact match, F1 and pass@k with Wilson and bootstrap intervals; standard library only. Unscored
-answers (None) are left out and counted, never taken for wrong ones.
+Unscored answers (None) are left out and counted, never taken for wrong ones.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist, stdev
 
-from llm_as_judge.answers.qa_metrics import squad_em, squad_f1
-
+#: Values beyond which the bootstrap gives way to the normal interval, which is as good there.
+_BOOTSTRAP_LIMIT = 2000
 Z95 = 1.959963984540054
 
 
@@ -37,6 +37,14 @@ def accuracy(correct: Sequence[bool | None]) -> Estimate:
     return Estimate(value, low, high, len(scored), len(correct) - len(scored))
 
 
+def estimate(values: Sequence[float | None]) -> Estimate:
+    """Mean of values in [0, 1], None = unscored: Wilson's interval for zeros and ones, else the bootstrap's."""
+    known = [float(v) for v in values if v is not None]
+    if all(v in (0.0, 1.0) for v in known):
+        return accuracy([None if v is None else bool(v) for v in values])
+    return replace(bootstrap_interval(known), unscored=len(values) - len(known))
+
+
 def wilson_interval(k: int, n: int, z: float = Z95) -> tuple[float, float]:
     """Wilson's score interval for ``k`` of ``n`` (Wilson 1927); (0, 1) for n = 0."""
     if not 0 <= k <= n:
@@ -49,6 +57,11 @@ def wilson_interval(k: int, n: int, z: float = Z95) -> tuple[float, float]:
     return (0.0 if k == 0 else centre - half), (1.0 if k == n else centre + half)
 
 
+def number(value: float) -> float | None:
+    """``value`` for JSON, which has no NaN: null for what was not measured."""
+    return None if math.isnan(value) else value
+
+
 def mean(values: Sequence[float]) -> float:
     """Arithmetic mean; nan for no values."""
     return math.fsum(values) / len(values) if values else math.nan
@@ -57,9 +70,15 @@ def mean(values: Sequence[float]) -> float:
 def bootstrap_interval(
     values: Sequence[float], *, resamples: int = 2000, seed: int = 0, level: float = 0.95
 ) -> Estimate:
-    """Mean with its percentile bootstrap interval (Efron 1979); the same seed gives the same interval."""
+    """Mean with its percentile bootstrap interval (Efron 1979); the same seed gives the same interval.
+
+    Of very many values the interval is the normal one, for drawing them again and again would take minutes.
+    """
     if not values:
         return Estimate(math.nan, 0.0, 1.0, 0)
+    if len(values) > _BOOTSTRAP_LIMIT:
+        half = NormalDist().inv_cdf((1 + level) / 2) * stdev(values) / math.sqrt(len(values))
+        return Estimate(mean(values), mean(values) - half, mean(values) + half, len(values))
     rng = random.Random(seed)
     means = sorted(mean(rng.choices(values, k=len(values))) for _ in range(resamples))
     skip = int((1 - level) / 2 * resamples)
@@ -80,37 +99,6 @@ def paired_difference(
     estimate = bootstrap_interval(differences, resamples=resamples, seed=seed)
     low, high = (estimate.low, estimate.high) if differences else (-1.0, 1.0)
     return Estimate(estimate.value, low, high, len(differences), len(a) - len(differences))
-
-
-@dataclass(frozen=True, slots=True)
-class QAScores:
-    """Exact match and F1 in [0, 1], over all questions and apart (nan where there are none)."""
-
-    exact: float
-    f1: float
-    exact_answerable: float
-    f1_answerable: float
-    unanswerable: float  # share of unanswerable questions recognised as such
-    n: int
-
-
-def qa_scores(
-    predictions: Sequence[str],
-    golds: Sequence[Sequence[str]],
-    f1: Callable[[str, Sequence[str]], float] = squad_f1,
-) -> QAScores:
-    """Official scores; empty ``golds`` mean no answer. Pass ``hotpot_f1`` for HotpotQA."""
-    if len(predictions) != len(golds):
-        raise ValueError(f"{len(predictions)} predictions for {len(golds)} questions")
-    rows = [(bool(gold), squad_em(said, gold), f1(said, gold)) for said, gold in zip(predictions, golds, strict=True)]
-    return QAScores(
-        exact=mean([em for _, em, _ in rows]),
-        f1=mean([score for _, _, score in rows]),
-        exact_answerable=mean([em for has, em, _ in rows if has]),
-        f1_answerable=mean([score for has, _, score in rows if has]),
-        unanswerable=mean([em for has, em, _ in rows if not has]),
-        n=len(rows),
-    )
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

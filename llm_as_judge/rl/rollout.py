@@ -114,24 +114,24 @@ async def collect(
     problems: Sequence[Problem],
     completions: Sequence[Sequence[Completion]],
     parts: RolloutParts,
-    progress: Callable[[int], None] = lambda done: None,
+    on_rollout: Callable[[int, int, Rollout], None] = lambda place, member, rollout: None,
     *,
     seed: int = 0,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
-    ``progress`` gets the number of rollouts that are done.
+    ``on_rollout`` gets every rollout as soon as it is done, with its problem's place and its own in the group.
 
     Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
     the problem and the place in the group. Errors other than ``InfrastructureError`` are bugs: they travel, after the
     remaining tasks were cancelled.
     """
     work = [
-        _Work(problem, completion, derived_seed(seed, problem.question.id, member))
-        for problem, group in zip(problems, completions, strict=True)
+        _Work(problem, completion, derived_seed(seed, problem.question.id, member), place, member)
+        for place, (problem, group) in enumerate(zip(problems, completions, strict=True))
         for member, completion in enumerate(group)
     ]
-    rollouts = await _run_all(work, parts, progress)
+    rollouts = await _run_all(work, parts, on_rollout)
     waited, wait = 0.0, _FIRST_WAIT_S
     while (share := _unscored_share(rollouts)) > parts.max_unscored:
         cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
@@ -142,7 +142,7 @@ async def collect(
         await asyncio.sleep(wait)
         waited, wait = waited + wait, 2 * wait
         again = [i for i, rollout in enumerate(rollouts) if rollout.verdict.correct is None]
-        for i, rollout in zip(again, await _run_all([work[i] for i in again], parts), strict=True):
+        for i, rollout in zip(again, await _run_all([work[i] for i in again], parts, on_rollout), strict=True):
             rollouts[i] = rollout
     left = iter(rollouts)
     groups = [
@@ -157,19 +157,20 @@ class _Work:
     problem: Problem
     completion: Completion
     seed: int  # of the executor's sampling
+    place: int  # of the problem
+    member: int  # place in the group
 
 
 async def _run_all(
-    work: Sequence[_Work], parts: RolloutParts, progress: Callable[[int], None] = lambda done: None
+    work: Sequence[_Work], parts: RolloutParts, on_rollout: Callable[[int, int, Rollout], None]
 ) -> list[Rollout]:
     """A rollout for each, in order, at most ``parts.concurrency`` at once."""
     limit = asyncio.Semaphore(parts.concurrency)
-    done = itertools.count(1)
 
     async def one(item: _Work) -> Rollout:
         async with limit:
             rollout = await roll_out(item.problem, item.completion, parts, item.seed)
-        progress(next(done))
+        on_rollout(item.place, item.member, rollout)
         return rollout
 
     tasks = [asyncio.ensure_future(one(item)) for item in work]

@@ -12,7 +12,8 @@ from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Worth, markdown, without, worths
-from llm_as_judge.evaluation.evaluate import Summary, evaluate
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.files import write_json
 from llm_as_judge.runs.folder import open_folder
 from llm_as_judge.runs.policy import load_author

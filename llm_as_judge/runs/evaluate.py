@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
-from llm_as_judge.evaluation.evaluate import Summary, evaluate
+from llm_as_judge.datasets.catalog import DATASETS
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.metrics import number
+from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import write_json
+from llm_as_judge.llm import Usage
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import heldout_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
+from llm_as_judge.types import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """``as_json`` is what ``results/evaluation/<model>_results.json`` holds."""
+    """``as_json`` has the form of ``results/evaluation/<model>_results.json``, with this evaluation's rows."""
 
     model: str
     checkpoint: Path | None
-    dataset: str
-    summary: Summary
+    rows: Mapping[str, Summary]  # by dataset
+    samples: int
+    known: int  # workflows that an earlier run had done
+    usage: Mapping[str, Usage]  # of each model asked now
     sandbox: str
+    records: Path
+    file: Path
+
+    @property
+    def scored(self) -> int:
+        """Problems that could be scored."""
+        return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:
-        metrics = {"accuracy": self.summary.overall.value, **self.summary.as_json()}
+        own = {"checkpoint": str(self.checkpoint) if self.checkpoint else None, "samples": self.samples}
+        rest = {"records": str(self.records), "sandbox": self.sandbox}
         return {
             "model": self.model,
-            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
-            "datasets": [{"dataset": self.dataset, "metrics": metrics}],
-            "sandbox": self.sandbox,
+            "datasets": [
+                {"dataset": name, **own, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **rest}
+                for name, row in self.rows.items()
+            ],
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
         }
 
 
@@ -42,20 +64,80 @@ async def run_evaluation(
     data: Path | None = None,
     checkpoint: Path | None = None,
     limit: int | None = None,
+    samples: int = 1,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> EvaluationResult:
-    """One workflow for each problem, judged by tests and rules; the results are written too."""
-    progress = progress or Silent()
+    """Workflows for each problem, judged by tests and rules; a record of each and a row for each dataset are kept.
+
+    With ``resume`` what an interrupted run of the same evaluation has recorded is not done again. The row of a dataset
+    takes the place of an earlier one of the same checkpoint, unless nothing could be scored.
+    """
+    watch = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data)[:limit]
+    folder, model = config.output.results_dir / "evaluation", config.base_model.key
+    source = data.name.partition(".")[0] if data else "heldout"
+    records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples)}.jsonl"
+    count = len(problems) * samples
     async with open_services(config) as services:
-        author, watch = load_author(config, checkpoint), progress
+        author = load_author(config, checkpoint)
+        with Ledger(records, resume) as ledger:
+            if resume:
+                watch.say(f"{len(ledger.known)} of {count} workflows are recorded in {records}")
 
-        def advance(done: int) -> None:
-            watch.advance("problems", done, len(problems))
+            def advance(done: int) -> None:
+                watch.advance("workflows", done, count)
 
-        evaluation = await evaluate(problems, author, services.official, advance)
-        sandbox = str(services.sandbox.describe())
-    dataset = next((p.question.dataset for p in problems if p.question.dataset), "custom")
-    result = EvaluationResult(config.base_model.key, checkpoint, dataset, evaluation.summary, sandbox)
-    write_json(config.output.results_dir / "evaluation" / f"{result.model}_results.json", result.as_json())
+            evaluation = await evaluate(problems, author, services.official, advance, samples=samples, log=ledger)
+            known = len(ledger.known)
+        sandbox, usage = str(services.sandbox.describe()), services.usage()
+    rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
+    file = folder / f"{model}_results.json"
+    result = EvaluationResult(model, checkpoint, rows, samples, known, usage, sandbox, records, file)
+    _merge(file, result)
     return result
+
+
+def _rows(records: Sequence[Record], unnamed: str) -> dict[str, Summary]:
+    """A summary for each dataset; problems of none that has a name are those of their file."""
+    own = "custom" if unnamed in DATASETS else unnamed
+    named = [r if r.dataset not in ("", "custom") else replace(r, dataset=own) for r in records]
+    return {
+        name: summarise([r for r in named if r.dataset == name]) for name in dict.fromkeys(r.dataset for r in named)
+    }
+
+
+def _merge(file: Path, result: EvaluationResult) -> None:
+    """Puts the rows that say something into the file, each in the place of the one it renews."""
+    try:
+        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["datasets"] if file.exists() else []
+        known = {(row["dataset"], row.get("checkpoint")): row for row in rows}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: no results of evaluations: {error!r}; move it away to have it made anew") from error
+    for row in result.as_json()["datasets"]:
+        if row["metrics"]["problems"]:
+            known[row["dataset"], row["checkpoint"]] = row
+    if known:
+        write_json(file, {"model": result.model, "datasets": list(known.values())})
+
+
+def _identity(config: Config, problems: Sequence[Problem], checkpoint: Path | None, samples: int) -> str:
+    """Eight hexadecimal digits of all that decides what an evaluation comes to."""
+    executor = {"api_key", "base_url", "timeout_s", "max_retries", "concurrency", "no_proxy"}
+    told = config.workflow.model_dump(mode="json")
+    for setting in ("guidance", "enhancer"):
+        path = getattr(config.workflow, setting)
+        told[setting] = hashlib.sha256(path.read_bytes()).hexdigest() if path and path.is_file() else None
+    weights = sorted(checkpoint.glob("adapter_model.*")) if checkpoint else []
+    decisive = [
+        config.base_model.path,
+        [hashlib.sha256(file.read_bytes()).hexdigest() for file in weights],
+        [repr(problem) for problem in problems],
+        samples,
+        config.generation.model_dump(mode="json"),
+        [config.training.seed, config.training.response_max_length, config.model.dtype],
+        config.executor.model_dump(mode="json", exclude=executor),
+        config.sandbox.model_dump(mode="json"),
+        told,
+    ]
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]

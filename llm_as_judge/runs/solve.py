@@ -57,7 +57,7 @@ async def solve(
 ) -> Solution:
     """The policy writes a workflow for the question, which is run and traced."""
     async with open_services(config) as services:
-        (completion,) = load_author(config, checkpoint).write([question])
+        ((completion,),) = load_author(config, checkpoint).write([question])
         workflow = extract_code(completion.text, completion.prefill)
         repaired = fell_back = False
         if repair:

@@ -13,7 +13,9 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.agreement import Agreement, agreement
-from llm_as_judge.evaluation.evaluate import PolicyAuthor, Summary, evaluate
+from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
@@ -47,11 +49,16 @@ class TrainResult:
     seconds: Mapping[str, float]
 
     @property
+    def gain(self) -> Estimate:
+        """Trained minus untrained on the same problems, paired."""
+        return paired_difference(self.after.by_problem, self.before.by_problem)
+
+    @property
     def adapter(self) -> Path:
         return self.run.folder.checkpoints / f"step_{self.steps}"
 
     def as_json(self) -> dict[str, Any]:
-        config = self.run.folder.config
+        config, gain = self.run.folder.config, self.gain
         return {
             "run": config.output.run_name,
             "run_id": self.run.id,
@@ -59,6 +66,7 @@ class TrainResult:
             "seed": config.training.seed,
             "before": self.before.as_json(),
             "after": self.after.as_json(),
+            "gain": {"value": number(gain.value), "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
             "workflows": self.workflows,
             "learned": self.learned,

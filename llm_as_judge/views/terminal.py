@@ -73,7 +73,7 @@ def _percent(share: float) -> str:
     return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
 
 
-def _interval(estimate: Estimate | None) -> str:
+def interval(estimate: Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "-"
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}-{100 * estimate.high:.0f}]"
@@ -115,10 +115,20 @@ def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
         table.add_column(heading, justify="right", min_width=8)
     table.add_column("tokens", justify="right", no_wrap=True)
     for name, line in lines.items():
-        cells = [_interval(line.domains.get(d)) for d in DOMAINS]
+        cells = [interval(line.domains.get(d)) for d in DOMAINS]
         valid = getattr(line, "valid_rate", None)
-        table.add_row(name, _interval(line.overall), *cells, _interval(valid), f"{line.tokens:.0f}")
+        table.add_row(name, interval(line.overall), *cells, interval(valid), f"{line.tokens:.0f}")
     return table
+
+
+def gain_line(gain: Estimate) -> str:
+    """What training was worth, problem by problem."""
+    if math.isnan(gain.value):
+        return "Trained minus untrained policy: no problem was scored in both evaluations."
+    return (
+        f"Trained minus untrained policy: {100 * gain.value:+.1f} points "
+        f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}], paired over {gain.n} problems"
+    )
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:

@@ -19,8 +19,9 @@ from llm_as_judge.types import (
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 
-def problem(id: str, domain: Domain) -> Problem:
-    return Problem(Question(id, f"Question {id}?", domain), Reference(answers=(f"answer {id}",)))
+def problem(id: str, domain: Domain, dataset: str = "", reference: Reference | None = None) -> Problem:
+    reference = Reference(answers=(f"answer {id}",)) if reference is None else reference
+    return Problem(Question(id, f"Question {id}?", domain, dataset=dataset), reference)
 
 
 def rollout(
@@ -30,8 +31,8 @@ def rollout(
     plan: str = "direct",
     tokens: int = 10,
     outcome: Outcome | None = None,
-    f1: float | None = None,
     text: str | None = None,
+    answer: str = "an answer",
 ) -> Rollout:
     """A rollout of ``plan`` that took ``tokens`` executor tokens; unscored ones are our fault unless said otherwise."""
     call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
@@ -41,7 +42,7 @@ def rollout(
         of,
         Completion(source, (), (), (), "stop"),
         source,
-        Execution(outcome, "an answer" if outcome == "finished" else None, (call,)),
-        Verdict(correct, "rules", score=f1),
+        Execution(outcome, answer if outcome == "finished" else None, (call,)),
+        Verdict(correct, "rules", reason="" if correct is not None else "the provider was down"),
         Reward(None if correct is None else float(correct)),
     )

@@ -13,10 +13,13 @@ from made import problem, rollout
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, ProviderError
-from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, Summary, evaluate, summarise
+from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Verdict
+from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
@@ -26,9 +29,13 @@ ROLLOUTS = [
     rollout(M2, True, plan="answer", tokens=200),
     rollout(M3, False, plan="program", tokens=300),
     rollout(C1, False, plan="code", tokens=50, outcome="timeout"),
-    rollout(Q1, True, plan="vote", tokens=150, f1=1.0),
-    rollout(Q2, None, plan="vote", tokens=900, f1=0.25),  # the provider was down
+    rollout(Q1, True, plan="vote", tokens=150),
+    rollout(Q2, None, plan="vote", tokens=900),  # the provider was down
 ]
+
+
+def summarise(rollouts: Sequence[Rollout]) -> Summary:
+    return summarise_records([Record.of(i, 0, rollout) for i, rollout in enumerate(rollouts)])
 
 
 def close(estimate: Estimate, value: float, low: float, high: float, n: int, unscored: int = 0) -> bool:
@@ -43,7 +50,7 @@ def test_accuracies_and_wilson_intervals_leave_out_what_is_unscored() -> None:
     assert close(summary.domains["math"], 2 / 3, 0.2077, 0.9385, 3)
     assert close(summary.domains["code"], 0, 0, 0.7935, 1)
     assert close(summary.domains["qa"], 1, 0.2065, 1, 1, unscored=1)
-    assert summary.unscored == 1
+    assert summary.unscored == {"the provider was down": 1}
 
 
 def test_validity_and_tokens_leave_out_our_faults_only() -> None:
@@ -55,14 +62,7 @@ def test_validity_and_tokens_leave_out_our_faults_only() -> None:
 def test_a_run_that_nobody_could_judge_is_valid_all_the_same() -> None:
     summary = summarise([rollout(M1, None, outcome="finished", tokens=70), rollout(M2, True, tokens=30)])
     assert (summary.valid_rate.value, summary.valid_rate.n, summary.tokens) == (1.0, 2, 50)
-    assert (summary.overall.value, summary.overall.n, summary.unscored) == (1.0, 1, 1)
-
-
-def test_f1_is_of_scored_qa_answers() -> None:
-    assert summarise(ROLLOUTS).f1 == 1.0
-    half = [rollout(Q1, True, f1=1.0), rollout(Q2, False, f1=0.5), rollout(M1, True, f1=0.0)]
-    assert summarise(half).f1 == 0.75
-    assert summarise([rollout(M1, True)]).f1 is None
+    assert (summary.overall.value, summary.overall.n, sum(summary.unscored.values())) == (1.0, 1, 1)
 
 
 def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
@@ -86,10 +86,11 @@ def test_a_summary_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_the_json_holds_the_same_numbers() -> None:
     data = summarise(ROLLOUTS).as_json()
     assert (data["overall"], data["math"], data["code"], data["qa"]) == (0.6, 2 / 3, 0, 1)
-    assert (data["problems"], data["unscored"], data["executor_tokens"], data["qa_f1"]) == (5, 1, 160, 1)
+    assert (data["problems"], data["unscored"], data["executor_tokens"]) == (5, 1, 160)
     assert data["interval"]["code"] == [0, pytest.approx(0.7935, abs=5e-5)]
     assert set(data["interval"]) == {"overall", "valid_rate", "math", "code", "qa"}
-    assert json.loads(json.dumps(data)) == data
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert summarise([rollout(M1, None)]).as_json()["overall"] is None, "JSON has no NaN"
 
 
 def test_nothing_scored_has_no_value_and_an_open_interval() -> None:
@@ -152,7 +153,7 @@ class Engine:
     def generate(self, prompts: Sequence[Sequence[int]], n: int = 1, **options: Any) -> list[list[Completion]]:
         assert self.version == 7, "the engine is brought to the policy's weights first"
         self.calls.append({"prompts": len(prompts), "n": n, **options})
-        return [[Completion(f"answer {p[0]}", tuple(p), (1,), (0.0,), "stop")] for p in prompts]
+        return [[Completion(f"answer {p[0]}", tuple(p), (1,), (0.0,), "stop")] * n for p in prompts]
 
     def sync(self, policy: object, version: int) -> None:
         self.version = version

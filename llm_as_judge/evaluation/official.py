@@ -1,0 +1,89 @@
+"""Each benchmark by its own metric, under the name that its paper or evaluation script gives it.
+
+Neither the reward nor a judge has a part in it. A workflow that failed gave no answer: it counts 0, also where the
+right answer is that there is none. What is our own fault is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
+from llm_as_judge.datasets.catalog import Metric
+from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, number, pass_at_k
+from llm_as_judge.types import Reference
+
+
+@dataclass(frozen=True, slots=True)
+class Official:
+    """``values`` by name, the headline first; each is a mean over problems."""
+
+    values: Mapping[str, Estimate]
+
+    @property
+    def name(self) -> str:
+        return next(iter(self.values))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            **{name: number(e.value) for name, e in self.values.items()},
+            "interval": {name: [e.low, e.high] for name, e in self.values.items()},
+            "problems": {name: e.n for name, e in self.values.items()},
+        }
+
+
+def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> dict[str, float]:
+    """What the official script of a qa benchmark gives one answer, None = none; empty for other metrics."""
+    said = None if answer is None else extract_answer(answer, "qa")
+    if metric == "hotpotqa":
+        em, f1 = (0.0 if said is None else score(said, reference.answers) for score in (hotpot_em, hotpot_f1))
+        return {"em": em, "f1": f1}
+    if metric == "squad2":
+        golds = () if reference.unanswerable else reference.answers
+        em, f1 = (0.0 if said is None else score(said, golds) for score in (squad_em, squad_f1))
+        apart = {"HasAns_exact": em, "HasAns_f1": f1} if golds else {"NoAns_exact": em, "NoAns_f1": f1}
+        return {"exact": em, "f1": f1} | apart
+    return {}
+
+
+_NAMES: Mapping[Metric, Sequence[str]] = {
+    "squad2": ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"),
+    "hotpotqa": ("em", "f1"),
+}
+
+
+def official(
+    metric: Metric,
+    scores: Sequence[Sequence[Mapping[str, float]]],
+    correct: Sequence[Sequence[bool | None]],
+) -> Official:
+    """Of problems with one or more samples each: what ``answer_scores`` gave them (empty = unscored), and whether
+    they were right (None = unscored).
+    """
+    if metric == "pass@k":
+        most = max(map(len, correct), default=1)
+        return Official({f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))})
+    if metric == "accuracy":
+        return Official({"accuracy": estimate([share(c) for c in correct])})
+    found = {
+        name: [mean([one[name] for one in s if name in one]) if any(name in one for one in s) else None for s in scores]
+        for name in _NAMES[metric]
+    }
+    # A question with an answer is no part of the mean over those without one.
+    values = {name: v if name in _NAMES[metric][:2] else [x for x in v if x is not None] for name, v in found.items()}
+    return Official({name: estimate(v) for name, v in values.items() if v})
+
+
+def share(correct: Sequence[bool | None]) -> float | None:
+    """Of the scored samples of one problem those that are right; None where none was scored."""
+    known = [float(c) for c in correct if c is not None]
+    return mean(known) if known else None
+
+
+def _pass(correct: Sequence[bool | None], k: int) -> float | None:
+    known = [c for c in correct if c is not None]
+    return pass_at_k(len(known), sum(known), k) if len(known) >= k else None

@@ -1,0 +1,138 @@
+"""What an evaluation's records come to: official metrics, shares right, what went wrong and what it cost."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from llm_as_judge.datasets.catalog import metric_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean, number
+from llm_as_judge.evaluation.official import Official, official, share
+from llm_as_judge.evaluation.records import Record
+from llm_as_judge.files import write_whole
+from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.workflow.shape import shape
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Shares in [0, 1] with 95 % intervals over problems; counts are of workflows, most frequent first."""
+
+    overall: Estimate  # right by the evaluation's judge
+    domains: Mapping[Domain, Estimate]
+    valid_rate: Estimate
+    official: Mapping[str, Official]  # by dataset
+    by_problem: tuple[float | None, ...]  # share right of each, None = unscored
+    between: tuple[float, float] | None  # share right were all abstentions of the judge wrong, and right; None: none
+    abstained: int
+    unscored: Mapping[str, int]  # by reason
+    outcomes: Mapping[str, int]
+    invalid: Mapping[str, int]  # workflows that were not run, by fatal lint code
+    shapes: Mapping[Domain, Mapping[str, int]]  # workflows by plan, else by shape
+    tokens: float  # of the executor, per workflow
+    seconds: float  # per workflow
+    cost: float  # of all
+
+    __pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")
+
+    def as_json(self) -> dict[str, Any]:
+        estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
+            str(d): e for d, e in self.domains.items()
+        }
+        return {
+            **{name: number(e.value) for name, e in estimates.items()},
+            "interval": {name: [e.low, e.high] for name, e in estimates.items()},
+            "official": {name: o.as_json() for name, o in self.official.items()},
+            "problems": self.overall.n,
+            "unscored": sum(self.unscored.values()),
+            "unscored_reasons": self.unscored,
+            "abstained": self.abstained,
+            "between": self.between,
+            "outcomes": self.outcomes,
+            "invalid": self.invalid,
+            "shapes": self.shapes,
+            "executor_tokens": number(self.tokens),
+            "seconds": number(self.seconds),
+            "cost": self.cost,
+        }
+
+    def save(self, path: Path) -> None:
+        write_whole(path, TypeAdapter(Summary).dump_json(self).decode())
+
+    @staticmethod
+    def load(path: Path) -> Summary:
+        """Raises ``DataError`` where ``save`` did not write it."""
+        try:
+            return TypeAdapter(Summary).validate_json(path.read_bytes())
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise DataError(f"{path} holds no evaluation: {reason}") from error
+
+
+def summarise(records: Sequence[Record]) -> Summary:
+    """``records`` in the problems' order, those of one problem side by side."""
+    problems = [list(samples) for _, samples in itertools.groupby(records, key=lambda r: r.index)]
+    by_problem = tuple(share([r.correct for r in samples]) for samples in problems)
+    domains = [d for d in DOMAINS if any(r.domain == d for r in records)]
+    runs = [r for r in records if r.outcome != "fault"]
+    return Summary(
+        overall=estimate(by_problem),
+        domains={
+            d: estimate([s for s, p in zip(by_problem, problems, strict=True) if p[0].domain == d]) for d in domains
+        },
+        valid_rate=accuracy([r.outcome == "finished" for r in runs]),
+        official={name: _official(name, problems) for name in dict.fromkeys(r.dataset for r in records)},
+        by_problem=by_problem,
+        between=_between(problems) if any(r.abstained for r in records) else None,
+        abstained=sum(r.abstained for r in records),
+        unscored=_counted(records, lambda r: r.reason or r.error or r.outcome, lambda r: r.correct is None),
+        outcomes=_counted(records, lambda r: r.outcome),
+        invalid=_counted(records, _first_fatal, lambda r: r.outcome == "invalid"),
+        shapes={
+            d: _counted(records, lambda r: name_of(r.workflow, r.domain) or shape(r.workflow) or "no operator", _of(d))
+            for d in domains
+        },
+        tokens=mean([float(r.tokens) for r in runs]),
+        seconds=mean([r.seconds for r in runs]),
+        cost=sum(r.cost for r in records),
+    )
+
+
+def _official(dataset: str, problems: Sequence[Sequence[Record]]) -> Official:
+    own = [samples for samples in problems if samples[0].dataset == dataset]
+    metric = metric_of(dataset, {samples[0].domain for samples in own})
+    return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own])
+
+
+def _between(problems: Sequence[Sequence[Record]]) -> tuple[float, float]:
+    """The share right with every abstention taken for wrong, and with every one taken for right."""
+
+    def with_abstentions(taken: bool) -> float:
+        shares = [share([taken if r.abstained else r.correct for r in samples]) for samples in problems]
+        return mean([s for s in shares if s is not None])
+
+    return with_abstentions(False), with_abstentions(True)
+
+
+def _first_fatal(record: Record) -> str:
+    code = next((f.code for f in record.findings if f.fatal), "")
+    return f"{code} {CODES[code][0]}" if code in CODES else record.error
+
+
+def _of(domain: Domain) -> Callable[[Record], bool]:
+    return lambda record: record.domain == domain
+
+
+def _counted(
+    records: Sequence[Record], key: Callable[[Record], str], wanted: Callable[[Record], bool] = lambda record: True
+) -> dict[str, int]:
+    return dict(Counter(key(r) for r in records if wanted(r)).most_common())
