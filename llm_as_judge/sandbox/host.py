@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
@@ -31,7 +31,7 @@ from llm_as_judge.sandbox.results import (
     cut,
 )
 from llm_as_judge.sandbox.run import Clock, Converse, Last, Run, last_frame, run_children, text
-from llm_as_judge.sandbox.verdict import STOPPED, plan, relay
+from llm_as_judge.sandbox.verdict import STOPPED, Split, SplitPlan, plan
 from llm_as_judge.sandbox.zygote import Zygote
 from llm_as_judge.types import Outcome
 
@@ -123,36 +123,42 @@ class Sandbox:
         if not tests.strip():
             raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
         how = plan(tests, prelude, entry_point)
-        source = f"{prelude}\n{solution}" if prelude else solution
-        obstacle = how.obstacle
-        if not obstacle:
-            both = {"entry_point": entry_point}
-            solution_job = {**both, "kind": "solution", "source": source, "in_place": how.in_place}
-            tests_job = {**both, "kind": "split tests", "prelude": prelude, "tests": tests, "modules": how.modules}
-            served, tested = await self._run(
-                self._code_gate, lambda children, _: relay(children, solution_job, tests_job), 2
-            )
-            if tested.end.get("end") != "unsplittable":
-                run = served if tested.killed_for == STOPPED else tested
-                return CodeVerdict(
-                    run is tested and run.outcome == "finished",
-                    run.outcome if run is tested or run.outcome != "finished" else "raised",
-                    "split",
-                    weak=self.mode == "unsafe",
-                    error=run.error,
-                    seconds=run.seconds,
-                    cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
-                )
-            obstacle = text(tested.end.get("error"))
-        return await self._nonce_verdict(source, tests, entry_point, obstacle)
+        job = {"source": solution, "prelude": prelude, "entry_point": entry_point, "in_place": how.in_place == "exact"}
+        if not how.obstacle:
+            split = Split(job, {"tests": tests, "modules": how.modules})
+            found = await self._split_verdict(split)
+            if found.outcome == "raised" and split.arguments_changed and how.in_place == "weak":
+                # In one process the tests would see the change.
+                split = Split({**job, "in_place": True}, {"tests": tests, "modules": how.modules})
+                found = await self._split_verdict(split)
+                found = replace(found, weak=found.passed or found.weak)
+            if not found.obstacle:
+                return found
+            how = SplitPlan(found.obstacle)
+        return await self._nonce_verdict(job, tests, how.obstacle)
 
-    async def _nonce_verdict(self, source: str, tests: str, entry_point: str, obstacle: str) -> CodeVerdict:
+    async def _split_verdict(self, split: Split) -> CodeVerdict:
+        """Solution and tests in a child each; ``obstacle`` is what only showed when they ran."""
+        served, tested = await self._run(self._code_gate, lambda children, _: split.relay(children), 2)
+        if tested.end.get("end") == "unsplittable":
+            return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error")))
+        run = served if tested.killed_for == STOPPED else tested
+        return CodeVerdict(
+            run is tested and run.outcome == "finished",
+            run.outcome if run is tested or run.outcome != "finished" else "raised",
+            "split",
+            weak=self.mode == "unsafe",
+            error=run.error,
+            seconds=run.seconds,
+            cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
+        )
+
+    async def _nonce_verdict(self, job: Mapping[str, Any], tests: str, obstacle: str) -> CodeVerdict:
         """Solution and tests in one child; that it ran to the end is shown by a number sent with the tests."""
         nonce = secrets.token_hex(16)
-        job = {"kind": "tests", "source": source, "entry_point": entry_point}
 
         async def converse(children: Sequence[Child], clock: Clock) -> list[Last]:
-            await children[0].send(job)
+            await children[0].send({**job, "kind": "tests"})
             await children[0].send({"source": tests, "nonce": nonce})
             return [await last_frame(children[0])]
 

@@ -13,10 +13,11 @@ import builtins
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.child import Child
+from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 from llm_as_judge.sandbox.run import Last, last_frame
 
 _BUILTINS = frozenset(dir(builtins))
@@ -29,7 +30,11 @@ _BEYOND_VALUES = frozenset(
 
 #: Why a child was killed when the other one ended first.
 STOPPED = "stopped"
-_REPLY = ("value", "error", "message", "arguments")
+_REPLY = ("value", "error", "message", "arguments", "items", "ended")
+
+
+#: Whether tests look at changed arguments, and if so whether the change alone could make them pass.
+InPlace = Literal["no", "exact", "weak"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class SplitPlan:
 
     obstacle: str = ""
     modules: tuple[str, ...] = ()  # standard modules that the tests take for imported
-    in_place: bool = False  # the tests call for effect: they look at changed arguments
+    in_place: InPlace = "no"
 
 
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
@@ -56,11 +61,12 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
         raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
     free = {n.id for n in nodes if isinstance(n, ast.Name)} - _bound(tree) - _bound(before) - _BUILTINS - {entry_point}
     modules = tuple(sorted(free & sys.stdlib_module_names))
-    in_place = any(isinstance(n, ast.Expr) and _calls(n.value, candidates) for n in nodes)
-    return SplitPlan(_obstacle(nodes, free - set(modules), candidates), modules, in_place)
+    returned = _returned(nodes, candidates)
+    obstacle = _obstacle(nodes, free - set(modules), candidates, returned)
+    return SplitPlan(obstacle, modules, _in_place(nodes, candidates, returned))
 
 
-def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str]) -> str:
+def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str], returned: set[str]) -> str:
     if unknown:
         return f"the tests use {', '.join(sorted(unknown))} of the solution"
     for node in nodes:
@@ -73,6 +79,8 @@ def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str])
             for i, operator in enumerate(node.ops):
                 if isinstance(operator, (ast.Is, ast.IsNot)) and not any(map(_singleton, compared[i : i + 2])):
                     return "the tests compare identities"
+        if isinstance(node, ast.Attribute) and node.attr not in ATTRIBUTES and _root(node) in candidates | returned:
+            return f"the tests look at .{node.attr} of what the function returns"
         if isinstance(node, (ast.Attribute, ast.Call)):
             used = node.value if isinstance(node, ast.Attribute) else node.func
             if _calls(used, candidates) and isinstance(node, ast.Call):
@@ -81,6 +89,114 @@ def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str])
                 return "the tests look at the function itself"
     beyond = _BEYOND_VALUES & _mentioned(nodes)
     return f"the tests use {', '.join(sorted(beyond))}" if beyond else ""
+
+
+def _returned(nodes: Sequence[ast.AST], candidates: set[str]) -> set[str]:
+    """Names of what the function returned, or of a part of it."""
+    found: set[str] = set()
+    for _ in nodes:
+        before = len(found)
+        for target, value in _bindings(nodes):
+            if any(_calls(n, candidates) for n in ast.walk(value)) or _root(value) in found:
+                found |= _names(target)
+        if len(found) == before:
+            break
+    return found
+
+
+def _in_place(nodes: Sequence[ast.AST], candidates: set[str], returned: set[str]) -> InPlace:
+    """What the tests make of changed arguments.
+
+    ``assert f(x) == sorted(x)`` does not look at changes: a function that empties its argument must not pass.
+    ``f(x)`` and then ``assert x == [1, 2]`` looks at them, and only compares them with what no argument has a part in:
+    exact. ``f(x)`` and then ``assert x == sorted(x)`` looks, too, and is not. In doubt the answer is "weak".
+    """
+    arguments = {name for node in nodes if _calls(node, candidates) for name in _names(node)} - candidates - _BUILTINS
+    bindings = list(_bindings(nodes))
+    plain = [pair for pair in bindings if not any(_calls(n, candidates) for n in ast.walk(pair[1]))]
+    shared = _linked(arguments, plain) - returned
+    asserted = [part for node in nodes if isinstance(node, ast.Assert) for part in _conjuncts(node.test)]
+    bare = any(isinstance(node, ast.Expr) and _calls(node.value, candidates) for node in nodes)
+    if not bare and not any(_looks_at(part, shared, candidates | returned) for part in asserted):
+        return "no"
+    linked = _linked(arguments, bindings)
+    if not all(_one_sided(part, linked) for part in asserted):
+        return "weak"
+    for node in nodes:
+        used: ast.AST | None = None
+        if isinstance(node, (ast.If, ast.While)):
+            used = node.test
+        elif isinstance(node, (ast.Return, ast.Raise, ast.With, ast.Delete, ast.NamedExpr, ast.Match)) or (
+            isinstance(node, ast.Expr) and not _calls(node.value, candidates)
+        ):
+            used = node
+        if used is not None and _names(used) & linked:
+            return "weak"
+    return "exact"
+
+
+def _linked(names: set[str], bindings: Sequence[tuple[ast.AST, ast.AST]]) -> set[str]:
+    """``names`` and those that may share objects with them, by whichever way."""
+    found = set(names)
+    while more := {n for pair in bindings if (there := _names(*pair) - _BUILTINS) & found for n in there} - found:
+        found |= more
+    return found
+
+
+def _conjuncts(test: ast.AST) -> list[ast.AST]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in _conjuncts(value)]
+    return [test]
+
+
+def _sides(test: ast.AST) -> list[ast.AST]:
+    return [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
+
+
+def _looks_at(test: ast.AST, shared: set[str], given: set[str]) -> bool:
+    """A side names an argument outside of a call of the function, and no other side has what the function gave."""
+
+    def outside(node: ast.AST) -> set[str]:
+        if isinstance(node, ast.Call) and _names(node.func) & given:
+            return set()
+        inner = {name for child in ast.iter_child_nodes(node) for name in outside(child)}
+        return inner | {node.id} if isinstance(node, ast.Name) else inner
+
+    sides = _sides(test)
+    if len(sides) == 1:
+        return bool(outside(test) & shared) and not _names(test) & given
+    return any(
+        outside(side) & shared and not any(_names(other) & given for other in sides if other is not side)
+        for side in sides
+    )
+
+
+def _one_sided(test: ast.AST, linked: set[str]) -> bool:
+    sides = _sides(test)
+    equal = isinstance(test, ast.Compare) and all(isinstance(operator, (ast.Eq, ast.Is)) for operator in test.ops)
+    return sum(bool(_names(side) & linked) for side in sides) <= (1 if equal else 0)
+
+
+def _bindings(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Every target, with the expression that gives it its value."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            yield from ((target, node.value) for target in node.targets)
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            yield node.target, node.iter
+
+
+def _names(*nodes: ast.AST) -> set[str]:
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _root(node: ast.AST) -> str | None:
+    """The name that an expression of attributes, items and calls begins with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _bound(tree: ast.AST) -> set[str]:
@@ -127,26 +243,37 @@ def _singleton(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and any(node.value is singleton for singleton in _SINGLETONS)
 
 
-async def relay(children: Sequence[Child], solution_job: Mapping[str, Any], tests_job: Mapping[str, Any]) -> list[Last]:
-    """Carry calls from the tests' child to the solution's and values back, until one of them ends.
+class Split:
+    """One such run: the solution's job, and what the tests' has beside it."""
 
-    Returns:
-        The last of the solution's child and of the tests' child; the one that did not end is killed as ``STOPPED``.
-    """
-    solution, tests = children
-    # The tests' child sets up while the solution is executed.
-    _, _, ready = await asyncio.gather(solution.send(solution_job), tests.send(tests_job), last_frame(solution))
-    if not (isinstance(ready, dict) and ready.get("ready") is True):
-        tests.kill(STOPPED)
-        return [ready, None]
-    while True:
-        request = await last_frame(tests)
-        if not isinstance(request, dict) or "end" in request:
-            solution.kill(STOPPED)
-            return [None, request]
-        await solution.send(request)
-        reply = await last_frame(solution)
-        if not isinstance(reply, dict) or "end" in reply:
+    def __init__(self, job: Mapping[str, Any], tests: Mapping[str, Any]) -> None:
+        self._solution_job = {**job, "kind": "solution"}
+        self._tests_job = {**job, **tests, "kind": "split tests", "source": ""}
+        self.arguments_changed = False  # or so the solution says
+
+    async def relay(self, children: Sequence[Child]) -> list[Last]:
+        """Carry calls from the tests' child to the solution's and values back, until one of them ends.
+
+        Returns:
+            The last of the solution's child and of the tests' child; the one that did not end is killed as ``STOPPED``.
+        """
+        solution, tests = children
+        # The tests' child sets up while the solution is executed.
+        _, _, ready = await asyncio.gather(
+            solution.send(self._solution_job), tests.send(self._tests_job), last_frame(solution)
+        )
+        if not (isinstance(ready, dict) and ready.get("ready") is True):
             tests.kill(STOPPED)
-            return [reply, None]
-        await tests.send({key: reply[key] for key in _REPLY if key in reply})
+            return [ready, None]
+        while True:
+            request = await last_frame(tests)
+            if not isinstance(request, dict) or "end" in request:
+                solution.kill(STOPPED)
+                return [None, request]
+            await solution.send(request)
+            reply = await last_frame(solution)
+            if not isinstance(reply, dict) or "end" in reply:
+                tests.kill(STOPPED)
+                return [reply, None]
+            self.arguments_changed |= "arguments" in reply
+            await tests.send({key: reply[key] for key in _REPLY if key in reply})

@@ -31,7 +31,8 @@ MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
 # What looks most like a value of ours: its tags with anything in them.
 TAGS = st.sampled_from(
     ["int", "float", "dict", "singleton", "type", "opaque", "iterator", "tuple", "set", "range", "slice", "Decimal",
-     "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys", "dict_items", "eval"]
+     "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys", "dict_items", "eval",
+     "stream"]
 )  # fmt: skip
 TAGGED = st.recursive(
     JSON | st.text(alphabet="0123456789abcdefx-.naif", max_size=6),

@@ -65,7 +65,12 @@ def test_no_forgery_passes(tests: str) -> None:
 
 def test_forgeries_do_pass_where_tests_and_solution_share_a_process() -> None:
     async def judge() -> list[CodeVerdict]:
-        return await asyncio.gather(*(box._nonce_verdict(solution, CHECK, "f", "") for solution in FORGERIES.values()))
+        return await asyncio.gather(
+            *(
+                box._nonce_verdict({"source": solution, "prelude": "", "entry_point": "f"}, CHECK, "")
+                for solution in FORGERIES.values()
+            )
+        )
 
     verdicts = dict(zip(FORGERIES, loop.run_until_complete(judge()), strict=True))
     passed = {name for name, v in verdicts.items() if v.passed}
@@ -96,6 +101,136 @@ def test_changing_the_argument_does_not_change_what_it_is_compared_with() -> Non
     tests = "x = [3, 1, 2]\nassert f(x) == sorted(x)"
     assert not verdict("def f(x):\n    x.clear()\n    return []", tests).passed
     assert verdict("def f(x): return sorted(x)", tests).passed
+
+
+SPEAKS_ITSELF = """
+import json, os, time
+def frame(message):
+    body = json.dumps(message).encode()
+    return len(body).to_bytes(4, "big") + body
+os.write(3, frame({"ready": True}))
+os.write(3, frame({"value": [], "arguments": [[[]], {"x": []}]}) * 4)
+time.sleep(2)
+"""
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "x = [3, 1, 2]\nassert f(x) == sorted(x)",
+        "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
+        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)",
+        "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
+        "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
+        "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
+    ],
+)
+def test_a_solution_that_changes_arguments_over_the_protocol_does_not_pass(tests: str) -> None:
+    for solution in (SPEAKS_ITSELF, "def f(x):\n    x.clear()\n    return []"):
+        result = verdict(solution, tests)
+        assert (result.passed, result.mode, result.weak) == (False, "split", False), result
+    assert verdict("def f(x): return sorted(x)", tests).passed
+    assert not verdict("def f(x): return sorted(x)", tests).weak
+
+
+@pytest.mark.parametrize(
+    "error", ["StopIteration", "StopAsyncIteration", "GeneratorExit", "type('S', (StopIteration,), {})"]
+)
+def test_an_error_of_the_solution_does_not_end_a_loop_of_the_tests(error: str) -> None:
+    solution = f"def f(x): raise {error}"
+    for tests in (
+        "assert all(map(f, [1, 2]))",
+        "for y in map(f, [1, 2]): assert y == 5",
+        "assert list(map(f, [1])) == []",
+    ):
+        assert not verdict(solution, tests).passed
+    generator = f"def f(x):\n    yield 1\n    raise {error}"
+    assert not verdict(generator, "assert list(f(1)) == [1]").passed
+
+
+# In-place work
+
+
+@pytest.mark.parametrize(
+    ("tests", "weak"),
+    [
+        ("f(x)\nassert x == [1, 2, 3]", False),
+        ("assert f(x) is None\nassert x == [1, 2, 3]", False),
+        ("assert f(x) is None and x == [1, 2, 3]", False),
+        ("r = f(x)\nassert x == [1, 2, 3]\nassert r is None", False),
+        ("assert (f(x), x) == (None, [1, 2, 3])", False),
+        ("f(x=x)\nassert x == [1, 2, 3]", False),
+        ("f(x)\nassert x[0] == 1 and len(x) == 3", False),
+        ("f(x)\nassert x == sorted(x)", True),
+        ("f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))", True),
+        ("y = sorted(x)\nf(x)\nassert x == y", True),
+    ],
+)
+def test_work_in_place_is_seen_and_weak_where_it_is_its_own_measure(tests: str, weak: bool) -> None:
+    tests = f"x = [3, 1, 2]\n{tests}"
+    result = verdict("def f(x): x.sort()", tests)
+    assert (result.passed, result.mode, result.weak) == (True, "split", weak), result
+    for wrong in ("def f(x): return sorted(x)", "def f(x): x.reverse()"):
+        assert not verdict(wrong, tests).passed
+
+
+def test_a_test_that_the_argument_is_left_alone_is_kept() -> None:
+    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
+    right = verdict("def f(x): return sorted(x)", tests)
+    assert (right.passed, right.weak) == (True, False)
+    assert not verdict("def f(x):\n    x.sort()\n    return x", tests).passed
+
+
+# Honest solutions
+
+
+@pytest.mark.parametrize("tests", [CHECK, ASSERTS, "x = f\n" + ASSERTS + "\nassert x is f"])
+def test_a_future_import_may_come_first_though_there_is_a_prelude(tests: str) -> None:
+    solution = "from __future__ import annotations\ndef f(x: Unknown) -> Unknown: return square(x)"
+    assert verdict(solution, tests, prelude="import math\ndef square(x): return x * x").passed
+
+
+@pytest.mark.parametrize(
+    ("solution", "tests"),
+    [
+        (
+            "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b",
+            "import itertools\nassert list(itertools.islice(f(), 10)) == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]\n"
+            "assert next(x for x in f() if x > 10**50) > 10**50",
+        ),
+        ("def f():\n    yield 6\n    yield 28\n    while True: pass", "g = f()\nassert [next(g), next(g)] == [6, 28]"),
+        ("def f(n):\n    yield from range(n)", "assert sum(f(50_000)) == 1249975000"),
+        ("def f(n):\n    yield n\n    raise KeyError(n)",
+         "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0"),
+        ("def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
+         "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']"),
+        ("def f():\n    yield from ((n, [n]) for n in range(3))", "assert dict(f()) == {0: [0], 1: [1], 2: [2]}"),
+        ("def f(): return (x for x in [1])", "import types\nassert isinstance(f(), types.GeneratorType)"),
+    ],
+)  # fmt: skip
+def test_iterators_give_what_is_asked_of_them(solution: str, tests: str) -> None:
+    result = verdict(solution, tests)
+    assert (result.passed, result.mode, result.weak) == (True, "split", False), result
+
+
+def test_an_iterator_without_items_or_end_is_no_value() -> None:
+    solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
+    result = verdict(solution, "assert list(f(1)) == []")
+    assert (result.passed, result.outcome) == (False, "raised") and "no value" in result.error
+
+
+@pytest.mark.parametrize("tests", ["assert f('ab').group() == 'a'", "m = f('ab')\nassert m.group() == 'a'"])
+def test_tests_that_look_into_a_returned_object_share_its_process(tests: str) -> None:
+    solution = "import re\ndef f(x): return re.match('a', x)"
+    result = verdict(solution, tests)
+    assert (result.passed, result.mode, result.weak) == (True, "nonce", True)
+    assert "look at .group" in result.obstacle
+    for split in (
+        "assert f('ab').strip() == 'ab'",
+        "m = f('ab')\nassert m.count('a') == 1",
+        "assert f('ab')[0].upper() == 'A'",
+    ):
+        assert verdict("def f(x): return x", split).mode == "split"
 
 
 # What may cross

@@ -14,13 +14,18 @@ _MESSAGE_LIMIT = 500
 NAMESPACE: dict[str, Any] = {}
 
 
-def execute(source: str, name: str) -> dict[str, Any]:
-    """Execute ``source`` as a module of that name and return its namespace."""
+def execute(source: str, name: str, prelude: str = "") -> dict[str, Any]:
+    """Execute ``source``, after ``prelude``, as a module of that name and return its namespace.
+
+    Each is compiled by itself: what must come first in a file (``from __future__ import ...``) does so in both.
+    """
     module = types.ModuleType(name)
     module.__dict__.update(NAMESPACE)
     if "." in name:
         module.__package__ = name.rpartition(".")[0]
     sys.modules[name] = module
+    if prelude:
+        exec(compile(prelude, "<prelude>", "exec", dont_inherit=True), module.__dict__)
     exec(compile(source, FILENAME, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
 

@@ -13,7 +13,7 @@ import datetime
 import decimal
 import fractions
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 _DEPTH = 100
@@ -23,6 +23,8 @@ _ITEMS = 100_000
 _SAFE_INT = 1 << 63
 
 _T = TypeVar("_T")
+Keep = Callable[[Iterator[Any]], int]
+Stream = Callable[[int], Iterator[Any]]
 
 
 class Unsendable(TypeError):
@@ -47,8 +49,9 @@ class Opaque:
 
 
 class _Encoder:
-    def __init__(self, opaque: bool) -> None:
+    def __init__(self, opaque: bool, keep: Keep | None) -> None:
         self._opaque = opaque
+        self._keep = keep
         self._left = _NODES
 
     def encode(self, value: Any, depth: int = 0) -> Any:
@@ -80,6 +83,8 @@ class _Encoder:
                     base.__new__(base, value) if base in (int, float, str, bytes) else base(value), depth
                 )
         if hasattr(value, "__next__"):
+            if self._keep is not None:
+                return _tagged("stream", self._keep(value))
             return _tagged("iterator", self._all(itertools.islice(value, _ITEMS), depth))
         if self._opaque or kind is Opaque:
             return _tagged("opaque", [kind.__name__, bool(value)])
@@ -89,33 +94,35 @@ class _Encoder:
         return [self.encode(item, depth + 1) for item in values]
 
 
-def encode(value: Any, *, opaque: bool = False) -> Any:
+def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any:
     """JSON data for ``value``; with ``opaque`` an object of any other class is sent as its truth value.
+
+    An iterator is sent as its items, with ``keep`` as the number that it gives, under which the items can be asked for.
 
     Raises:
         Unsendable: the value holds an object of a class that does not cross.
         ValueError: it is too deep or too large.
     """
-    return _Encoder(opaque).encode(value)
+    return _Encoder(opaque, keep).encode(value)
 
 
-def decode(data: Any) -> Any:
-    """The value that ``data`` stands for. Raises ``Undecodable``."""
+def decode(data: Any, stream: Stream | None = None) -> Any:
+    """The value that ``data`` stands for, ``stream`` making an iterator of its number. Raises ``Undecodable``."""
     try:
-        return _decode(data, 0)
+        return _decode(data, 0, stream)
     except Undecodable:
         raise
     except (TypeError, ValueError, ArithmeticError, KeyError, AttributeError) as error:
         raise Undecodable(f"{type(error).__name__}: {error}") from None
 
 
-def _decode(data: Any, depth: int) -> Any:
+def _decode(data: Any, depth: int, stream: Stream | None) -> Any:
     if depth > _DEPTH + 1:
         raise Undecodable("too deeply nested")
     if data is None or type(data) in (bool, int, float, str):
         return data
     if type(data) is list:
-        return [_decode(item, depth + 1) for item in data]
+        return [_decode(item, depth + 1, stream) for item in data]
     if type(data) is not dict or set(data) != {"t", "v"}:
         raise Undecodable("not a tagged value")
     tag, content = data["t"], data["v"]
@@ -124,7 +131,8 @@ def _decode(data: Any, depth: int) -> Any:
     if tag == "float":
         return float.fromhex(_checked(content, str))
     if tag == "dict":
-        return {_decode(k, depth + 1): _decode(v, depth + 1) for k, v in map(_pair, _checked(content, list))}
+        pairs = map(_pair, _checked(content, list))
+        return {_decode(k, depth + 1, stream): _decode(v, depth + 1, stream) for k, v in pairs}
     if tag == "singleton":
         return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[content]
     if tag == "type":
@@ -134,7 +142,9 @@ def _decode(data: Any, depth: int) -> Any:
         return Opaque(_checked(name, str), _checked(truth, bool))
     if tag in _SCALAR_NAMES:
         return _SCALAR_NAMES[tag](content)
-    items = [_decode(item, depth + 1) for item in _checked(content, list)]
+    if tag == "stream" and stream is not None:
+        return stream(_checked(content, int))
+    items = [_decode(item, depth + 1, stream) for item in _checked(content, list)]
     if tag == "iterator":
         return iter(items)
     return _SEQUENCE_NAMES[tag](items)
@@ -206,3 +216,8 @@ _TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, type(None), type)
 }
+
+#: Names that something of a value that crosses may have.
+ATTRIBUTES = frozenset(
+    name for kind in (*_SCALARS, *_SEQUENCES, *_TYPES.values(), type(_ for _ in ())) for name in dir(kind)
+)
