@@ -35,6 +35,7 @@ _FORM_ASKED = re.compile(
 _PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
+_CURRENCIES = frozenset("$€£¥")
 _WORDS_AFTER = re.compile(r"\s*\\(?:text|mbox|textnormal|textrm|mathrm)\s*\{[^{}]*\}\s*\$?$")
 
 
@@ -169,5 +170,6 @@ def _other_unit(answer: str, reference: str, question: str) -> bool:
         return False
     words = re.findall(r"[A-Za-z]{2,}|[$€£¥]", question[:20_000])
     known = [UNITS.get(word) or UNITS.get(word.lower()) for word in words]
-    asked = {unit.size for unit in known if unit is not None and unit.quantity == said.unit.quantity}
-    return bool(asked) and said.unit.size not in asked
+    kind = said.unit.quantity
+    asked = {(u.quantity, u.size) for u in known if u and (u.quantity == kind or {kind, u.quantity} <= _CURRENCIES)}
+    return bool(asked) and (kind, said.unit.size) not in asked

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.latex import clean
+from llm_as_judge.answers.latex import clean, tight
 from llm_as_judge.answers.numerals import number
 from llm_as_judge.answers.prose import only_formula, only_number
 from llm_as_judge.types import Domain
@@ -40,7 +40,7 @@ _DENIED = re.compile(
 _REVISES = (
     r"wait|actually|however|instead|correction|no(?=[,.!])|wrong|incorrect(?:ly)?|mistaken?|oops|scratch|retract|"
     r"never ?mind|should (?:be|have)|reconsider|second thought|i mean|make that|kidding|joking|ignore|disregard|doubt|"
-    r"unsure|sorry"
+    r"unsure|sorry|reject(?:ed|s)?|fail(?:s|ed)?|invalid|ruled out"
 )
 _TAKEN_BACK = re.compile(rf"\b(?:{_REVISES}|rather|but|not)\b|n['\u2019]t\b|不对|等等", re.IGNORECASE)
 # a box commits more than words do: a "not" later on may be part of an explanation
@@ -48,6 +48,14 @@ _UNBOXED = re.compile(
     rf"\b(?:{_REVISES})\b|不对|等等"
     r"|(?:n['\u2019]t|\bnot)(?:[.!)\n]| (?:right|correct|it|quite|true|so|the (?:final |right )?answer)\b)",
     re.IGNORECASE,
+)
+# another value after the one that it committed to
+_RESTATED = re.compile(
+    r"\b(?:final|correct|true|right|actual|real|exact|proper)\b[^.;:=\n]{0,30}?(?:\bis\b|[:=])\s?([^;\n]{1,60})",
+    re.IGNORECASE,
+)
+_FACTOR_BEFORE = re.compile(
+    r"(?:[-^_/*×·\d]|\\(?:pi|sqrt|sin|cos|tan|log|ln|cdot|times|div|pm|mp|frac\{))\s?$|(?<![\\A-Za-z])\w+$|[)}]$"
 )
 _NEGATIONS = frozenset(("not", "never", "false", "cannot", "isn't", "wasn't", "can't", "couldn't", "won't", "doesn't"))
 _HOPE = re.compile(r"i hope (?:it|this|that)(?: answer)? is correct[.!]?", re.IGNORECASE)
@@ -62,7 +70,7 @@ _SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>(?:user|assistant|system)?\s?\Z")
 _JOINS = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|。|\n")
 # a second sentence that gives another answer: "Paris. It is London."
-_SECOND = re.compile(r"\b(?:it|that|this|answer)(?:['\u2019]s| is| was)\s+(?!an?\b|the\b|in\b|on\b)[A-Z0-9]")
+_SECOND = re.compile(r"\b(?i:it|that|this|answer)(?:['\u2019]s| is| was)\s+(?!an?\b|the\b|in\b|on\b)[A-Z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,8 @@ def _closing_braces(text: str) -> dict[int, int]:
 def visible(text: str) -> str:
     """The end of a reply as it is read: without thinking and special tokens, one space between words."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
+    *drawn, text = text.split("[/asy]")  # the program of a picture
+    text = "".join(part.partition("[asy]")[0] for part in drawn) + text
     text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", re.sub(r"\n{3,}", "\n\n", text))
     return _SPECIAL.sub("", text).strip()
@@ -214,17 +224,19 @@ def _committed(text: str, domain: Domain) -> _Span | None:
 def _denied(text: str, span: _Span) -> bool:
     """Whether the clause before it says that it is not the answer, or the answer is only part of a formula."""
     before = text[max(0, span.start - 60) : span.start]
-    if span.boxed and re.search(r"(?:[-^_/*×·]|\\frac\{)\s?$", before):
+    if span.boxed and _FACTOR_BEFORE.search(re.sub(r"\\(?:text|mbox)\{[^{}]*\}$", "", before)):
         return True
     return bool(_DENIED.search(_CLAUSE.split(before)[-1]))
 
 
 def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
     rest = _HOPE.sub("", text[span.end :].removeprefix("</answer>"))
-    if (_UNBOXED if span.boxed else _TAKEN_BACK).search(rest):
+    if (_UNBOXED if span.boxed else _TAKEN_BACK).search(rest) or re.match(r"[\s$)\]]{0,4}\?", rest):
         return True
     first = [word.lower().replace("\u2019", "'") for word in re.findall(r"[\w'\u2019]+", rest[:60])[:4]]
     if span.boxed and (not _NEGATIONS.isdisjoint(first) or first[:1] in (["or"], ["maybe"], ["perhaps"])):
+        return True
+    if domain == "math" and _says_another(rest, span.content):
         return True
     if (other := _OPPOSITE.get(span.content.lower().strip(".*$ "))) and re.search(rf"\b{other}\b", rest, re.IGNORECASE):
         return True
@@ -239,7 +251,18 @@ def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
             )
         )
     # the box is a factor, or what follows is another answer
-    return bool(re.match(r"[\s$)\]]{0,4}(?:[-+*/^_=<>≈×·!\d]|\\(?:sqrt|frac|pi|cdot|times|approx|boxed))|\w", line))
+    return bool(re.match(r"[\s$)\]]{0,4}(?:[-+*/^_=<>≈×·!?\d]|\\(?:sqrt|frac|pi|cdot|times|approx|boxed))|\w", line))
+
+
+def _says_another(rest: str, content: str) -> bool:
+    """Whether a later value is said to be the right one, or stands alone at the end."""
+    said = tight(clean(content))
+    for found in _RESTATED.finditer(rest):
+        value = re.split(r"\.(?=\s|$)", found.group(1))[0]
+        if re.search(r"\w", value) and tight(clean(value)) != said:
+            return True
+    last = clean(re.split(r"[;:.\n]\s", rest.strip())[-1].strip(" .$"))
+    return len(last) <= 40 and number(last) is not None and tight(last) != said
 
 
 def _goes_on(rest: str) -> bool:

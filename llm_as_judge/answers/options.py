@@ -11,8 +11,8 @@ _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
 _MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\]]|[${}*`]|\\q?quad")
 _OPENING = re.compile(r"\(?([A-J])(?:\)\.?|[.:。：、](?=\s|$|[\u3400-\u9fff])|(?=不是)|\Z)")
 _SAID = re.compile(
-    r"(?:\b(?:answer|option|choice|r[ée]ponse)(?:\s(?:is|must be|would be|should be|est|has to be))?\s?[:=]?"
-    r"|\b(?:it's|it is|choose|pick|select|go with)|答案\s?(?:是|为|[:：]))"
+    r"(?:\b(?i:answer|option|choice|r[ée]ponse)(?:\s(?:is|must be|would be|should be|est|has to be))?\s?[:=]?"
+    r"|\b(?i:it's|it is|choose|pick|select|go with)|答案\s?(?:是|为|[:：]))"
     r"(?:\s?(?:for sure|definitely|clearly|therefore|thus|option|choice|letter|the))*\s?\(?([A-J])\)?(?![\w'])",
 )
 _REFUSED = re.compile(
@@ -62,6 +62,8 @@ def chosen_option(reply: str, question: str = "") -> str:
         rest = " ".join(rest.split())[len(own) :]
     elif own and any(words.casefold() in rest.casefold() for words in options.values() if words):
         return ""  # the letter of one option, the text of another
+    if re.match(r"\s?(?:[-+*/^%&=<>∪|\\]|,\s?\d)", rest):
+        return ""
     if picked in "AI" and re.match(r" [a-z]", rest) and found.re is _SAID:  # "the answer is A house"
         return ""
     around = _REFUSED.sub(" ", text[: found.start()] + " " + rest)

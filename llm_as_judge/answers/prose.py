@@ -28,7 +28,22 @@ _IN_PROSE = re.compile(
 )
 # a number that is only part of a formula, a range, a ratio or an inequality
 _FRAGMENT_BEFORE = re.compile(r"(?:[\^_{\\/+×·<>≤≥≠]\s?|[<>!]=\s?|\\[A-Za-z]+\s?|\d\s?[-:*]\s?)$")
-_FRAGMENT_AFTER = re.compile(r"\w|\s?[\^_{\\/+×·=<>≤≥]|\s?[-*:]\s?\d")
+_FRAGMENT_AFTER = re.compile(r"\w|-\w|\s?\$+\s?\\?%|\s?[?\^_{\\/+×·=<>≤≥]|\s?[-*:]\s?\d")
+# a number that something is done to in words
+_OPERATED_BEFORE = re.compile(
+    r"\b(?:half|thirds?|quarters?|fourths?|fifths?|tenths?|twice|thrice|double|triple|squared?|cubed?|roots?|"
+    r"reciprocal|inverse|opposite|logarithm|log|ln|factorial|absolute value|negative|minus|plus|multiples?|divisible|"
+    r"divisors?|factors?|powers?|below|above|under|over|beyond|exceeds?|exceeding|near|close|up|down|past|but|within|"
+    r"short|times|product|fraction|part)"
+    r"(?:\s(?:of|to|by|from|the|number))*[\s$\\(*]*$",
+    re.IGNORECASE,
+)
+_OPERATED_AFTER = re.compile(
+    r"\W{0,3}(?:squared|cubed|factorial|halves|thirds|fourths|quarters|\w{2,12}ths|below|above|under|over|beyond|"
+    r"short of|shy of|away from|to the|modulo|mod|times (?:\d|pi|the|as)|out of|divided|multiplied|plus|minus|or so|"
+    r"ish|and a)\b",
+    re.IGNORECASE,
+)
 _SUPPOSED = re.compile(r"\b(?:if|suppose|assume|assuming|let|when|where|for)\b", re.IGNORECASE)
 _SAID_TO_BE = re.compile(
     r"(?:(?:=|:|\b(?:is|are|was|equals|equal to|makes|get|gets|totals?)|是|为|等于)\s?[*$€£¥\\(\[]*"
@@ -36,6 +51,9 @@ _SAID_TO_BE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SAID = re.compile(r"(?:\b(?:is|are|equals)|[:=])\s?$", re.IGNORECASE)
+# the formula is part of something larger
+_LARGER_BEFORE = re.compile(r"[-+*/^(\[{|]\s?$")
+_LARGER_AFTER = re.compile(r"\s?(?:\\?%|per ?cent|pct|[-+*/^_)\]}|!?=<>])")
 _HAN = r"[\u3400-\u9fff]"
 _DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 
@@ -67,6 +85,9 @@ def only_formula(text: str) -> str | None:
     before, after = text[:start], text[end:]
     sentence = re.split(r"[.!?](?=\s)|\n", before)[-1]
     around = before + " " + after
+    wrapped = before.strip() + after.strip() in ("[]", "()") and read(formula).number is not None
+    if not wrapped and (_LARGER_BEFORE.search(before) or _LARGER_AFTER.match(after)):
+        return None
     if len(found) == 1 and not re.search(r"\d", around):
         if _HEDGED.search(around) or _REVISED.search(around):
             return None
@@ -98,6 +119,8 @@ def only_number(text: str) -> str:
     before, after = text[: found.start()], text[found.end() :]
     sentence = re.split(r"[.!?](?=\s)|\n|\$\$|\\\]", before)[-1]
     tail = re.split(r"[.!?](?=\s|$)|\n", after)[0]
+    if _HEDGED.search(re.split(r"[.!?](?=\s)|\n", before)[-1][-80:]):
+        return text
     if any(pattern.search(part) for pattern in (_HEDGED, _FORMULA_WORD) for part in (sentence, tail)):
         return text
     if re.search(r"\d[^.!?]{0,20}(?:\b(?:and|to)|,)\s?$", sentence):
@@ -114,6 +137,10 @@ def only_number(text: str) -> str:
             return text
         after = after[closing.end() :] if closing else after
         before = before[:opening]
+    if found.group()[0] in "+-" and before[-1:] in tuple("$)]}"):
+        return text
     if _FRAGMENT_BEFORE.search(before[-60:]) or _FRAGMENT_AFTER.match(after):
+        return text
+    if _OPERATED_BEFORE.search(before[-60:]) or _OPERATED_AFTER.match(after):
         return text
     return found.group().strip()
