@@ -236,7 +236,7 @@ def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
     first = [word.lower().replace("\u2019", "'") for word in re.findall(r"[\w'\u2019]+", rest[:60])[:4]]
     if span.boxed and (not _NEGATIONS.isdisjoint(first) or first[:1] in (["or"], ["maybe"], ["perhaps"])):
         return True
-    if domain == "math" and _says_another(rest, span.content):
+    if _says_another(rest, span.content):
         return True
     if (other := _OPPOSITE.get(span.content.lower().strip(".*$ "))) and re.search(rf"\b{other}\b", rest, re.IGNORECASE):
         return True
@@ -281,7 +281,8 @@ def _offers_another(text: str) -> bool:
     if found is None or box < 0:
         return found is not None
     if box > found.start():
-        return text.count("\\boxed") > 1
+        run = _last_box(text)
+        return text.count("\\boxed") > 1 and (run is None or run.start > found.start())
     content = last_boxed(text[box : found.start() + 1]) or ""
     after = text.find(content, box) + len(content)
     return not re.search(r"\w", text[after : found.start() + 1])

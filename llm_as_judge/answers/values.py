@@ -198,9 +198,13 @@ def _chained(sides: list[str]) -> Value | None:
     """The last of several sides where all of them are one value."""
     trees = [parse(side) for side in sides]
     first, last = trees[0], trees[-1]
-    if first is None or last is None or not all(tree is not None and algebra.equal(tree, last) for tree in trees[1:]):
+    if last is None or not all(tree is not None and algebra.equal(tree, last) for tree in trees[1:]):
         return None
-    return read(sides[-1]) if algebra.equal(first, last) else None
+    if first is not None and algebra.equal(first, last):
+        return read(sides[-1])
+    if re.fullmatch(_NAME, sides[0]) and not (first and symbols(first) & symbols(last)):
+        return replace(read(sides[-1]), name=tight(sides[0]))
+    return None
 
 
 def _approximated(left: str, right: str) -> Value | None:
