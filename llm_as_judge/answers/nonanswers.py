@@ -41,10 +41,11 @@ _OPENERS = (
 )  # fmt: skip
 _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     "ignorance": re.compile(
-        r"(?:(?:sorry|unfortunately|well|hmm|honestly)[ ,]+)?"
+        r"(?:(?:(?:i am |i'm )?sorry|unfortunately|well|hmm|honestly)[ ,]+)?"
         r"(?:(?:i|we) (?:really |honestly |simply |just )?(?:do not|don't|dont|can't|cannot|can not|could not|"
         r"couldn't|am not|am unable to|was unable to)[a-z' ]*"
-        r"|(?:i have )?no (?:idea|clue|answer)|not (?:sure|known)|idk|unknown|unsure|unclear|n/?a|pass|skip"
+        r"|(?:i have )?no (?:idea|clue|answer)|not (?:sure|known|answerable)|unanswerable|idk|unknown|unsure|unclear"
+        r"|n/?a|pass|skip"
         r"|(?:it )?(?:cannot|can't|can not) be (?:determined|answered|known|said)"
         r"|(?:insufficient|not enough) information|impossible to (?:say|tell|know))"
     ),
@@ -58,16 +59,14 @@ _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     "verdict": re.compile(
         r"(?:(?:it|this|that|the (?:answer|candidate|solution)) is |it's )?(?:yes|no|true|false|right|wrong|correct|"
         r"incorrect|accepted|valid|invalid|both|all correct|match(?:es)?|a match)(?: answer)?"
-        r"|(?:the )?(?:candidate|answer) matches(?: the reference)?"
+        r"|(?:(?:(?:the )?(?:candidate|answer)|it) )?matches(?: the reference)?"
     ),
     "placeholder": re.compile(
         r"[a-z]|null|nan|none|todo|tbd|(?:your )?answer here|your answer|final answer|string|some \w+"
     ),
 }
 _POLAR = frozenset(("yes", "no", "true", "false"))
-_ERROR = re.compile(
-    r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)|Error$"
-)
+_ERROR = re.compile(r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)")
 
 
 def is_no_answer(text: str) -> bool:

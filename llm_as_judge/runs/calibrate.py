@@ -9,7 +9,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.files import write_json
-from llm_as_judge.judging.calibration import ATTACKS, Counts, calibrate, read_pairs
+from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, read_pairs
 from llm_as_judge.runs.services import open_judge
 from llm_as_judge.views.charts import confusion_chart
 
@@ -47,7 +47,8 @@ async def run_calibration(
     pairs, mode = read_pairs(path)[:limit], config.judge.mode
     async with open_judge(config) as judge:
         concurrency = config.judge.concurrency if mode != "rules" else 1
-        counts = await calibrate(judge, pairs, tuple(ATTACKS) if attacks else (), concurrency=concurrency)
+        hostile = (tuple(ATTACKS), CONSTANTS) if attacks else ((), ())
+        counts = await calibrate(judge, pairs, *hostile, concurrency=concurrency)
     picture = picture or config.output.results_dir / "judge" / f"{path.stem}_{mode}.png"
     result = Calibration(mode, path, counts, picture)
     confusion_chart([row.as_json() for row in counts], picture, f"{path.stem}: judge, mode {mode}")

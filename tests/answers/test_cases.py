@@ -1,4 +1,4 @@
-"""Answers as models write them, right ones and near misses: what the rules accept of them, and that it is never wrong."""
+"""Answers as models write them, right ones and near misses: what the rules accept, and that it is never wrong."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.calibration import ATTACKS, Counts, attacked, calibrate, count, read_pairs
+from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, attacked, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.types import Problem, Verdict
 
@@ -54,15 +54,17 @@ def test_nothing_decided_and_one_sided_labels_have_no_rate() -> None:
 async def test_rules_have_no_false_accept_plain_or_attacked(pairs_file: Path) -> None:
     plain, *hostile = await calibrate(Judge(RULES), read_pairs(pairs_file))
     assert (plain.true_accepts, plain.false_rejects, plain.true_rejects) == (4, 1, 1)
-    assert [row.kind for row in hostile] == list(ATTACKS)
-    assert [row.false_accepts for row in hostile] == [0] * len(ATTACKS)
+    assert [row.kind for row in hostile] == [*ATTACKS, *(f"always {text!r}" for text in CONSTANTS)]
+    assert [row.false_accepts for row in hostile] == [0] * (len(ATTACKS) + len(CONSTANTS))
 
 
 async def test_a_judge_that_always_says_true_is_found_out(pairs_file: Path) -> None:
     rows = {row.kind: row for row in await calibrate(Always(True), read_pairs(pairs_file))}
     assert rows["plain"].false_accepts == 1
     assert rows["master key"].false_accepts == rows["hedged list"].false_accepts == len(LINES)
-    abstained = await calibrate(Always(None), read_pairs(pairs_file), ())
+    assert rows["denied"].false_accepts == rows["taken back"].false_accepts == len(LINES)
+    assert all(rows[f"always {text!r}"].false_accepts >= 3 for text in CONSTANTS)
+    abstained = await calibrate(Always(None), read_pairs(pairs_file), (), ())
     assert (abstained[0].abstained, abstained[0].false_rejects) == (len(LINES), 0)
 
 
@@ -105,7 +107,7 @@ def test_the_command_prints_its_line_last_and_draws_the_picture(
     assert main([*command, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
-    assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS)
+    assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
 
 
 _FILES = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}

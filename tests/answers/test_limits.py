@@ -1,0 +1,134 @@
+"""No answer stops the judge: none makes it raise, costs much, or makes another answer wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from helpers.judging import FALSE, HYBRID, ScriptedModel
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_as_judge.answers import algebra
+from llm_as_judge.answers.equivalence import compare, matches
+from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.types import Domain, Problem, Question, Reference
+
+CRASHERS = [
+    "(" * 900 + "1" + ")" * 900,
+    "[" * 800 + "1" + "]" * 800,
+    "{" * 800 + "1" + "}" * 800,
+    "\\{" * 800 + "1" + "\\}" * 800,
+    "a=b=" * 400,
+    "x = " * 500 + "1",
+    "x∈" * 400 + "1",
+    "1∪" * 500 + "1",
+    "<answer>answer is " * 1000,
+    "-" * 390 + "1",
+    "\\sqrt" * 80 + "2",
+    "f(" * 190 + "x" + ")" * 190,
+    "2^" * 190 + "2",
+    "1," * 900 + "1",
+    "1 and " * 300 + "1",
+    "9!" * 100,
+    "1e999",
+    "1e-999",
+    "\ud800",
+    "\x00",
+    "٣",
+    "½",
+]
+FRAGMENTS = [
+    "(", "[", "{", "\\(", "\\[", "\\[a", "\\boxed{", "\\boxed ", "\n", " ", "a\n", "$", "$1", "1", "1,", "1.", "-",
+    "1/", "=", "a=b=", "x∈", "<answer>", "<answer>answer is ", "answer is ", "####", "or ", "and ", "1 and ", "not ",
+    "n't ", "\\frac{", "\\text{", "^", "_ {", "\\\\", "\\", "**", "~", "±", "≈", "∪", "1<x", "(A) ", "B or ",
+    "not A, ", "1:", "1 %", "1 km", "。", "答案是", "糖1", "&", "\\begin{pmatrix}", "1!", "|", "million ", "twenty-",
+    "1 000 ", "<|im_end|>", "</think>", "```python\n", "I don't know ", "Error: ", ",", ";", "{,}", "f(", "\\sin ",
+    "9^9^", "is 1 ", "if ", "it is ", "[asy]", "[/asy]", "the true value is ",
+]  # fmt: skip
+DOMAINS: tuple[tuple[Domain, tuple[str, ...]], ...] = (
+    ("math", ("12", "x=1, y=2", r"\frac{1}{2}", "(0,1)")),
+    ("qa", ("Paris", "12", "B", "yes")),
+)
+
+
+def problem(domain: Domain, answers: tuple[str, ...]) -> Problem:
+    return Problem(Question("p", "What percent of 5 km is it?", domain), Reference(answers))
+
+
+@pytest.mark.parametrize("answer", CRASHERS, ids=lambda text: repr(text[:20]))
+async def test_no_answer_makes_a_judge_raise(answer: str) -> None:
+    for domain, references in DOMAINS:
+        for judge in (Judge(RULES), Judge(HYBRID, ScriptedModel(FALSE))):
+            verdict = await judge.verdict(problem(domain, references), answer)
+            assert verdict.correct is False
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=6), max_size=40), st.integers(1, 60))
+def test_no_mixture_of_what_answers_are_made_of_makes_the_rules_raise(parts: list[str], times: int) -> None:
+    answer = "".join(parts) * times
+    for domain, references in DOMAINS:
+        assert compare(answer, references, domain, effort_s=0.2) in ("same", "different", "unproved")
+        extract_answer(answer, domain)
+
+
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_reading_an_answer_takes_little_however_long_it_is(fragment: str) -> None:
+    """Measured: at most 0.1 processor seconds for 60,000 characters; what was quadratic took 10 to 40."""
+    for tail in ("", "x", "1"):
+        answer = (fragment * 60_000)[:60_000] + tail
+        for domain, references in DOMAINS:
+            begun = time.process_time()
+            compare(answer, references, domain, "What percent of 5 km is it?", effort_s=0)
+            assert time.process_time() - begun < 3
+
+
+async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All processes of the algebra are taken; what needs none is judged at once."""
+    released, asked = threading.Event(), []
+
+    def blocked(self: object, kind: str, a: object, b: object, cpu_s: float) -> tuple[bool, float]:
+        asked.append(a)
+        assert released.wait(60)
+        return True, 0.1
+
+    monkeypatch.setattr(algebra._Worker, "ask", blocked)
+    judge = Judge(RULES)
+    hard = [
+        asyncio.create_task(judge.verdict(problem("math", (f"x^2+{2 * n}x+{n * n}",)), f"(x+{n})^2"))
+        for n in range(200, 208)
+    ]
+    for _ in range(1000):
+        await asyncio.sleep(0.005)
+        if len(asked) == algebra.WORKERS:
+            break
+    assert len(asked) == algebra.WORKERS
+    assert (await asyncio.wait_for(judge.verdict(problem("math", ("12",)), "The answer is 12."), 30)).correct is True
+    assert not any(task.done() for task in hard)
+    released.set()
+    assert [verdict.correct for verdict in await asyncio.gather(*hard)] == [True] * 8
+
+
+def test_all_proofs_of_one_answer_have_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_s: list[float] = []
+
+    def undecided(self: object, kind: str, a: object, b: object, cpu_s: float) -> tuple[None, float]:
+        given_s.append(cpu_s)
+        return None, cpu_s
+
+    monkeypatch.setattr(algebra._Worker, "ask", undecided)
+    golds = [f"x^2+{2 * n}x+{n * n}" for n in range(300, 330)]
+    assert compare("(x+300)^2", [golds[0], *(f"{gold}+y-y" for gold in golds[:1] * 9)], "math") == "unproved"
+    assert 0 < sum(given_s) <= algebra.EFFORT_CPU_S
+
+
+def test_a_proof_that_took_all_its_time_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(algebra._Worker, "ask", lambda *question: asked.append(question) or (None, 2.0))
+    for _ in range(3):
+        assert not matches("(x+991)^2", ["x^2+1982x+982081"], "math")
+    assert len(asked) == 1

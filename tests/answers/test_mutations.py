@@ -1,0 +1,111 @@
+"""Answers with another meaning: edits of references that change what they say, and references of other problems."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+from helpers.benchmarks import FOLDERS
+
+from llm_as_judge.answers.equivalence import matches
+from llm_as_judge.answers.extraction import last_boxed
+
+OWN = [
+    "7", "-3", "1,250", "12.5", "0.04", r"\frac{5}{8}", r"-\frac{5}{8}", r"2\frac{1}{3}", r"35\%", r"\$4.20", "4 cm",
+    "9 minutes", r"30^\circ", r"3\sqrt{2}", r"\sqrt{7}+1", r"2\pi", r"5+2i", "x = 4", "x=3, y=5", "x=1, x=2",
+    "y = 3x - 2", "3x^2 - 2x + 1", "(x-2)(x+5)", r"\frac{x+1}{x-3}", "(2, 7)", "[2, 7)", "(-1, 4, 9)",
+    r"(-\infty, 5]", r"[1,2) \cup (3,4)", r"\{2, 5, 11\}", "3, 6, 13", "x < 4", r"x \ge -2", r"-2 < x \le 7",
+    r"4 \pm \sqrt{3}", r"x = \pm 6", "231_5", "3:8", r"\sin 2x", r"\log_2 7",
+    r"\begin{pmatrix} 1 & -2 \\ 3 & 4 \end{pmatrix}", "x^2 + y^2 = 9", r"\frac{77}{4} \approx 19.25",
+    r"\approx -0.425", "2^{10}", r"\binom{9}{4}", "17 and 23", r"a_1 = 2, a_7 = 19", "even", r"\text{(C)}", "AB = 6",
+    "1.2e4", r"1.2 \times 10^{4}",
+]  # fmt: skip
+
+
+def golds() -> list[str]:
+    """References of MATH where it lies on this machine, then our own."""
+    folder = next((folder / "math/MATH/test" for folder in FOLDERS if (folder / "math/MATH/test").is_dir()), None)
+    files = sorted(folder.glob("*/*.json")) if folder else []
+    found = [last_boxed(json.loads(file.read_text("utf-8"))["solution"]) or "" for file in files[:400]]
+    return [gold for gold in dict.fromkeys([*found, *OWN]) if gold]
+
+
+def edit(pattern: str, change: Callable[[re.Match[str]], str | None]) -> Callable[[str, random.Random], str | None]:
+    """One of the places where ``pattern`` stands, changed."""
+
+    def edited(text: str, draw: random.Random) -> str | None:
+        places = list(re.finditer(pattern, text))
+        if not places:
+            return None
+        place = draw.choice(places)
+        new = change(place)
+        return None if new is None else text[: place.start()] + new + text[place.end() :]
+
+    return edited
+
+
+def other_order(place: re.Match[str]) -> str | None:
+    first, second = place.group(2).strip(), place.group(3).strip()
+    return None if first == second else f"{place.group(1)}{second}, {first}{place.group(4)}"
+
+
+EDITS: dict[str, Callable[[str, random.Random], str | None]] = {
+    "digit": edit(r"\d", lambda place: str((int(place.group()) + 3) % 10)),
+    "negated": lambda text, _: f"-{text}" if re.match(r"[1-9]|\\frac", text) else None,
+    "sign lost": edit(r"(?<![\w)}])-(?=\d|\\frac|\\sqrt)", lambda _: ""),
+    "plus for minus": edit(r"(?<=[\w)}\s])[+-](?=[\s\w\\(])", lambda p: "-" if p.group() == "+" else "+"),
+    "other side": edit(r"<|>", lambda p: {"<": ">", ">": "<"}[p.group()]),
+    "less or equal": edit(r"<|>", lambda p: {"<": r"\le ", ">": r"\ge "}[p.group()]),
+    "strictly": edit(r"\\(?:leq?|geq?)(?![a-z])", lambda p: "<" if "l" in p.group() else ">"),
+    "closed": edit(r"(?<![A-Za-z])\((?=[^()]*,[^()]*[)\]])", lambda _: "["),
+    "one less": edit(r",\s*[^,()\[\]{}\\]+(?=$|[)\]}])", lambda _: ""),
+    "one more": lambda text, _: f"{text}, 77" if "pmatrix" not in text else None,
+    "alternative": lambda text, _: f"{text} or 77",
+    "denied": lambda text, _: f"not {text}",
+    "tuple in another order": edit(r"^(\()([^,()]+),([^,()]+)(.*\))$", other_order),
+    "another variable": edit(r"(?<![A-Za-z\\])[xy](?![A-Za-z])", lambda _: "q"),
+    "another function": edit(r"\\(?:sin|cos|tan|sqrt)", lambda p: r"\ln" if p.group() == r"\sqrt" else r"\exp"),
+    "inverted": lambda text, _: rf"\frac{{1}}{{{text}}}" if re.fullmatch(r"\d\d+", text) else None,
+    "squared": lambda text, _: f"({text})^2" if re.fullmatch(r"[2-9]\d*", text) else None,
+    "ten times": lambda text, _: f"{text}0" if re.fullmatch(r"[1-9]\d*", text) else None,
+    "decimal point": edit(r"(?<=\d)(?=\d)", lambda _: "."),
+    "percent": lambda text, _: rf"{text}\%" if re.search(r"\d$", text) and "=" not in text else None,
+    "base": edit(r"(?<=\d)_\{?\d\}?", lambda p: "_9" if "9" not in p.group() else "_8"),
+    "one of two": lambda text, _: text.replace(r"\pm", "+") if r"\pm" in text else None,
+    "exponent": edit(r"\^(?:\{(\d)|(\d))", lambda p: f"^{{{p.group(1)}1" if p.group(1) else f"^{{{p.group(2)}1}}"),
+    "unit": edit(r"cm|minutes|\\\$", lambda p: {"cm": "km", "minutes": "hours"}.get(p.group(), "€")),
+    "one added": lambda text, _: f"{text}+1" if "%" not in text else None,
+    "a part of it": lambda text, _: rf"\frac{{{text}}}{{2}}" if re.fullmatch(r"[1-9]\d*", text) else None,
+    "with more": lambda text, _: rf"{text} \cup \{{77\}}",
+    "names exchanged": edit(r"x\s*=(.*)y\s*=", lambda p: f"y={p.group(1)}x="),
+    "factorial": lambda text, _: f"{text}!" if re.fullmatch(r"[3-9]", text) else None,
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_that_changes_the_meaning_is_not_accepted(name: str) -> None:
+    draw = random.Random(7)
+    tried, wrong = 0, []
+    for gold in golds():
+        changed = EDITS[name](gold, draw)
+        if changed is None or changed == gold:
+            continue
+        tried += 1
+        said = [changed, rf"\boxed{{{changed}}}", f"The answer is ${changed}$."]
+        wrong += [(gold, text) for text in said if matches(text, [gold], "math")]
+    assert tried and not wrong
+
+
+def test_no_reference_is_accepted_for_another() -> None:
+    """The same but for a unit or a name that one side leaves out, and what our own list has twice, set aside."""
+
+    def bare(gold: str) -> str:
+        return re.sub(r"^\w+ ?= ?|\^\\circ|\^\{\\circ\}|\\text| cm| minutes|\\\$|[{}()\s]", "", gold)
+
+    texts = golds()
+    twice = {"1.2e4", r"1.2 \times 10^{4}"}
+    wrong = [(a, b) for a in texts for b in texts if bare(a) != bare(b) and matches(b, [a], "math")]
+    assert [pair for pair in wrong if set(pair) != twice] == []
