@@ -18,7 +18,7 @@ from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.registry import lookup
 
 ENVIRONMENT = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QWEN_MODEL_PATH", "QWEN3_MODEL_PATH")
@@ -69,6 +69,11 @@ def test_learning_rate_may_be_written_as_people_write_it(text: str) -> None:
 def test_text_settings_keep_what_was_written() -> None:
     config = load_config(write("run_name: 007\n"), ["executor.model=1e3", "judge.api_key=@{[: #"])
     assert (config.output.run_name, config.executor.model, config.judge.api_key) == ("007", "1e3", "@{[: #")
+
+
+def test_a_word_that_yaml_takes_for_no_is_the_word_that_a_setting_wants() -> None:
+    assert load_config(None, ["importance_sampling=off"]).training.importance_sampling == "off"
+    assert load_config(write("importance_sampling: off\n")).training.importance_sampling == "off"
 
 
 def test_lists_null_and_mappings_work_in_set() -> None:
@@ -341,7 +346,8 @@ def test_dump_reads_back_as_the_same_config(root: Path) -> None:
 
 
 def test_default_operators_are_all_there_are() -> None:
-    assert Config().workflow.operators == tuple(OPERATORS)
+    assert Config().workflow.operators is None
+    assert load_operators(None) == OPERATORS
 
 
 def test_every_leaf_is_described_once() -> None:

@@ -82,7 +82,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
 
 def test_layer_1_tells_the_policy_operators_guidance_and_problem(trace: Trace) -> None:
     (layers,) = trace.of("layers")
-    for name in trace.config.workflow.operators:
+    for name in catalog.OPERATORS:
         assert f"{catalog.call_line(catalog.OPERATORS[name])} -> " in layers["layer1"]
     guidance = yaml.safe_load((ROOT / "config/guidance.yaml").read_text(encoding="utf-8"))
     prompts = trace.of("prompt")

@@ -52,8 +52,10 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def takes_text(annotation: Any) -> bool:
-    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it."""
-    return all(member in (str, Path, type(None)) for member in _members(annotation))
+    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it (``off`` is a word)."""
+    return all(
+        member in (str, Path, type(None)) or typing.get_origin(member) is Literal for member in _members(annotation)
+    )
 
 
 def names_input(field: FieldInfo) -> bool:

@@ -16,7 +16,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from llm_as_judge.types import DOMAINS, Domain
 
 DEFAULT_API_KEY = "sk-dummy"
-RewardTerm = Literal["correctness", "efficiency", "simplicity", "format", "repetition"]
 LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
 ScaleRewards = Literal["group", "batch", "none"]
 ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
@@ -263,14 +262,11 @@ class JudgeConfig(EndpointConfig):
 
 
 class WorkflowConfig(_Strict):
-    operators: Names = Field(
-        (
-            "Custom", "AnswerGenerate", "CustomCodeGenerate", "ScEnsemble", "MdEnsemble",
-            "Programmer", "Test", "Format", "Review", "Revise",
-        ),
+    operators: Names | None = Field(
+        None,
         min_length=1,
-        description="Operators that a workflow may call.",
-    )  # fmt: skip
+        description="Operators that a workflow may call, your own as package.module:Name; null = all there are.",
+    )
     max_calls: int = Field(24, gt=0, description="Maximum number of operator calls per workflow.")
     max_concurrent_calls: int = Field(
         8, gt=0, description="Maximum number of operator calls per workflow at the same time."
@@ -312,7 +308,7 @@ class SandboxConfig(_Strict):
 
 
 class RewardConfig(_Strict):
-    reward_weights: Mapping[RewardTerm, Float] = Field(
+    reward_weights: Mapping[str, Float] = Field(
         {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05},
         description="Weight of each term; the weights sum to 1, and repetition is subtracted.",
     )
@@ -324,7 +320,7 @@ class RewardConfig(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> RewardConfig:
-        _check_shares("reward_weights", self.reward_weights, typing.get_args(RewardTerm))
+        _check_shares("reward_weights", self.reward_weights, list(type(self).model_fields["reward_weights"].default))
         return self
 
 

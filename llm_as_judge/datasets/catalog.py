@@ -19,7 +19,8 @@ Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``parse`` and ``golds`` raise ``DataError`` with the reason. ``golds``: replies that must all be judged correct.
+    """``recognises`` tells the benchmark's raw record by its fields. ``parse`` and ``golds`` raise ``DataError``
+    with the reason. ``golds``: replies that must all be judged correct.
 
     ``split_of``: the published split of a record, where one release file holds several.
     """
@@ -27,19 +28,36 @@ class Dataset:
     domain: Domain
     parse: Callable[[Record], Problem]
     golds: Callable[[Record], tuple[str, ...]]
+    recognises: Callable[[Record], bool]
     metric: Metric = "accuracy"
     split_of: Callable[[Record], str] | None = None
 
 
+def _with(*names: str) -> Callable[[Record], bool]:
+    return lambda record: set(names) <= record.keys()
+
+
+#: The first ones are recognised last: others have their fields too.
 DATASETS: Mapping[str, Dataset] = {
-    "gsm8k": Dataset("math", gsm8k.parse, gsm8k.golds),
-    "math": Dataset("math", math.parse, math.golds),
-    "squad2": Dataset("qa", squad2.parse, squad2.golds, "squad2"),
-    "hotpotqa": Dataset("qa", hotpotqa.parse, hotpotqa.golds, "hotpotqa"),
-    "humaneval": Dataset("code", humaneval.parse, humaneval.golds, "pass@k"),
-    "mbpp": Dataset("code", mbpp.parse, mbpp.golds, "pass@k", mbpp.split_of),
-    "mmlu": Dataset("qa", mmlu.parse, mmlu.golds),
-    "commonsenseqa": Dataset("qa", commonsenseqa.parse, commonsenseqa.golds),
+    "gsm8k": Dataset(
+        "math", gsm8k.parse, gsm8k.golds, lambda r: "question" in r and "#### " in str(r.get("answer", ""))
+    ),
+    "math": Dataset("math", math.parse, math.golds, _with("problem", "solution")),
+    "squad2": Dataset("qa", squad2.parse, squad2.golds, _with("question", "context", "answers"), "squad2"),
+    "hotpotqa": Dataset(
+        "qa", hotpotqa.parse, hotpotqa.golds, _with("question", "answer", "context", "supporting_facts"), "hotpotqa"
+    ),
+    "humaneval": Dataset("code", humaneval.parse, humaneval.golds, _with("prompt", "entry_point", "test"), "pass@k"),
+    "mbpp": Dataset(
+        "code",
+        mbpp.parse,
+        mbpp.golds,
+        lambda r: "test_list" in r and bool({"text", "prompt"} & r.keys()),
+        "pass@k",
+        mbpp.split_of,
+    ),
+    "mmlu": Dataset("qa", mmlu.parse, mmlu.golds, _with("question", "choices", "answer")),
+    "commonsenseqa": Dataset("qa", commonsenseqa.parse, commonsenseqa.golds, _with("question", "answerKey")),
 }
 
 

@@ -67,22 +67,9 @@ def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELD
     named = custom.spelt(record, fields)
     if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
         return "custom"
-    if {"problem", "solution"} <= has:
-        return "math"
-    if {"prompt", "entry_point", "test"} <= has:
-        return "humaneval"
-    if "test_list" in has and {"text", "prompt"} & has:
-        return "mbpp"
-    if {"question", "answerKey"} <= has:
-        return "commonsenseqa"
-    if {"question", "choices", "answer"} <= has:
-        return "mmlu"
-    if {"question", "answer", "context", "supporting_facts"} <= has:
-        return "hotpotqa"
-    if {"question", "context", "answers"} <= has:
-        return "squad2"
-    if "#### " in str(record.get("answer", "")) and "question" in has:
-        return "gsm8k"
+    for name, dataset in reversed(list(DATASETS.items())):
+        if dataset.recognises(record):
+            return name
     if "problem" in named and {"answer", "tests"} & named.keys():
         raise DataError("field 'type' is missing: one of " + ", ".join(DOMAINS))
     raise DataError(

@@ -31,11 +31,14 @@ OPERATORS: Operators = {cls.NAME: cls for cls in _CLASSES}
 COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
 
 
-def load_operators(names: Iterable[str]) -> Operators:
-    """The operators of ``workflow.operators``: some of the ten, and a user's own as ``package.module:Name``.
+def load_operators(names: Iterable[str] | None) -> Operators:
+    """The operators of ``workflow.operators``: None = all there are here, else some of them, and a user's own as
+    ``package.module:Name``.
 
     Raises ``ConfigError`` for a name there is not, a class that is no operator, and two operators of one name.
     """
+    if names is None:
+        return OPERATORS
     loaded: dict[str, Any] = {}
     for written in names:
         operator: Any = lookup("operator", written, OPERATORS)

@@ -10,7 +10,8 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
@@ -21,13 +22,36 @@ from llm_as_judge.rewards.repetition import repetition
 from llm_as_judge.rewards.simplicity import simplicity
 from llm_as_judge.types import Completion, Execution, Problem, Reward, Verdict
 
-#: Each term's worst value, which an unfinished run gets; repetition is subtracted.
-WORST: Mapping[str, float] = {
-    "correctness": WRONG,
-    "efficiency": 0.0,
-    "simplicity": 0.0,
-    "format": 0.0,
-    "repetition": 10.0,
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a term is computed from: a workflow that came to an answer."""
+
+    problem: Problem
+    completion: Completion
+    execution: Execution
+    verdict: Verdict
+    config: RewardConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``worst`` is what an unfinished run gets; ``sign`` is -1 for a penalty, whose weight is subtracted."""
+
+    worst: float
+    measure: Callable[[Run], float]
+    sign: float = 1.0
+
+
+#: By the names that ``reward.reward_weights`` takes; a term that it does not name weighs nothing.
+TERMS: Mapping[str, Term] = {
+    "correctness": Term(WRONG, lambda run: correctness(bool(run.verdict.correct))),
+    "efficiency": Term(0.0, lambda run: efficiency(run.execution.tokens, run.config.token_budget)),
+    "simplicity": Term(0.0, lambda run: simplicity(len(run.execution.calls), run.config.operator_budget)),
+    "format": Term(
+        0.0, lambda run: answer_format(run.execution.answer, run.problem.question.domain, run.execution.findings)
+    ),
+    "repetition": Term(10.0, lambda run: repetition(run.execution.calls, run.completion.text), sign=-1.0),
 }
 
 
@@ -35,7 +59,9 @@ class RewardFunction:
     """Raises ``ConfigError`` for weights under which a wrong answer could outscore a right one."""
 
     def __init__(self, config: RewardConfig) -> None:
-        weights: dict[str, float] = {str(term): weight for term, weight in config.reward_weights.items()}
+        weights = dict(config.reward_weights)
+        if unknown := next((term for term in weights if term not in TERMS), None):
+            raise ConfigError(f"reward.reward_weights: there is no term {unknown!r}, only {', '.join(TERMS)}")
         others = 10.0 * sum(weight for term, weight in weights.items() if term != "correctness")
         if (RIGHT - WRONG) * weights["correctness"] <= others:
             raise ConfigError(
@@ -64,14 +90,9 @@ class RewardFunction:
         if execution.outcome == "fault" or (execution.outcome == "finished" and verdict.correct is None):
             return Reward(None)
         if execution.outcome != "finished":
-            terms = dict(WORST)
+            terms = {name: term.worst for name, term in TERMS.items()}
         else:
-            terms = {
-                "correctness": correctness(bool(verdict.correct)),
-                "efficiency": efficiency(execution.tokens, self._config.token_budget),
-                "simplicity": simplicity(len(execution.calls), self._config.operator_budget),
-                "format": answer_format(execution.answer, problem.question.domain, execution.findings),
-                "repetition": repetition(execution.calls, completion.text),
-            }
-        signs = {"repetition": -1.0}
-        return Reward(sum(signs.get(term, 1.0) * self._weights[term] * terms[term] for term in WORST), terms)
+            run = Run(problem, completion, execution, verdict, self._config)
+            terms = {name: term.measure(run) for name, term in TERMS.items()}
+        weighted = (TERMS[name].sign * self._weights.get(name, 0.0) * value for name, value in terms.items())
+        return Reward(sum(weighted), terms)

@@ -56,7 +56,7 @@ def load_guidance(path: Path) -> dict[Domain, str]:
     return {domain: str(loaded[domain]) for domain in DOMAINS}
 
 
-def system_prompt(operators: Sequence[str]) -> str:
+def system_prompt(operators: Sequence[str] | None) -> str:
     """What all problems share in the short prompt, for the ``operators`` of the configuration."""
     return SYSTEM.format(docs=catalog.docs(catalog.load_operators(operators)))
 
@@ -70,7 +70,7 @@ def bare_prompt(question: Question) -> Prompt:
 def short_prompt(
     question: Question,
     *,
-    operators: Sequence[str],
+    operators: Sequence[str] | None,
     examples: Sequence[Example] = (),
     guidance: Mapping[Domain, str],
 ) -> Prompt:

@@ -1,0 +1,231 @@
+"""What is often added takes a documented change of at most two files: done here to a copy of the package, and used.
+
+The steps are those of CONTRIBUTING.md, "Adding one". What the copy then does is asked in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+class Copy:
+    """The package in a folder of its own; ``changed`` are the files that were edited or made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.changed = folder, set[str]()
+        ignore = shutil.ignore_patterns("__pycache__", "weights")
+        shutil.copytree(ROOT / "llm_as_judge", folder / "llm_as_judge", ignore=ignore)
+        (folder / "llm_as_judge/embedded/weights").symlink_to(ROOT / "llm_as_judge/embedded/weights")
+        shutil.copytree(ROOT / "config", folder / "config")
+
+    def add(self, name: str, text: str) -> None:
+        path = self.folder / "llm_as_judge" / name
+        assert not path.exists()
+        path.write_text(text, encoding="utf-8")
+        self.changed.add(name)
+
+    def edit(self, name: str, *changes: tuple[str, str]) -> None:
+        """Each change is an old text that stands there once, and what takes its place."""
+        path = self.folder / "llm_as_judge" / name
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+        self.changed.add(name)
+
+    def run(self, code: str) -> None:
+        self._run("-c", code)
+
+    def command(self, *words: str) -> str:
+        return self._run("-m", "llm_as_judge.cli.app", *words)
+
+    def _run(self, *words: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(self.folder)}
+        done = subprocess.run(
+            [sys.executable, *words], cwd=self.folder, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_an_operator_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
+    copy.add(
+        "operators/translate.py",
+        "from llm_as_judge.operators.base import Toolbox, result\n\n\n"
+        "class Translate:\n"
+        '    """One call of the executor."""\n\n'
+        '    NAME, SUMMARY, RESULT = "Translate", "puts a text into English", {"response": str}\n\n'
+        "    def __init__(self, tools: Toolbox) -> None:\n"
+        "        self.tools = tools\n\n"
+        "    async def __call__(self, text: str) -> dict[str, object]:\n"
+        "        reply = await self.tools.ask(self.NAME, f'Put this into English: {text}')\n"
+        "        return result(parse_ok=bool(reply), response=reply)\n",
+    )
+    copy.edit(
+        "operators/catalog.py",
+        ("import Test\n", "import Test\nfrom llm_as_judge.operators.translate import Translate\n"),
+        ("Review, Revise,\n)", "Review, Revise, Translate,\n)"),
+    )
+    copy.run(
+        "from llm_as_judge.config.schema import Config\n"
+        "from llm_as_judge.workflow.prompt import Layer1\n"
+        "assert 'Translate(text: str)' in Layer1(Config().workflow).system\n"
+    )
+    workflow = copy.folder / "w.py"
+    workflow.write_text(
+        "class Workflow:\n"
+        "    def __init__(self, name, llm_config, dataset):\n"
+        "        self.llm = create_llm_instance(llm_config)\n"
+        "        self.translate = operator.Translate(self.llm)\n\n"
+        "    async def __call__(self, problem):\n"
+        "        result = await self.translate(text=problem)\n"
+        "        return result['response'], 0.0\n"
+    )
+    assert "nothing found" in copy.command("workflow", "lint", "w.py")
+    assert len(copy.changed) == 2
+
+
+def test_a_dataset_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
+    copy.add(
+        "datasets/riddles.py",
+        "from __future__ import annotations\n"
+        "from llm_as_judge.datasets.record import Record, content_id, text_of\n"
+        "from llm_as_judge.types import Problem, Question, Reference\n\n\n"
+        "def parse(record: Record) -> Problem:\n"
+        '    text = text_of(record, "riddle")\n'
+        '    question = Question(content_id("riddles", text), text, "qa", dataset="riddles")\n'
+        '    return Problem(question, Reference((text_of(record, "solution"),)))\n\n\n'
+        "def golds(record: Record) -> tuple[str, ...]:\n"
+        '    return (text_of(record, "solution"),)\n',
+    )
+    copy.edit(
+        "datasets/catalog.py",
+        ("mmlu, squad2\n", "mmlu, riddles, squad2\n"),
+        (
+            "DATASETS: Mapping[str, Dataset] = {\n",
+            "DATASETS: Mapping[str, Dataset] = {\n"
+            '    "riddles": Dataset("qa", riddles.parse, riddles.golds, _with("riddle", "solution")),\n',
+        ),
+    )
+    (copy.folder / "riddles.jsonl").write_text(
+        '{"riddle": "What has keys but opens no door?", "solution": "a piano"}\n'
+    )
+    assert "riddles" in copy.command("data", "inspect", "--file", "riddles.jsonl")
+    assert "1 answers of 1 records, 0 faults" in copy.command("data", "check", "--file", "riddles.jsonl")
+    assert len(copy.changed) == 2
+
+
+def test_a_reward_term_is_a_file_and_a_line_in_the_table(copy: Copy) -> None:
+    copy.add(
+        "rewards/brevity.py",
+        "def brevity(text: str) -> float:\n"
+        '    """10 for an empty answer, falling to 0 at a hundred characters."""\n'
+        "    return max(0.0, 10.0 - len(text) / 10)\n",
+    )
+    copy.edit(
+        "rewards/total.py",
+        (
+            "from llm_as_judge.rewards.correctness",
+            "from llm_as_judge.rewards.brevity import brevity\nfrom llm_as_judge.rewards.correctness",
+        ),
+        (
+            '    "repetition": Term(10.0,',
+            '    "brevity": Term(0.0, lambda run: brevity(run.execution.answer or "")),\n    "repetition": Term(10.0,',
+        ),
+    )
+    copy.run(
+        "from llm_as_judge.config.loading import load_config\n"
+        "from llm_as_judge.rewards.total import RewardFunction\n"
+        "from llm_as_judge.types import *\n"
+        "weights = dict(correctness=.65, efficiency=.1, simplicity=.1, format=.05, repetition=.05, brevity=.05)\n"
+        "function = RewardFunction(load_config(None, [f'reward_weights={weights}']).reward)\n"
+        "problem = Problem(Question('q', 'x', 'math'), Reference(('2',)))\n"
+        "verdict = Verdict(True, 'rules')\n"
+        "short, long = (Execution('finished', '2' * n) for n in (10, 90))\n"
+        "totals = [function(problem, Completion('x', (), (), (), 'stop'), run, verdict) for run in (short, long)]\n"
+        "assert [reward.terms['brevity'] for reward in totals] == [9.0, 1.0]\n"
+        "assert abs(totals[0].total - totals[1].total - .05 * 8) < 1e-9\n"
+    )
+    assert len(copy.changed) == 2
+
+
+def test_a_loss_type_is_a_name_in_the_schema_and_a_branch_of_the_loss(copy: Copy) -> None:
+    copy.edit("config/schema.py", ('"cispo", "gspo"]', '"cispo", "gspo", "reinforce"]'))
+    copy.edit(
+        "rl/loss.py",
+        (
+            '    if config.loss_type == "cispo":\n',
+            '    if config.loss_type == "reinforce":\n'
+            "        per_token = -advantages * logprobs\n"
+            '    elif config.loss_type == "cispo":\n',
+        ),
+    )
+    copy.run(
+        "import torch\n"
+        "from llm_as_judge.config.loading import load_config\n"
+        "from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss\n"
+        "config = load_config(None, ['loss_type=reinforce', 'importance_sampling=off']).training\n"
+        "logprobs = torch.tensor([[-1.0, -2.0]], requires_grad=True)\n"
+        "mask = torch.ones(1, 2, dtype=torch.bool)\n"
+        "inputs = LossInputs(logprobs=logprobs, advantages=torch.tensor([2.0]), mask=mask)\n"
+        "assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item() == 3.0\n"
+    )
+    assert len(copy.changed) == 2
+
+
+def test_a_setting_is_a_field_of_the_schema_and_its_use(copy: Copy) -> None:
+    copy.edit(
+        "config/schema.py",
+        (
+            "    prefill: bool = Field(",
+            '    greeting: str = Field("", description="Line before every problem.")\n    prefill: bool = Field(',
+        ),
+    )
+    copy.edit(
+        "workflow/prompt.py", ('f"{question.statement}{entry}")', 'f"{config.greeting}{question.statement}{entry}")')
+    )
+    copy.run(
+        "from llm_as_judge.config.loading import load_config\n"
+        "from llm_as_judge.config.describe import describe\n"
+        "from llm_as_judge.types import Question\n"
+        "from llm_as_judge.workflow.prompt import Layer1\n"
+        "config = load_config(None, ['greeting=Good morning. ']).workflow\n"
+        "assert 'Good morning. What?' in Layer1(config)(Question('q', 'What?', 'math')).user\n"
+        "assert any(row.name == 'workflow.greeting' for row in describe())\n"
+    )
+    assert len(copy.changed) == 2
+
+
+def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
+    copy.add(
+        "cli/steps.py",
+        "import typer\n"
+        "from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
+        "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
+        '    """Print how many steps a run has."""\n'
+        "    from llm_as_judge.config.loading import load_config\n\n"
+        "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
+    )
+    line = "app.command()(doctor.doctor)\n"
+    copy.edit(
+        "cli/app.py",
+        (line, f"{line}app.command()(steps.steps)\n"),
+        ("sandbox, solve, train", "sandbox, solve, steps, train"),
+    )
+    assert copy.command("steps", "--set", "max_steps=7") == "7\n"
+    assert "Print how many steps" in copy.command("--help")
+    assert len(copy.changed) == 2
