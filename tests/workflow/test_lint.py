@@ -434,6 +434,36 @@ def test_every_call_line_of_the_catalog_can_be_written() -> None:
             assert codes(workflow(f"r = await self.x({arguments})\nreturn str(r[{key!r}])", init=init)) == set()
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("problem: str)", "problem: str, hint: Optional[str] = None)"),
+        ("problem: str):", "problem: str) -> Tuple[str, float]:"),
+        ("class Workflow:\n", "class Workflow:\n    cache: Dict[str, str] = {}\n\n"),
+        ("class Workflow:\n", "def clean(text):\n    return re.sub(' ', '', text)\n\n\nclass Workflow:\n"),
+    ],
+)
+def test_names_are_looked_up_in_annotations_and_helpers_too(old: str, new: str) -> None:
+    source = SEED.replace(old, new)
+    assert [f.code for f in lint(source)] == ["W303"]
+    for imports in ("import re\nfrom typing import Dict, Optional, Tuple", "import re\nfrom typing import *"):
+        assert lint(f"{imports}\n{source}") == []
+    if "re." not in new:
+        assert lint(f"from __future__ import annotations\n{source}") == []
+
+
+def test_a_static_method_has_no_self() -> None:
+    method = "    @staticmethod\n    def clean(text: str) -> str:\n        return text.strip().rstrip('.')\n\n"
+    source = SEED.replace("    async def", f"{method}    async def").replace(
+        "result['answer'],", "self.clean(result['answer']),"
+    )
+    assert lint(source) == []
+
+
+def test_an_import_for_type_checkers_is_not_looked_up() -> None:
+    assert lint(f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models import LLM\n{SEED}") == []
+
+
 def test_every_code_is_tested_and_has_a_meaning() -> None:
     tested = {code for code, _ in BAD.values()}
     tested |= {"W101", "W102", "W104", "W105", "W106", "W107", "W205"}

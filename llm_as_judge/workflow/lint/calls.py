@@ -49,7 +49,10 @@ class Scope:
 
 
 class FunctionLint:
-    """Checks one method, or one function nested in it, with what its surroundings bind."""
+    """Checks one method, or one function nested in it, with what its surroundings bind.
+
+    ``self_name`` is what the function calls the object; None: its first parameter.
+    """
 
     def __init__(
         self,
@@ -66,8 +69,7 @@ class FunctionLint:
         self._answers = answers
         self._outer = outer
         self._outer_values = outer_values or {}
-        parameters = [*function.args.posonlyargs, *function.args.args]
-        self._self = self_name or (parameters[0].arg if parameters else "")
+        self._self = first_parameter(function) if self_name is None else self_name
         self._locals = bound_in(function)
         scope.knowledge.self_name = self._self
 
@@ -288,6 +290,13 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
         self._comprehension(node, [node.key, node.value])
+
+
+def first_parameter(function: Function) -> str:
+    """What a method calls the object; ``""`` for a static one."""
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+    return parameters[0].arg if parameters and not static else ""
 
 
 def parameters_of(function: Function) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import inspect
 import operator as standard_operator
 import sys
@@ -31,6 +32,8 @@ _DISCOURAGED = frozenset(
         "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
     )
 )  # fmt: skip
+#: Modules of which all names may be imported at once.
+_STARRED = ("typing", "math", "collections", "itertools", "functools", "statistics", "asyncio", "dataclasses")
 _AFLOW_ROOTS = ("workspace", "workflows", "scripts")
 _OPERATOR_MODULES = ("operator", "operators")
 
@@ -85,6 +88,10 @@ def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, oper
     )
     for name, method in methods.items():
         FunctionLint(scope, method, answers=name == "__call__").run()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            FunctionLint(scope, node, self_name="").run()
+    _check_annotations(tree, workflow, names, report)
     for name, (operator, node) in built.items():
         if name not in scope.used:
             report("W205", f"self.{name} ({operator}) is built but never used", node)
@@ -111,6 +118,27 @@ def _check_methods(
         report("W105", "__call__ must take (self, problem) or, for code, (self, problem, entry_point)", call)
     elif entry_point is not None and not _accepts(call, 2) and call.args.kwarg is None:
         report("W107", "__call__ of a code problem should take (self, problem, entry_point)", call)
+
+
+def _check_annotations(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
+    """Names in annotations, which Python looks up when it defines the class, up to version 3.13."""
+    later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+    if later or sys.version_info >= (3, 14):
+        return
+    known = names | {n.id for s in workflow.body for n in ast.walk(s) if isinstance(n, ast.Name) and _stored(n)}
+    annotations: list[ast.expr | None] = []
+    for node in (*tree.body, *workflow.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            annotations += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
+        elif isinstance(node, ast.AnnAssign):
+            annotations.append(node.annotation)
+    for part in (p for annotation in annotations if annotation is not None for p in ast.walk(annotation)):
+        if isinstance(part, ast.Name) and part.id not in known and not hasattr(builtins, part.id):
+            report("W303", f"{part.id} is not defined", part)
+
+
+def _stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
 
 
 def _parameters(function: Function) -> list[inspect.Parameter]:
@@ -149,7 +177,16 @@ def _imports(tree: ast.Module, operators: Operators, report: Report) -> tuple[fr
     modules: set[str] = {"operator"}
     imported: dict[str, str] = {}
     tried = {n for t in ast.walk(tree) if isinstance(t, ast.Try) for s in t.body for n in ast.walk(s)}
+    unread = {
+        n
+        for t in ast.walk(tree)
+        if isinstance(t, ast.If) and ast.unparse(t.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for s in t.body
+        for n in ast.walk(s)
+    }
     for node in ast.walk(tree):
+        if node in unread:
+            continue
         if isinstance(node, ast.Import):
             for alias in node.names:
                 _check_import(alias.name, node, report, tried=node in tried)
@@ -218,7 +255,9 @@ def module_names(tree: ast.Module) -> frozenset[str]:
             names.add(node.name)
             names.update(n for g in ast.walk(node) if isinstance(g, ast.Global) for n in g.names)
             continue
-        if isinstance(node, ast.alias):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and node.module in _STARRED:
+            names.update(dir(importlib.import_module(node.module)))
+        elif isinstance(node, ast.alias):
             names.add(node.asname or node.name.partition(".")[0])
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
