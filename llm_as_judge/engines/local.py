@@ -2,8 +2,8 @@
 
 The prompts' common beginning is prefilled once, each prompt's rest once, and neither is ever expanded over a
 group: the decoding step attends to three stores (common, per prompt, per sequence). Finished sequences leave
-the batch. Plain full attention only (Qwen, Llama, Mistral families); sliding windows and convolutions are
-refused.
+the batch. Plain full attention only: windows that cut, convolutions and recurrences are refused, and so is every
+model of which a few tokens do not come out as its own forward pass has them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -19,12 +20,18 @@ from transformers import AttentionInterface
 from llm_as_judge.engines.prefill import Store, prefill
 from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.logprobs.head import Head
+from llm_as_judge.logprobs.plain import plain_logprobs, tolerance
 from llm_as_judge.logprobs.sampling import sampling_logprobs
+from llm_as_judge.logprobs.shareable import why_not_attention
 from llm_as_judge.types import Completion
 
 ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when that share of them or less is still running.
 REPACK_BELOW = 0.75
+
+#: Models whose first tokens were right.
+_CHECKED: WeakSet[torch.nn.Module] = WeakSet()
 
 
 class LocalPolicy(Protocol):
@@ -47,7 +54,10 @@ class LocalEngine:
         self._tokenizer = tokenizer
         self._max_sequences = max_sequences
         self.version = 0
-        refuse_unsupported(policy.base.config)
+        refuse(policy.base.config)
+        if policy.base not in _CHECKED:
+            self._check()
+            _CHECKED.add(policy.base)
 
     def sync(self, policy: object, version: int) -> None:
         """The weights are shared, so there is nothing to send."""
@@ -73,6 +83,7 @@ class LocalEngine:
             return []
         if any(len(p) == 0 for p in prompts):
             raise ValueError("a prompt must have at least one token")
+        refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
         noise = torch.Generator().manual_seed(seed)
         at_once = max(1, self._max_sequences // n)
         groups: list[list[Completion]] = []
@@ -84,6 +95,38 @@ class LocalEngine:
                 ids, logprobs = self._decode(base, chunk, n, temperature, top_p, top_k, max_new_tokens, noise)
                 groups += self._completions(chunk, n, ids, logprobs)
         return groups
+
+    def _check(self) -> None:
+        """Raises ``ConfigError`` unless log-probs of a few tokens are those of the model's own forward pass.
+
+        Some models compute their attention without transformers' interface to it, or with a bias, a cap or sinks that
+        ``decode_attention`` knows nothing of.
+        """
+        base = self._policy.base
+        name, most = base.config.model_type, tolerance(base.dtype)
+        draw = torch.Generator().manual_seed(0)
+        tokens = torch.randint(base.config.get_text_config().vocab_size, (30,), generator=draw).tolist()
+        prompts = [tokens[:14], tokens[:8] + tokens[14:20], tokens[:8] + tokens[20:]]
+        try:
+            groups = self.generate(prompts, 2, max_new_tokens=6)
+            with self._policy.generation_weights(), torch.inference_mode():
+                worst = max(
+                    float((torch.tensor(c.logprobs) - plain_logprobs(base, c).cpu()).abs().max())
+                    for g in groups
+                    for c in g
+                )
+        except (ConfigError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"generation.engine=local cannot decode {name} ({type(error).__name__}: {error}); set "
+                "generation.engine=vllm"
+            ) from error
+        if not worst <= most:  # not >, so that NaN fails
+            raise ConfigError(
+                f"generation.engine=local would sample {name} wrongly: its log-probabilities are up to {worst:.1e} "
+                f"nats off those of the model's own forward pass (at most {most:g}); set generation.engine=vllm"
+            )
 
     def _decode(
         self,
@@ -98,7 +141,7 @@ class LocalEngine:
     ) -> tuple[list[list[int]], list[list[float]]]:
         """Token ids and log-probs of each of the ``len(prompts) * n`` sequences."""
         device = base.device
-        decoder, head = base.get_decoder(), base.get_output_embeddings()
+        decoder, head = base.get_decoder(), Head(base)
         hidden, store = prefill(base, prompts, n)
         logits = head(hidden).repeat_interleave(n, 0)  # [P * n, V]
         total = len(prompts) * n
@@ -241,17 +284,10 @@ def repack(live: Tensor) -> Tensor | None:
     return keep
 
 
-def refuse_unsupported(config: Any) -> None:
-    """Raises ``ConfigError`` for models whose attention or head this decoding would get wrong."""
-    other = sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
-    if other:
-        raise ConfigError(
-            f"generation.engine=local supports full attention only, {config.model_type} has "
-            f"{', '.join(other)} layers; set generation.engine=vllm"
-        )
-    for name in ("final_logit_softcapping", "attn_logit_softcapping", "logit_scale"):
-        if getattr(config, name, None):
-            raise ConfigError(f"generation.engine=local does not support {name} ({config.model_type}); use vllm")
+def refuse(config: Any, longest: int = 0) -> None:
+    """Raises ``ConfigError`` for models whose attention this decoding would get wrong."""
+    if reason := why_not_attention(config.get_text_config(), longest):
+        raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")
 
 
 def _first_use(flat: Tensor) -> Tensor:

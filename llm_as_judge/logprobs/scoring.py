@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from llm_as_judge.logprobs import tree as prefix_tree
 from llm_as_judge.logprobs.attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.logprobs.head import Head
 from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.logprobs.tree import Stage
 from llm_as_judge.types import Completion
@@ -47,6 +48,7 @@ class TokenScores:
     logprobs: Tensor  # [B, T] float32
     entropy: Tensor  # [B, T], detached
     mask: Tensor  # [B, T] bool
+    support: Tensor  # [B, T] int, how many tokens of the vocabulary could be drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,29 +148,33 @@ def _scores(
 ) -> TokenScores:
     """From the hidden state [E, hidden] of every edge to scores of the completions' tokens."""
     device = hidden.device
-    logprobs, entropy = _head(base, hidden, targets.to(device), sampling)
+    logprobs, entropy, support = _head(base, hidden, targets.to(device), sampling)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, T]
     mask, edge = mask.to(device), edge.to(device)
-    empty = logprobs.new_zeros(mask.shape)
-    return TokenScores(empty.masked_scatter(mask, logprobs[edge]), empty.masked_scatter(mask, entropy[edge]), mask)
+
+    def rows(values: Tensor) -> Tensor:
+        return values.new_zeros(mask.shape).masked_scatter(mask, values[edge])
+
+    return TokenScores(rows(logprobs), rows(entropy), mask, rows(support))
 
 
-def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropies [E]; the head's logits exist only a chunk at a time."""
-    head = base.get_output_embeddings()
+def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probs, entropies and sizes of the support [E]; the head's logits exist only a chunk at a time."""
+    head = Head(base)
 
-    def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         full = sampling_logprobs(head(states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids)
-        return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
+        return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach()), (full > -torch.inf).sum(-1)
 
-    rows = max(1, LOGIT_ELEMENTS // head.weight.shape[0])
+    rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:
         return chunk_scores(hidden, targets)
     found = [
         checkpoint(chunk_scores, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
         for i in range(0, len(targets), rows)
     ]
-    return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found])
+    logprobs, entropy, support = (torch.cat(values) for values in zip(*found, strict=True))
+    return logprobs, entropy, support
 
 
 def _padded_batches(completions: Sequence[Completion], budget: int) -> Iterator[tuple[int, ...]]:

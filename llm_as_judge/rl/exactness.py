@@ -1,72 +1,139 @@
-"""The proof at the start of a run: on its own first batch, the shared-prefix computation equals the padded one.
+"""The proof at the start of a run, on its own first batch: log-probs are those of the model's own forward pass, and the
+shared-prefix computation equals the padded one.
 
-It costs one padded forward pass of the batch, and a backward pass of a few of its sequences. A new model, a new
-release of torch or transformers, or another device thus cannot train on wrong gradients unnoticed.
+It costs two plain forward passes, and both computations of at most ``SEQUENCES`` sequences. A new model, a new release
+of torch or transformers, or another device thus cannot train on wrong gradients unnoticed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.logprobs.plain import plain_logprobs, tolerance
 from llm_as_judge.logprobs.scoring import Layout, Sampling
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
 
-#: Sequences whose gradients are compared.
+#: Sequences whose log-probabilities are compared, and how many of them have their gradients compared.
+SEQUENCES = 16
 GRADIENTS_OF = 4
 
-#: Largest difference of a log-probability, and of the gradient relative to its norm, by the model's precision.
-#: Two float32 passes over different batch shapes differ by 1e-6 or so; a wrong mask by 1e-2 and more.
-_TOLERANCE = {torch.float64: (1e-6, 1e-5), torch.float32: (1e-3, 1e-3)}
-_LOW_PRECISION = (0.5, 0.2)
+#: Largest difference of the gradient relative to its norm, by the model's precision.
+_GRADIENT = {torch.float64: 1e-5, torch.float32: 1e-3}
+_LOW_PRECISION = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What was found: nats of the worst log-probability, and |tree - padded| / |padded| of the gradient."""
+    """What was found: nats of the worst log-probability, and |tree - padded| / |padded| of the gradient.
+
+    ``flips``, of ``tokens``, are left out of the first: where ``top_p`` or ``top_k`` cuts between two probabilities
+    that are nearly alike, rounding decides what stays, and the distributions differ although the logits agree.
+    """
 
     logprob: float
     gradient: float
+    flips: int
+    tokens: int
+
+
+def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
+    """Nats by which the log-probs of the longest and the shortest sequence, padded to each other, are off the model's
+    own. Raises ``ConfigError`` where that is too much, or the model is none that can be scored.
+    """
+    pair = [max(completions, key=_length), min(completions, key=_length)]
+    name, base, was_training = policy.base.config.model_type, policy.base, policy.model.training
+    if policy.config.lora_dropout:  # the one noise that is wanted
+        policy.model.eval()
+    try:
+        with torch.no_grad():
+            scores = policy.logprobs(pair)
+            policy.model.eval()
+            own = [plain_logprobs(base, completion) for completion in pair]
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be trained here ({type(error).__name__}: {error}); docs/architectures.md has what can"
+        ) from error
+    finally:
+        policy.model.train(was_training)
+    rows = zip(scores.logprobs, scores.mask, own, strict=True)
+    worst = max(float((row[mask] - expected).abs().max()) for row, mask, expected in rows)
+    if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
+        raise ConfigError(
+            f"log-probabilities of {name} are up to {worst:.1e} nats off its own forward pass (at most "
+            f"{tolerance(base.dtype):g}), so it cannot be trained here; docs/architectures.md has what can"
+        )
+    return worst
 
 
 def check_exact(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, budget: int = 2**14
 ) -> Difference:
-    """Compares, and raises ``ConfigError`` where the two differ. Gradients and random states stay as they were."""
+    """Compares the two layouts, and raises ``ConfigError`` where they differ.
+
+    Gradients and random states stay as they were.
+    """
+    chosen = completions[:: -(-len(completions) // SEQUENCES)]
+    budget = max(1, budget * len(chosen) // len(completions))  # as many stages as the whole would take
     kept = [(p, p.grad) for p in policy.trainable_parameters()]
     try:
         with torch.no_grad():
-            shared, padded = (_logprobs(policy, completions, sampling, x, budget) for x in ("tree", "padded"))
-        logprob = max(float((a - b).abs().max()) for a, b in zip(shared, padded, strict=True))
-        few = _relatives(completions)
-        tree, rows = (_gradient(policy, few, sampling, x, budget) for x in ("tree", "padded"))
+            shared, padded = (_scores(policy, chosen, sampling, x, budget) for x in ("tree", "padded"))
+        alike = shared.support == padded.support
+        gaps = (shared.logprobs - padded.logprobs).abs()[alike]
+        logprob = float(gaps.max()) if len(gaps) else 0.0
+        # Without the filters, which come after the logits and are the same code for both: nothing flips here, and
+        # nothing is left out.
+        few, unfiltered = _relatives(chosen), replace(sampling, top_p=1.0, top_k=0)
+        tree, rows = (_gradient(policy, few, unfiltered, x, budget) for x in ("tree", "padded"))
         gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
+    except (ConfigError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"prefixes of {policy.base.config.model_type} cannot be shared ({type(error).__name__}: {error}); set "
+            "training.shared_prefix=false to forward padded rows"
+        ) from error
     finally:
         for parameter, grad in kept:
             parameter.grad = grad
-    most_logprob, most_gradient = _TOLERANCE.get(policy.base.dtype, _LOW_PRECISION)
-    # not <=, so that NaN fails
+    most_logprob = tolerance(policy.base.dtype)
+    most_gradient = _GRADIENT.get(policy.base.dtype, _LOW_PRECISION)
+    # not >, so that NaN fails
     if not (logprob <= most_logprob and gradient <= most_gradient):
         raise ConfigError(
             f"on the first batch, the shared-prefix and the padded computation of {policy.base.config.model_type} "
             f"differ by {logprob:.1e} nats in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in "
             f"the gradient (at most {most_gradient:g}); set training.shared_prefix=false to forward padded rows"
         )
-    return Difference(logprob, gradient)
+    return Difference(logprob, gradient, int((~alike).sum()), len(alike))
 
 
-def _logprobs(
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Of all tokens of all completions, one after the other."""
+
+    logprobs: Tensor
+    support: Tensor
+
+
+def _scores(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
-) -> list[Tensor]:
-    found: dict[int, Tensor] = {}
+) -> _Scores:
+    found: dict[int, tuple[Tensor, Tensor]] = {}
     for part in policy.parts(completions, sampling, layout, budget):
-        found.update((i, row) for i, row in zip(part.members, part.scores.logprobs, strict=True))
-    return [found[i][: len(c.token_ids)] for i, c in enumerate(completions)]
+        scores = part.scores
+        rows = zip(part.members, scores.logprobs, scores.support, scores.mask, strict=True)
+        found.update((i, (logprobs[mask], support[mask])) for i, logprobs, support, mask in rows)
+    logprobs, support = (torch.cat(x) for x in zip(*(found[i] for i in range(len(completions))), strict=True))
+    return _Scores(logprobs, support)
 
 
 def _gradient(
@@ -90,3 +157,7 @@ def _relatives(completions: Sequence[Completion]) -> list[Completion]:
     other = [c for c in completions if c.prompt_ids != first]
     chosen = [*same[: GRADIENTS_OF // 2], *other]
     return [*chosen, *same[GRADIENTS_OF // 2 :]][:GRADIENTS_OF]
+
+
+def _length(completion: Completion) -> int:
+    return len(completion.prompt_ids) + len(completion.token_ids)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -39,6 +40,9 @@ from llm_as_judge.types import Completion, Prompt
 #: Parameters below which an operation is too short to be shared among threads.
 SMALL_MODEL = 20_000_000
 
+#: Names under which modules keep the strength of a noise.
+_NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
+
 
 class Policy:
     """``base`` is the causal LM with adapter layers inside, ``model`` the PEFT wrapper around it."""
@@ -49,6 +53,7 @@ class Policy:
         self.tokenizer = tokenizer
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device))
+        silence(base)
         modules = config.lora_target_modules
         lora = LoraConfig(
             r=config.lora_rank,
@@ -71,7 +76,7 @@ class Policy:
                 self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.base.enable_input_require_grads()
         # Plain attention as before, until a row of shared prefixes comes.
-        if self.base.config._attn_implementation == "sdpa":
+        if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
         self.kernel: Kernel | None = None  # the device's own, unless set
         self.model.train()
@@ -181,7 +186,7 @@ class Policy:
         config = self.base.config
         if config._attn_implementation != ATTENTION:
             return f"{config.model_type} was loaded with attention {config._attn_implementation!r}, which knows no tree"
-        return why_not(config, self.config.lora_dropout, longest)
+        return why_not(config.get_text_config(), self.config.lora_dropout, longest)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, hidden] of the frozen model, comparable over the whole training."""
@@ -254,6 +259,18 @@ class Policy:
     def _without_adapter(self) -> Iterator[None]:
         with self.model.disable_adapter():
             yield
+
+
+def silence(base: Any) -> None:
+    """Switches off the dropout and the router noise that a model would have in training mode.
+
+    Its weights are frozen, and what is scored must be what was sampled: the adapter's own dropout is
+    ``model.lora_dropout``.
+    """
+    for module in base.modules():
+        noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
+        for name in (*noisy, "p") if isinstance(module, torch.nn.modules.dropout._DropoutNd) else noisy:
+            setattr(module, name, 0.0)
 
 
 def load_tokenizer(name: str) -> Any:

@@ -17,10 +17,10 @@ import torch.distributed as distributed
 from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
-from llm_as_judge.errors import LLMAsJudgeError
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError
 from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.rl.credit import CreditedGroup
-from llm_as_judge.rl.exactness import check_exact
+from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.schedule import learning_rate_at
@@ -74,7 +74,8 @@ class Updater:
         self.optimizer = torch.optim.AdamW(
             self._parameters, lr=config.learning_rate, betas=(0.9, 0.99), weight_decay=config.weight_decay
         )
-        self._checked = False
+        self._plain_checked = self._checked = False
+        self._sharing = config.shared_prefix
 
     @property
     def learning_rate(self) -> float:
@@ -127,7 +128,7 @@ class Updater:
 
     def layout(self, completions: Sequence[Completion]) -> Layout:
         """How ``completions`` are forwarded. Raises ``ConfigError`` where the settings ask for what cannot be."""
-        wanted = self.config.shared_prefix
+        wanted = self._sharing
         if wanted is not None or self.policy.device.type != "cpu":
             return "tree" if wanted else "padded"
         longest = max(len(c.prompt_ids) + len(c.token_ids) for c in completions)
@@ -137,17 +138,34 @@ class Updater:
         """The layout of this process's share, checked once a run; fills in the reference's log-probs."""
         completions = [row.completion for row in rows]
         layout, budget = self.layout(completions), self.config.micro_batch_tokens
+        if not self._plain_checked:
+            logger.info("within %.1e nats of the model's own forward pass", check_plain(self.policy, completions))
+            self._plain_checked = True
         if layout == "tree" and not self._checked:
-            found = check_exact(self.policy, completions, sampling, budget)
-            logger.info(
-                "shared prefixes: within %.1e nats of padded rows, gradient %.1e", found.logprob, found.gradient
-            )
-            self._checked = True
+            layout = self._checked_tree(completions, sampling)
         if self.config.beta:
             references = self.policy.reference_logprobs(completions, sampling, layout, budget)
             for row, reference in zip(rows, references, strict=True):
                 row.reference = reference
         return layout
+
+    def _checked_tree(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
+        """``tree`` where it is exact; where it is not and nobody asked for it, ``padded`` from now on."""
+        try:
+            found = check_exact(self.policy, completions, sampling, self.config.micro_batch_tokens)
+        except ConfigError as error:
+            if self._sharing:
+                raise
+            logger.warning("prefixes are not shared: %s", error)
+            self._sharing = False
+            return "padded"
+        logger.info(
+            "shared prefixes: within %.1e nats of padded rows, gradient %.1e; at %d of %d tokens rounding decides what "
+            "top_p or top_k keeps",
+            *(found.logprob, found.gradient, found.flips, found.tokens),
+        )
+        self._checked = True
+        return "tree"
 
     def _backward(
         self, rows: Sequence[_Row], layout: Layout, sampling: Sampling, normaliser: Normaliser

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
 from tiny import EOS, NumberTokenizer, tiny_policy
-from transformers import Lfm2Config, Qwen2Config
+from transformers import Lfm2Config
 
 from llm_as_judge.engines import prefill
-from llm_as_judge.engines.local import LocalEngine, refuse_unsupported, repack
+from llm_as_judge.engines.local import LocalEngine, refuse, repack
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.logprobs.plain import plain_logprobs
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
@@ -176,11 +178,77 @@ def test_repacking_keeps_every_running_row() -> None:
     assert repack(torch.ones(2, 3).bool()) is None
 
 
-def test_unsupported_models_are_refused() -> None:
-    with pytest.raises(ConfigError, match="conv"):
-        refuse_unsupported(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))
-    with pytest.raises(ConfigError, match="sliding_attention"):
-        refuse_unsupported(Qwen2Config(use_sliding_window=True, sliding_window=8, max_window_layers=1))
+def greedy(policy: Policy, prompt: list[int], count: int) -> list[int]:
+    """By the model's own forward passes of whole sequences."""
+    ids = list(prompt)
+    policy.model.eval()
+    for _ in range(count):
+        with torch.no_grad():
+            ids.append(int(policy.base(torch.tensor([ids])).logits[0, -1].argmax()))
+    policy.model.train()
+    return ids[len(prompt) :]
+
+
+#: What lies between hidden state and logits, or a window that is declared without ``layer_types``.
+OTHERS = {
+    "granite": {"logits_scaling": 8.0},
+    "cohere": {"logit_scale": 0.1},
+    "gemma3_text": {"final_logit_softcapping": 2.0, "head_dim": 8, "query_pre_attn_scalar": 8},
+    "mistral": {"sliding_window": 40},
+    "starcoder2": {"sliding_window": 40},
+    "gpt2": {"n_embd": 32, "n_head": 4},
+}
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_other_families_are_sampled_as_their_own_forward_has_it(family: str) -> None:
+    policy = tiny_policy(perturb=0.1, family=family, more=OTHERS[family], seed=3)
+    local, prompt = engine(policy), [5, 6, 7, 8, 9]
+    (completion,) = local.generate([prompt], temperature=0, max_new_tokens=20)[0]
+    assert list(completion.token_ids) == greedy(policy, prompt, len(completion.token_ids))
+    groups = local.generate(RAGGED, 2, max_new_tokens=12, seed=3)
+    with torch.no_grad():
+        for c in flat(groups):
+            assert torch.allclose(torch.tensor(c.logprobs), plain_logprobs(policy.base.eval(), c), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["mistral", "starcoder2"])
+def test_a_sequence_that_its_window_would_cut_is_refused(family: str) -> None:
+    local = engine(tiny_policy(family=family, more={"sliding_window": 40}))
+    local.generate([[5] * 20], max_new_tokens=20)
+    with pytest.raises(ConfigError, match=r"window of 40 tokens, sequences here have up to 41; set generation\.engine"):
+        local.generate([[5] * 20], max_new_tokens=21)
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "gptj", "gpt_oss", "stablelm"])
+def test_attention_that_is_not_the_interfaces_is_refused_at_the_start(family: str) -> None:
+    more: dict[str, dict[str, Any]] = {
+        "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+        "gptj": {"rotary_dim": 8},
+        "gpt_oss": {
+            "head_dim": 8,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "layer_types": ["full_attention"] * 2,
+        },
+        "stablelm": {},
+    }
+    with pytest.raises(
+        ConfigError, match=rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"
+    ):
+        engine(tiny_policy(family=family, more=more[family]))
+
+
+def test_a_model_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy()
+    engine(policy)
+    monkeypatch.setattr(LocalEngine, "generate", None)
+    engine(policy)
+
+
+def test_layers_that_are_no_attention_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"conv layers.*engine=vllm"):
+        refuse(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))
 
 
 def test_empty_input() -> None:

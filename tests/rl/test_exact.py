@@ -22,7 +22,7 @@ from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs import tree as prefix_tree
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.logprobs.shareable import why_not
-from llm_as_judge.rl.exactness import check_exact
+from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
 
@@ -278,7 +278,6 @@ def test_the_check_leaves_no_trace() -> None:
     ("more", "dropout", "longest", "reason"),
     [
         ({}, 0.1, 0, "lora_dropout=0.1"),
-        ({"attention_dropout": 0.1}, 0.0, 0, "attention_dropout=0.1"),
         ({"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, 0.0, 9, "window of 8"),
         ({"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, 0.0, 8, ""),
         ({"layer_types": ["linear_attention", "full_attention"]}, 0.0, 0, "linear_attention"),
@@ -307,6 +306,17 @@ def test_a_window_that_cuts_nothing_is_exact_and_one_that_cuts_is_refused() -> N
     policy.logprobs(longer)
 
 
+@pytest.mark.parametrize(
+    ("family", "more"), [("gpt2", {"n_embd": 32, "n_head": 4}), ("qwen2", {"attention_dropout": 0.5})]
+)
+def test_the_frozen_models_own_dropout_is_off(family: str, more: dict[str, Any]) -> None:
+    policy, completions = tiny_policy(perturb=0.1, family=family, more=more), batch("ragged", 7)
+    assert policy.model.training
+    first, second = (policy.logprobs(completions).logprobs for _ in range(2))
+    assert torch.equal(first, second)
+    assert check_exact(policy, completions, Sampling()).gradient < 1e-5
+
+
 def test_dropout_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"lora_dropout=0\.5"):
         tiny_policy(lora_dropout=0.5).logprobs(random_completions(), shared_prefix=True)
@@ -317,3 +327,93 @@ def test_another_attention_than_the_default_is_refused_by_name() -> None:
     policy.base.set_attn_implementation("eager")
     with pytest.raises(ConfigError, match="attention 'eager'"):
         policy.logprobs(random_completions(), shared_prefix=True)
+
+
+# --- against the model's own forward pass ---
+
+#: What lies between hidden state and logits: a divisor, a factor, a cap, a transformation.
+HEADS = {
+    "granite": {"logits_scaling": 8.0, "attention_multiplier": 0.2, "embedding_multiplier": 3.0},
+    "cohere": {"logit_scale": 0.1},
+    "gemma3_text": {"final_logit_softcapping": 2.0, "head_dim": 8, "query_pre_attn_scalar": 8},
+    "gpt2": {"n_embd": 32, "n_head": 4},
+    "qwen2": {},
+}
+
+
+@pytest.mark.parametrize("layout", ["padded", "tree"])
+@pytest.mark.parametrize("family", HEADS)
+def test_logprobs_are_those_of_the_models_own_forward(
+    family: str, layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "LOGIT_ELEMENTS", 5 * 24)  # in chunks, which the backward pass computes again
+    policy, completions = tiny_policy(perturb=0.1, family=family, more=HEADS[family]), batch("ragged", 8)
+    found, gradients = result(policy, completions, layout)
+    policy.model.zero_grad(set_to_none=True)
+    expected = []
+    for i, c in enumerate(completions):
+        ids = torch.tensor([[*c.prompt_ids, *c.token_ids]])
+        logprobs = policy.base(input_ids=ids).logits[0, len(c.prompt_ids) - 1 : -1].log_softmax(-1)
+        expected.append(logprobs.gather(-1, torch.tensor(c.token_ids)[:, None])[:, 0])
+        (expected[-1] * torch.sin(torch.arange(len(c.token_ids)) + 3.0 * i)).sum().backward()
+    theirs = [p.grad for p in policy.trainable_parameters()]
+    assert max(differences((found, gradients), (torch.cat(expected).detach(), theirs))) < 1e-4
+
+
+@pytest.mark.parametrize("family", ["granite", "cohere", "gemma3_text"])
+def test_a_head_without_the_models_own_scale_or_cap_fails_the_start(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, completions = tiny_policy(family=family, more=HEADS[family]), batch("ragged", 8)
+    assert check_plain(policy, completions) < 1e-4
+    monkeypatch.setattr(scoring, "Head", lambda base: base.get_output_embeddings())
+    check_exact(policy, completions, Sampling())  # wrong in both layouts alike
+    with pytest.raises(ConfigError, match=rf"{family} are up to .* nats off its own forward pass"):
+        check_plain(policy, completions)
+
+
+def test_a_model_that_cannot_be_followed_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy()
+    monkeypatch.setattr(type(policy.base), "get_decoder", lambda self: self)  # as some models have it
+    with pytest.raises(ConfigError, match=r"qwen2 cannot be trained here \(\w+: .*last_hidden_state"):
+        check_plain(policy, batch("ragged", 8))
+
+
+def test_the_check_of_the_models_own_forward_leaves_no_trace() -> None:
+    policy, state = tiny_policy(lora_dropout=0.5), torch.get_rng_state()
+    check_plain(policy, batch("ragged", 8))
+    assert policy.model.training and torch.equal(state, torch.get_rng_state())
+
+
+def nucleus_edges(policy: Policy, completions: Sequence[Completion]) -> list[float]:
+    """Values of ``top_p`` that fall between what padded rows and the tree compute as the mass before a token."""
+    logits: list[torch.Tensor] = []
+    original = scoring.sampling_logprobs
+
+    def noting(found: torch.Tensor, *settings: Any, **more: Any) -> torch.Tensor:
+        logits.append(found)
+        return original(found, *settings, **more)
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "sampling_logprobs", noting)
+        for layout in scoring.Layout.__args__:  # type: ignore[attr-defined]
+            list(policy.parts(completions, Sampling(), layout, WHOLE))
+    first, second = (x.softmax(-1).sort(-1, descending=True)[0].cumsum(-1) for x in logits)
+    assert len(first) == len(second)  # the completions share nothing, so both have the same rows
+    apart = (first - second).abs() > 0
+    return [float((a + b) / 2) for a, b in zip(first[apart].double(), second[apart].double(), strict=True) if a < 0.95]
+
+
+def test_a_flip_at_the_edge_of_the_nucleus_is_counted_and_does_not_stop_the_run() -> None:
+    policy = policy_of("qwen2")
+    draw = random.Random(3)
+    prompt = tuple(draw.randrange(4, 24) for _ in range(30))
+    completions = [completion(prompt, tuple(draw.randrange(4, 24) for _ in range(21)))]
+    completions += [completion((*prompt[:9], i), (4 + i, 9, 8)) for i in range(3)]
+    flipped = 0
+    for top_p in nucleus_edges(policy, completions)[:40]:
+        sampling = Sampling(1.0, top_p)
+        found = check_exact(policy, completions, sampling)
+        assert found.logprob < 1e-4 and found.gradient < 1e-4 and found.flips <= 2 and found.tokens == 30
+        flipped += found.flips
+    assert flipped

@@ -65,7 +65,7 @@ def test_first_token_and_end_token_get_gradient_and_the_prompt_none() -> None:
     handle = head.register_forward_hook(lambda m, i, o: seen.append(o) or o.retain_grad())
     policy.logprobs([completion]).logprobs.sum().backward()
     handle.remove()
-    assert seen[0].shape == (3, VOCABULARY)  # three predictions, no logits for the prompt
+    assert seen[0].shape == (1, 3, VOCABULARY)  # three predictions, no logits for the prompt
     assert seen[0].grad is not None and bool((seen[0].grad.abs().sum(-1) > 0).all())
 
 

@@ -131,8 +131,29 @@ def test_the_first_batch_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> Non
     seen: list[int] = []
     check = module.check_exact
     monkeypatch.setattr(module, "check_exact", lambda *a: seen.append(len(a[1])) or check(*a))
+    plain: list[int] = []
+    check_plain = module.check_plain
+    monkeypatch.setattr(module, "check_plain", lambda *a: plain.append(len(a[1])) or check_plain(*a))
     completions = batch(fresh())
     update(fresh(), completions, ppo_epochs=2)
-    assert seen == [9]  # the rollouts with an advantage
+    assert seen == plain == [9]  # the rollouts with an advantage
     update(fresh(), completions, shared_prefix=False)
-    assert seen == [9]
+    assert seen == [9] and plain == [9, 9]  # padded rows too are held against the model's own forward
+
+
+def test_a_tree_that_comes_out_wrong_is_left_for_padded_rows_unless_sharing_is_demanded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from llm_as_judge.logprobs import attention
+
+    completions = batch(fresh())
+    expected = update(fresh(), completions, shared_prefix=False)
+    kernel = attention._Cascade.forward
+    monkeypatch.setattr(
+        attention._Cascade, "forward", staticmethod(lambda ctx, q, k, v, scale, p: kernel(ctx, q, k, v, 2 * scale, p))
+    )
+    found = update(fresh(), completions)
+    assert found[0] == expected[0] and all(torch.equal(a, b) for a, b in zip(found[1], expected[1], strict=True))
+    assert "prefixes are not shared: on the first batch" in caplog.text
+    with pytest.raises(ConfigError, match=r"shared_prefix=false"):
+        update(fresh(), completions, shared_prefix=True)

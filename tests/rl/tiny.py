@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
 from llm_as_judge.engines.local import LocalEngine
@@ -68,7 +68,10 @@ def tiny_policy(
     seed: int = 0,
     **settings: Any,
 ) -> Policy:
-    """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config."""
+    """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config.
+
+    ``family`` is one of ``FAMILIES`` or any type that transformers knows.
+    """
     values: dict[str, Any] = {
         "hidden_size": hidden,
         "num_hidden_layers": 2,
@@ -83,7 +86,8 @@ def tiny_policy(
         "eos_token_id": EOS,
         "pad_token_id": 2,
     }
-    config = FAMILIES[family](**{**values, **(more or {})})
+    made = {**values, **(more or {})}
+    config = FAMILIES[family](**made) if family in FAMILIES else AutoConfig.for_model(family, **made)
     policy = Policy.from_config(
         config,
         NumberTokenizer(),

@@ -1,0 +1,30 @@
+"""The measure of all else here: the model's own forward pass of one whole sequence, nothing shared, nothing padded."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from llm_as_judge.types import Completion
+
+
+def plain_logprobs(base: Any, completion: Completion) -> Tensor:
+    """Log-probs [T] of a completion's tokens at temperature 1, in float32 or wider."""
+    ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]], device=base.device)
+    count = len(completion.token_ids)
+    last = {"logits_to_keep": count + 1} if "logits_to_keep" in inspect.signature(base.forward).parameters else {}
+    logits = base(input_ids=ids, use_cache=False, **last).logits[0, -count - 1 : -1]
+    logprobs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    found: Tensor = logprobs.gather(-1, ids[0, -count:, None])[:, 0]
+    return found
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Nats by which a log-prob may differ from the plain one's in that precision.
+
+    Two float32 passes over different batch shapes differ by 1e-6 or so; a wrong mask or scale by 1e-2 and more.
+    """
+    return {torch.float64: 1e-6, torch.float32: 1e-3}.get(dtype, 0.5)
