@@ -17,8 +17,8 @@ from torch import Tensor
 
 #: Kernels sum in another order where rows are fewer than these or lengths no multiple of this. Kept to, a request's
 #: logits are the same bits whatever else is under way, so that its seed alone decides its reply.
-_LEAST_ROWS = 8
-_LENGTH_STEP = 64
+_LEAST_ROWS = 4
+_LENGTH_STEP = 16
 
 
 @dataclass(slots=True)
@@ -152,12 +152,14 @@ class Engine:
 
     def _decode(self) -> Tensor:
         """One token for every active row: logits [n, V]."""
-        active = len(self.active)
-        n = max(active, _LEAST_ROWS)  # free slots fill up
-        position = F.pad(self.position[:active], (0, n - active))
+        n = len(self.active)
+        rows = torch.arange(n)
+        # Rows up to the least that a linear layer needs; those of free slots are computed in vain.
+        x = F.embedding(self.last[: max(n, _LEAST_ROWS)], self.embedding)
+        position = self.position[:n]
         longest = self._rounded(int(position.max()) + 1)
-        rows, x = torch.arange(n), F.embedding(self.last[:n], self.embedding)
-        cos, sin = self.cos[position][:, None], self.sin[position][:, None]
+        at = self.position[: len(x)]
+        cos, sin = self.cos[at][:, None], self.sin[at][:, None]
         hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(
             (torch.arange(longest)[None] > position[:, None])[:, None, None], -1e9
         )
@@ -165,27 +167,28 @@ class Engine:
             h = self._rms(x, layer.operator_norm)
             if layer.attention:
                 q, k, v = self._qkv(layer, h, cos, sin)
-                self.keys[i][rows, :, position], self.values[i][rows, :, position] = k, v
+                self.keys[i][rows, :, position], self.values[i][rows, :, position] = k[:n], v[:n]
                 keys, values = self.keys[i, :n, :, :longest], self.values[i, :n, :, :longest]
-                grouped = q.reshape(n, self.kv, self.heads // self.kv, self.head)
+                grouped = q[:n].reshape(n, self.kv, self.heads // self.kv, self.head)
                 scores = torch.matmul(grouped, keys.transpose(-1, -2)) * self.head**-0.5 + hidden_from
                 mixed = torch.matmul(scores.softmax(-1), values).reshape(n, self.width)
+                mixed = F.pad(mixed, (0, 0, 0, len(x) - n)) if n < len(x) else mixed
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
-                seen = torch.cat([self.taps[i, :n], (b * z)[:, None]], 1)
+                seen = torch.cat([self.taps[i, : len(x)], (b * z)[:, None]], 1)
                 mixed = c * (seen * layer.taps.T).sum(1)
-                self.taps[i, :n] = seen[:, 1:]
+                self.taps[i, :n] = seen[:n, 1:]
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        return self._logits(x)[:active]
-
-    def _logits(self, x: Tensor) -> Tensor:
-        """Of every row of ``x`` [n, width]."""
-        rows = F.pad(x, (0, 0, 0, max(0, _LEAST_ROWS - len(x))))
-        return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
+        return self._logits(x)[:n]
 
     def _rounded(self, length: int) -> int:
         return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.max_length)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        """Of every row of ``x`` [n, width]."""
+        rows = x if len(x) >= _LEAST_ROWS else F.pad(x, (0, 0, 0, _LEAST_ROWS - len(x)))
+        return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
 
     @staticmethod
     def _sample(logits: Tensor, requests: list[Request]) -> Tensor:
