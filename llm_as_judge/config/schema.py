@@ -98,6 +98,9 @@ class TrainingConfig(_Strict):
         description="Divide advantages by the standard deviation of the group's rewards, of the batch's, or not.",
     )
     kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimate of the KL term.")
+    use_bias_correction_kl: bool = Field(
+        True, description="Multiply the KL term by the ratio, which makes its gradient unbiased; as in TRL."
+    )
     importance_sampling: ImportanceSampling = Field(
         "sequence_mask",
         description="Correction for log-probabilities that differ between engine and trainer, as in TRL.",
@@ -120,7 +123,8 @@ class TrainingConfig(_Strict):
     response_max_length: int = Field(1024, gt=0, description="Maximum length of a workflow in tokens.")
     mask_truncated_completions: bool = Field(
         False,
-        description="Exclude workflows cut off at response_max_length from updates; else they get the lowest reward.",
+        description="Exclude workflows cut off at response_max_length from the loss, its divisor and the group's mean "
+        "(TRL: from the loss only); else they get the lowest reward.",
     )
     max_unscored: Float = Field(
         0.5, ge=0, le=1, description="Largest share of unscored rollouts in a batch; a run pauses above it."

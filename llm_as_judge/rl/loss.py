@@ -62,16 +62,22 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     """Clipped surrogate loss, weighted by the importance of each token, plus ``beta`` times an estimate of
     KL(policy || reference).
 
-    The settings have TRL's names and meaning, apart from two: ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the
-    paper's form; TRL's ``epsilon_high`` is the cap itself), and ``importance_sampling`` and its cap are TRL's
-    ``vllm_importance_sampling_mode`` and ``..._clip_max``.
+    The settings have TRL's names and meaning, apart from three. ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the
+    paper's form; TRL's ``epsilon_high`` is the cap itself). ``importance_sampling`` and its cap are TRL's
+    ``vllm_importance_sampling_mode`` and ``..._clip_max``. With ``mask_truncated_completions`` a completion that was
+    cut off counts nowhere: TRL masks its tokens but leaves its reward, which is no measure of anything, in the group's
+    mean and deviation, and its row in the divisor of grpo, gspo and dr_grpo.
 
     grpo: mean over a sequence's tokens, then over sequences (arXiv 2402.03300). dapo, bnpo: mean over all
     tokens of the step (arXiv 2503.14476; the two differ in TRL only by where tokens are counted). dr_grpo:
     constant divisor, sequences x ``response_max_length`` (arXiv 2503.20783). cispo: clipped, detached ratio
     times log-prob (arXiv 2506.13585). gspo: one ratio a sequence, the geometric mean of its tokens' (arXiv
-    2507.18071). KL estimates after http://joschu.net/blog/kl-approx.html: k1 is unbiased and may be negative,
-    but as a loss its gradient has mean zero on-policy; k3 is the usual choice.
+    2507.18071).
+
+    ``use_bias_correction_kl`` multiplies the KL term by the ratio, whose gradient counts even where it is 1: the
+    gradient is then that of the KL itself (DeepSeek-V3.2, arXiv 2512.02556). KL estimates after
+    http://joschu.net/blog/kl-approx.html: k1 is unbiased and may be negative, but as a loss without that correction
+    its gradient has mean zero on-policy; k3 is the usual choice.
     """
     logprobs, mask = inputs.logprobs, inputs.mask
     weight = mask.to(logprobs.dtype)
@@ -98,7 +104,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     if config.beta:
         if inputs.ref_logprobs is None:
             raise ValueError(f"beta is {config.beta}, so ref_logprobs are needed")
-        per_token = per_token + config.beta * kl
+        per_token = per_token + config.beta * (kl * ratio if config.use_bias_correction_kl else kl)
     per_token = per_token * weight
     if config.loss_type in ("grpo", "gspo"):
         loss = (per_token / lengths).sum() / max(normaliser.sequences, 1)

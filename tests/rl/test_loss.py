@@ -66,10 +66,9 @@ def slow_loss(inputs: LossInputs, settings: TrainingConfig, logprobs: Tensor) ->
                 total -= weight * min(ratio, high) * advantage * new[j]
             else:
                 total -= weight * min(ratio * advantage, min(max(ratio, low), high) * advantage)
-            if settings.kl_estimator == "k3":
-                total += settings.beta * (math.exp(ref[j] - new[j]) - (ref[j] - new[j]) - 1)
-            else:
-                total += settings.beta * (new[j] - ref[j])
+            delta = ref[j] - new[j]
+            kl = math.exp(delta) - delta - 1 if settings.kl_estimator == "k3" else -delta
+            total += settings.beta * kl * (ratio if settings.use_bias_correction_kl else 1.0)
         sequence_sums.append(total)
     if settings.loss_type in ("grpo", "gspo"):
         return sum(s / n for s, n in zip(sequence_sums, LENGTHS, strict=True)) / len(LENGTHS)
@@ -90,6 +89,7 @@ IMPORTANCE = get_args(ImportanceSampling)
 VARIANTS = [
     *({"loss_type": t, "beta": b} for t in get_args(LossType) for b in (0.0, 0.1)),
     *({"loss_type": t, "beta": 0.1, "kl_estimator": "k1"} for t in ("grpo", "cispo", "gspo")),
+    *({"loss_type": t, "beta": 0.1, "use_bias_correction_kl": False} for t in get_args(LossType)),
     *(
         {"loss_type": t, "importance_sampling": mode, "importance_sampling_cap": 1.2, "beta": 0.1}
         for t in get_args(LossType)
@@ -268,3 +268,25 @@ def test_entropy_of_a_truncated_distribution() -> None:
 def test_temperature_zero_has_no_distribution() -> None:
     with pytest.raises(ValueError, match="temperature"):
         sampling_logprobs(LOGITS, 0.0)
+
+
+@pytest.mark.parametrize("estimator", ["k3", "k1"])
+def test_the_corrected_kl_term_has_the_gradient_of_the_kl_itself(estimator: Any) -> None:
+    """On-policy, the mean over all tokens of a small vocabulary is d KL(policy || reference)."""
+    generator = torch.Generator().manual_seed(0)
+    logits, reference = (torch.randn(7, dtype=torch.float64, generator=generator) for _ in range(2))
+    logits.requires_grad_(True)
+    reference = reference.log_softmax(-1)
+    (kl,) = torch.autograd.grad((logits.softmax(-1) * (logits.log_softmax(-1) - reference)).sum(), logits)
+    found = []
+    for corrected in (True, False):
+        settings = settings_of("grpo", 1.0, kl_estimator=estimator, use_bias_correction_kl=corrected)
+        expected = torch.zeros_like(logits)
+        for token, probability in enumerate(logits.detach().softmax(-1)):
+            new = logits.log_softmax(-1)[token].view(1, 1)
+            inputs = LossInputs(new, torch.zeros(1), torch.ones(1, 1).bool(), None, reference[token].view(1, 1))
+            expected += (
+                probability * torch.autograd.grad(policy_loss(inputs, settings, Normaliser(1, 1)).loss, logits)[0]
+            )
+        found.append(float((expected - kl).norm() / kl.norm()))
+    assert found[0] < 1e-12 and found[1] > 0.1

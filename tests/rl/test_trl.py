@@ -66,7 +66,6 @@ def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
                 report_to=[],
                 gradient_checkpointing=False,
                 disable_tqdm=True,
-                use_bias_correction_kl=False,
                 **options,
             ),
             train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
@@ -80,9 +79,12 @@ def noisy(values: torch.Tensor, scale: float, seed: int) -> torch.Tensor:
     return values + scale * torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize(("beta", "mode"), [(0.0, "off"), (0.1, "off"), *((0.0, mode) for mode in MODES)])
+@pytest.mark.parametrize(
+    ("beta", "corrected", "mode"),
+    [(0.0, True, "off"), (0.1, False, "off"), (0.1, True, "off"), *((0.0, True, mode) for mode in MODES)],
+)
 @pytest.mark.parametrize("loss_type", SHARED)
-def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float, mode: Any) -> None:
+def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float, corrected: bool, mode: Any) -> None:
     ours = policy()
     completions = batch(ours)
     scores = ours.logprobs(completions, Sampling(), shared_prefix=True)
@@ -94,6 +96,7 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
         epsilon=0.2,
         epsilon_high=0.28,
         beta=beta,
+        use_bias_correction_kl=corrected,
         response_max_length=LONGEST,
         importance_sampling=mode,
         importance_sampling_cap=1.3,
@@ -106,7 +109,8 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
 
     name, level = SHARED[loss_type]
     high = 1.28 if name == "cispo" else 0.28  # TRL's is the cap itself there
-    theirs = trainer(tmp_path, ours, loss_type=name, importance_sampling_level=level, beta=beta, epsilon_high=high)
+    options = {"loss_type": name, "importance_sampling_level": level, "beta": beta, "epsilon_high": high}
+    theirs = trainer(tmp_path, ours, use_bias_correction_kl=corrected, **options)
     prompt, tokens = (max(len(getattr(c, n)) for c in completions) for n in ("prompt_ids", "token_ids"))
     given = {
         k: torch.zeros(len(completions), n, dtype=torch.long) for k, n in (("prompt", prompt), ("completion", tokens))
@@ -151,3 +155,10 @@ def test_group_advantages_are_trls_formula() -> None:
     expected = (grouped - grouped.mean(1, keepdim=True)) / (grouped.std(1, keepdim=True) + 1e-4)
     found = group_advantages(list(grouped))
     assert torch.allclose(torch.stack(found), expected)
+
+
+def test_defaults_that_have_trls_names_are_trls() -> None:
+    assert (
+        TrainingConfig().use_bias_correction_kl
+        == trl.GRPOConfig(output_dir="unused", bf16=False).use_bias_correction_kl
+    )
