@@ -1,7 +1,8 @@
 """Responses by the content of their request: the same deterministic request is paid for once.
 
-A cache is one SQLite file (safe for several processes) or, with no path, memory of this process. It knows
-nothing about models; ``llm`` decides what is deterministic enough to be kept. Entries never expire.
+A cache is one SQLite file (safe for several processes) or, with no path, memory of this process, which keeps the
+newest entries only. It knows nothing about models; ``llm`` decides what is deterministic enough to be kept. Entries of
+a file never expire.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
+
+#: Entries of a cache without a file; a long run makes hundreds of thousands.
+IN_MEMORY = 10_000
 
 
 def request_key(request: Mapping[str, Any]) -> str:
@@ -49,6 +53,8 @@ class ResponseCache:
             "INSERT OR IGNORE INTO responses VALUES (?, ?)",
             (request_key(request), json.dumps(dict(response))),
         )
+        if self._path is None:
+            self._db.execute("DELETE FROM responses WHERE rowid <= last_insert_rowid() - ?", (IN_MEMORY,))
 
     def __len__(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM responses").fetchone()[0])

@@ -77,6 +77,8 @@ class Transport:
     def __init__(
         self, config: ServerConfig, *, backoff_s: float = 0.5, restart_s: float = 0.0, answered: bool = False
     ) -> None:
+        if not (config.api_key.isascii() and config.api_key.isprintable()):
+            raise ConfigError("api_key holds characters that a key cannot have (a line break, an accent?)")
         self.config = config
         self.root = _root(config.base_url)
         self.answered = answered

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_as_judge import cache as cache_module
 from llm_as_judge.cache import ResponseCache, request_key
 from llm_as_judge.errors import DataError
 
@@ -42,3 +43,14 @@ def test_a_file_that_is_no_cache_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"this is not a database " * 100)
     with pytest.raises(DataError, match="delete it"):
         ResponseCache(tmp_path / "c")
+
+
+def test_memory_keeps_the_newest_and_a_file_keeps_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "IN_MEMORY", 3)
+    memory, file = ResponseCache(), ResponseCache(tmp_path / "c")
+    for cache in (memory, file):
+        for number in range(9):
+            cache.put({"q": number}, {"text": "x"})
+            cache.put({"q": 8}, {"text": "y"})
+    assert (len(memory), len(file)) == (3, 9)
+    assert memory.get({"q": 7}) and not memory.get({"q": 0})

@@ -179,6 +179,13 @@ def test_an_impossible_address_is_refused_with_the_cure(address: str) -> None:
     assert "a:b" not in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["sk-a\nb", "schlüssel", "a\r\nX-Header: b"])
+def test_a_key_that_no_header_can_hold_is_refused_unseen(key: str) -> None:
+    with pytest.raises(ConfigError, match="api_key") as caught:
+        LLMClient(EndpointConfig(api_key=key))
+    assert key not in str(caught.value)
+
+
 async def test_reasoning_models_null_content_and_missing_usage() -> None:
     thinking = completion(None, reasoning_content="hm")
     thinking["choices"][0]["finish_reason"] = "length"

@@ -55,7 +55,7 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
     }
-    for role, endpoint in (("executor", settings.executor), ("judge", settings.judge)):
+    for role, endpoint in settings.endpoints().items():
         checks[role] = partial(_endpoint, endpoint)
     if settings.generation.engine == "vllm":
         checks["engine"] = partial(_engine, settings)
@@ -135,15 +135,20 @@ def _model(settings: Config) -> str:
 
 
 def _endpoint(endpoint: EndpointConfig) -> str:
-    if endpoint.provider == "embedded":
-        return f"{endpoint.model}: embedded, started with the run"
+    """One real completion by the client that training uses, for the embedded model by its server started for it."""
     import asyncio
+    from contextlib import AsyncExitStack
 
     from llm_as_judge.llm import LLMClient
 
     async def ask() -> list[str]:
-        async with LLMClient(endpoint.model_copy(update={"max_retries": 0})) as client:
-            return await client.check()
+        async with AsyncExitStack() as stack:
+            if endpoint.provider == "embedded":
+                from llm_as_judge.embedded.supervise import EmbeddedServer
+
+                await stack.enter_async_context(EmbeddedServer(endpoint.base_url))
+            client = LLMClient(endpoint.model_copy(update={"max_retries": 0}))
+            return await (await stack.enter_async_context(client)).check()
 
     names = asyncio.run(ask())
     return f"{endpoint.base_url}: {endpoint.model} answers" + (f"; it serves {', '.join(names)}" if names else "")

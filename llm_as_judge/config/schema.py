@@ -389,6 +389,16 @@ class Config(_Strict):
         name = self.model.model_name
         return self._base_model or BaseModelEntry(Path(name).name, name)
 
+    def endpoints(self) -> dict[str, EndpointConfig]:
+        """The models that a run asks, by role: the executor, the judge and the second judge where there are such."""
+        judge, found = self.judge, {"executor": self.executor}
+        if judge.mode != "rules":
+            found["judge"] = judge
+            if judge.second_model:
+                second = {"model": judge.second_model, "base_url": judge.second_base_url or judge.base_url}
+                found["second_judge"] = judge.model_copy(update=second)
+        return found
+
 
 SECTIONS: dict[str, type[BaseModel]] = {
     name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()

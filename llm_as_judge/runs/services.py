@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from llm_as_judge.cache import ResponseCache
-from llm_as_judge.config.schema import Config, EndpointConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES, Judge
@@ -89,21 +89,14 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
 @asynccontextmanager
 async def open_clients(config: Config, *, executor: bool) -> AsyncIterator[dict[str, LLMClient]]:
     """The models that the configuration names, by role, each of which has answered."""
-    judge, endpoints = config.judge, dict[str, EndpointConfig]()
-    if executor:
-        endpoints["executor"] = config.executor
-    if judge.mode != "rules":
-        endpoints["judge"] = judge
-        if judge.second_model:
-            second = {"model": judge.second_model, "base_url": judge.second_base_url or judge.base_url}
-            endpoints["second_judge"] = judge.model_copy(update=second)
+    endpoints = {role: e for role, e in config.endpoints().items() if executor or role != "executor"}
     async with AsyncExitStack() as stack:
         for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:
             log = config.output.log_dir / "embedded_server.log"
             await stack.enter_async_context(EmbeddedServer(address, log))
         clients = {}
         for role, endpoint in endpoints.items():
-            cache = None if role == "executor" else judge.cache
+            cache = None if role == "executor" else config.judge.cache
             clients[role] = await stack.enter_async_context(LLMClient(endpoint, ResponseCache(cache)))
             await clients[role].check()
         yield clients

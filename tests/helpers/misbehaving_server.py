@@ -93,6 +93,9 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.do_true(body)
 
+    def do_too_long(self, body: Any) -> None:
+        self._send(400, "This model's maximum context length is 8 tokens")
+
     def do_schema(self, body: Any) -> None:
         self._reply(json.dumps({"analysis": "a", "true_false": "response_format" in body}))
 

@@ -117,6 +117,16 @@ async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(s
     assert ["response_format" in request for request in requests] == [True, False]
 
 
+async def test_a_prompt_that_is_too_long_is_not_taken_for_a_server_without_schemas(server: str) -> None:
+    name = f"m{next(_names)}"
+    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/too_long+schema"), backoff_s=0.01)
+    async with client as llm:
+        judge = Judge(asked(structured=True), llm)
+        verdicts = [await judge.verdict(PROBLEM, "a baker's dozen less one") for _ in range(2)]
+    assert [verdict.correct for verdict in verdicts] == [None, True]
+    assert "context" in verdicts[0].reason
+
+
 async def test_a_server_with_schemas_answers_in_json(server: str) -> None:
     verdict, requests = await judged(server, "schema", asked(structured=True))
     assert verdict.correct is True
