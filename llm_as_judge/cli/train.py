@@ -41,6 +41,7 @@ def train(
     import asyncio
 
     from llm_as_judge.runs.train import train as run
+    from llm_as_judge.views.evaluation import usage_table
     from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table
 
     console = make_console(as_json)
@@ -52,13 +53,15 @@ def train(
     console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
-    console.print(plans_table(result.workflows, result.learned))
+    if result.workflows:
+        console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:
         console.print(
             f"The LLM judge alone agrees with the truth on {100 * judge.agreement:.1f} % of "
             f"{judge.pairs} answers ({judge.false_accepts} false accepts, "
             f"{judge.false_rejects} false rejects, {judge.abstained} abstained)."
         )
+    console.print(usage_table(result.usage))
     console.print(
         f"trained {result.steps} steps in {result.seconds['training']:.0f} s; all in {result.seconds['all']:.0f} s"
     )

@@ -328,6 +328,15 @@ class RewardConfig(_Strict):
         return self
 
 
+class EvaluationConfig(_Strict):
+    """What a training run measures at its end besides the policy; each costs a run of every held-out problem."""
+
+    baselines: bool = Field(
+        True, description="Compare with a single call everywhere and, with plan_matrix, with all rows read off it."
+    )
+    plan_matrix: bool = Field(True, description="Measure every workflow of the catalogue alone.")
+
+
 class BufferConfig(_Strict):
     enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows kept per domain.")
@@ -378,6 +387,7 @@ class Config(_Strict):
     sandbox: SandboxConfig = SandboxConfig()
     reward: RewardConfig = RewardConfig()
     experience_buffer: BufferConfig = BufferConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     output: OutputConfig = OutputConfig()
 
     #: ``model.model_name`` as ``models.yaml`` has it.

@@ -8,7 +8,7 @@ best and the oracle are chosen on the very problems they are measured on, which 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,11 +61,14 @@ def _right(rollouts: Sequence[Rollout]) -> Estimate:
 
 
 async def measure(
-    problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int], None] = lambda done: None
+    problems: Sequence[Problem],
+    parts: RolloutParts,
+    progress: Callable[[int], None] = lambda done: None,
+    plans: Collection[str] = tuple(PLANS),
 ) -> Matrix:
-    """Run every plan on every problem."""
+    """Run every one of ``plans`` on every problem."""
     rollouts: dict[str, Sequence[Rollout]] = {}
-    for done, plan in enumerate(PLANS.values(), start=1):
+    for done, plan in enumerate((PLANS[name] for name in plans), start=1):
 
         def source(question: Question, plan: Plan = plan) -> str:
             return workflow(plan, question.domain)
@@ -76,9 +79,11 @@ async def measure(
 
 
 def rows(matrix: Matrix) -> list[Baseline]:
-    """The four baseline rows."""
+    """The four baseline rows, or the first alone where no other plan was measured."""
     by_domain = matrix.accuracies()
     domains = [d for d in DOMAINS if any(d in cells for cells in by_domain.values())]
+    if list(by_domain) == [SINGLE_CALL]:
+        return [_row("single call everywhere", dict.fromkeys(domains, SINGLE_CALL), matrix)]
     best = max(matrix.rollouts, key=lambda plan: _known(_right(matrix.rollouts[plan]).value))
     oracle = {d: max(by_domain, key=lambda plan: _known(by_domain[plan][d])) for d in domains}
     return [

@@ -4,6 +4,10 @@ for ``scale="none"``).
 An unscored reward is NaN: it takes no part in the group's mean and gets advantage 0. A group without contrast (fewer
 than two scored rollouts, or all rewards equal up to a tolerance) gets advantage 0 as well, for rewards with continuous
 cost terms never tie exactly and dividing by their spread would make noise a signal.
+
+A group in which the judge abstained on an answer is left out as a whole. Rules and tests accept right answers without
+the judge, so that what it leaves open is wrong more often than what is scored: against the mean of the others right
+answers would earn too little and wrong ones lose too much.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ class CreditedGroup:
     """A group with what each of its rollouts earned, NaN = unscored, and what that is worth in the update."""
 
     group: Group
-    rewards: tuple[float, ...]  # one a rollout; in the control experiment another rollout's
+    rewards: tuple[float, ...]  # one a rollout, all NaN of a group left out; in the control experiment another's
     advantages: tuple[float, ...]  # 0 where there is nothing to learn
 
     @property
@@ -38,15 +42,17 @@ class CreditedGroup:
 
     @property
     def unscored(self) -> int:
-        return sum(map(math.isnan, self.rewards))
+        return sum(r.reward.total is None for r in self.group.rollouts)
+
+    @property
+    def left_out(self) -> bool:
+        """The judge abstained on one of its answers."""
+        return any(r.verdict.abstained for r in self.group.rollouts)
 
 
 def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | None = None) -> list[CreditedGroup]:
     """Credits ``groups``, a batch; with ``shuffle_seed`` the scored rewards are permuted over the batch first."""
-    rewards = [
-        torch.tensor([math.nan if r.reward.total is None else r.reward.total for r in g.rollouts], dtype=torch.float64)
-        for g in groups
-    ]
+    rewards = [torch.tensor(_known(group), dtype=torch.float64) for group in groups]
     if shuffle_seed is not None:
         sizes = [len(row) for row in rewards]
         rewards = list(torch.split(_shuffled(torch.cat(rewards), shuffle_seed), sizes))
@@ -55,6 +61,12 @@ def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | Non
         CreditedGroup(group, tuple(earned.tolist()), tuple(worth.tolist()))
         for group, earned, worth in zip(groups, rewards, advantages, strict=True)
     ]
+
+
+def _known(group: Group) -> list[float]:
+    """The rewards, NaN = unscored, or none of them where the judge abstained."""
+    rewards = [math.nan if r.reward.total is None else r.reward.total for r in group.rollouts]
+    return [math.nan] * len(rewards) if any(r.verdict.abstained for r in group.rollouts) else rewards
 
 
 def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -> list[Tensor]:

@@ -43,6 +43,14 @@ class StepReport:
     seconds: Mapping[str, float]  # by phase
     truncated: float = 0.0  # share of completions cut off at the length limit
     temperature: float = math.nan  # of sampling
+    abstained: float = 0.0  # of the rollouts scored or abstained on, the share the judge left open
+    left_out_groups: int = 0  # for an abstention in them
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """The accuracy had all that the judge left open been wrong, and right; ``accuracy`` itself flatters then."""
+        low = 0.0 if self.abstained == 1 else self.accuracy * (1 - self.abstained)
+        return low, low + self.abstained
 
 
 def step_report(
@@ -58,6 +66,7 @@ def step_report(
     """Sums up a step whose update is done; ``step`` counts it. ``credited`` are all groups that were drawn."""
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
+    abstained = sum(r.verdict.abstained for r in rollouts)
     domains = sorted({r.problem.question.domain for r in scored})
     return StepReport(
         step=step,
@@ -83,6 +92,8 @@ def step_report(
         seconds=dict(seconds),
         truncated=_mean([r.completion.finish_reason == "length" for r in rollouts]),
         temperature=temperature,
+        abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
+        left_out_groups=sum(c.left_out for c in credited),
     )
 
 
@@ -109,6 +120,7 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 executor_tokens=rollout.execution.tokens,
                 cost=rollout.execution.cost,
                 correct=rollout.verdict.correct,
+                abstained=rollout.verdict.abstained,
                 tier=rollout.verdict.tier,
                 reason=rollout.verdict.reason,
                 score=rollout.verdict.score,

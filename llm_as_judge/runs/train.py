@@ -13,9 +13,10 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.agreement import Agreement, agreement
-from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.events import read_events
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
@@ -28,6 +29,7 @@ from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
 from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve, steps_of
+from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.catalogue import PLANS
 
 
@@ -88,7 +90,15 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
             told.say(services.sandbox.describe().summary)
             author, problems = load_author(config), open_problems(config)
             run = folder.begin(problems.digest, told)
-            trainer = assemble(run, services, author, problems, lambda report: told.step(report, total))
+            earlier = usage_of(folder.log_file)
+            trainer = assemble(
+                run,
+                services,
+                author,
+                problems,
+                lambda report: told.step(report, total),
+                lambda step, summary: told.say(validation_line(step, summary)),
+            )
             measure = Measurement(problems.heldout, services, told)
             before = await _before(run, author, measure)
             training_began = time.monotonic()
@@ -96,31 +106,50 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                 trainer.resume(folder.resumed_from)
             await trainer.train()
             training_seconds = time.monotonic() - training_began
-            told.say("held-out evaluation of the trained policy and of every workflow alone")
-            after = await measure.author("trained policy", replace(author, version=trainer.step))
-            matrix = await baselines.measure(
-                problems.heldout,
-                services.official,
-                lambda done: told.advance("workflows alone", done, len(PLANS)),
-            )
-            alone = [r for rollouts in matrix.rollouts.values() for r in rollouts]
+            told.say(f"held-out evaluation of the trained policy on {len(problems.heldout)} problems")
+            trained = await measure.author("trained policy", replace(author, version=trainer.step))
+            after, settings = trained.summary, config.evaluation
+            plans = tuple(PLANS) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            matrix = await measure.workflows(plans)
+            judged = [r for rollouts in matrix.rollouts.values() for r in rollouts] or trained.rollouts
             result = TrainResult(
                 run=run,
                 before=before,
                 after=after,
-                baselines=baselines.rows(matrix),
-                workflows=matrix.accuracies(),
+                baselines=baselines.rows(matrix) if settings.baselines else [],
+                workflows=matrix.accuracies() if settings.plan_matrix else {},
                 learned=learned_plans(after),
-                judge=await agreement(services.alone, alone) if services.alone else None,
+                judge=await agreement(services.alone, judged) if services.alone else None,
                 problems=len(problems.heldout),
                 steps=trainer.step,
                 sandbox=str(services.sandbox.describe()),
-                usage=services.usage(),
+                usage=added(earlier, services.usage()),
                 seconds={"training": training_seconds, "all": time.monotonic() - begun},
             )
         write_json(folder.results, result.as_json())
-        learning_curve(steps_of(folder.log_file), folder.curve, before.overall.value, after.overall.value)
+        steps, validations = steps_of(folder.log_file), steps_of(folder.log_file, "eval")
+        learning_curve(steps, folder.curve, before.overall.value, after.overall.value, validations)
     return result
+
+
+def usage_of(log: Path) -> dict[str, Usage]:
+    """What the models were asked in all sessions of a run, as far as its log tells: each counts from its start."""
+    total, session = dict[str, Usage](), dict[str, Usage]()
+    for event in read_events(log):
+        if event["kind"] == "run":
+            total, session = added(total, session), {}
+        elif event["kind"] == "usage":
+            session = {role: Usage(**u) for role, u in event.items() if isinstance(u, dict)}
+    return added(total, session)
+
+
+def added(one: Mapping[str, Usage], other: Mapping[str, Usage]) -> dict[str, Usage]:
+    """The sums by role."""
+
+    def add(a: Usage, b: Usage) -> Usage:
+        return Usage(**{name: value + asdict(b)[name] for name, value in asdict(a).items()})
+
+    return {role: add(one.get(role, Usage()), other.get(role, Usage())) for role in {**one, **other}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +160,15 @@ class Measurement:
     services: Services
     progress: Progress
 
-    async def author(self, name: str, author: PolicyAuthor) -> Summary:
-        count = len(self.problems)
-        watch = partial(self.progress.advance, name, total=count)
-        return (await evaluate(self.problems, author, self.services.official, lambda done: watch(done=done))).summary
+    async def author(self, name: str, author: PolicyAuthor) -> Evaluation:
+        watch = partial(self.progress.advance, name, total=len(self.problems))
+        return await evaluate(self.problems, author, self.services.official, lambda done: watch(done=done))
+
+    async def workflows(self, plans: Sequence[str]) -> baselines.Matrix:
+        if plans:
+            self.progress.say(f"held-out evaluation of {', '.join(plans)} alone")
+        watch = partial(self.progress.advance, "workflows alone", total=len(plans))
+        return await baselines.measure(self.problems, self.services.official, lambda done: watch(done=done), plans)
 
 
 async def _before(run: Started, author: PolicyAuthor, measure: Measurement) -> Summary:
@@ -142,11 +176,14 @@ async def _before(run: Started, author: PolicyAuthor, measure: Measurement) -> S
     file = run.folder.before
     if file.exists():
         try:
-            return Summary.load(file)
+            found = Summary.load(file)
+            if len(found.by_problem) == len(measure.problems):
+                return found
+            measure.progress.say(f"{file} is of {len(found.by_problem)} problems: it is made again now")
         except DataError as error:
             measure.progress.say(f"{error}: it is made again now")
     measure.progress.say(f"held-out evaluation of the untrained policy on {len(measure.problems)} problems")
-    summary = await measure.author("untrained policy", author)
+    summary = (await measure.author("untrained policy", author)).summary
     summary.save(file)
     return summary
 
@@ -157,6 +194,7 @@ def assemble(
     author: PolicyAuthor,
     problems: Problems,
     on_step: Callable[[StepReport], None] = lambda report: None,
+    on_validation: Callable[[int, Summary], None] = lambda step, summary: None,
 ) -> Trainer:
     """The training loop with all its parts, at its first step."""
     folder, log = run.folder, run.log
@@ -166,6 +204,7 @@ def assemble(
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
         summary = (await evaluate(problems.validation, writer, services.official)).summary
+        on_validation(step, summary)
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 

@@ -33,9 +33,9 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def steps_of(log: Path) -> list[dict[str, Any]]:
-    """The events of kind ``step``, one for each step: a resumed run's later record of a step wins."""
-    found = {event["step"]: event for event in read_events(log) if event["kind"] == "step"}
+def steps_of(log: Path, kind: str = "step") -> list[dict[str, Any]]:
+    """The events of a ``kind``, one for each step: a resumed run's later record of a step wins."""
+    found = {event["step"]: event for event in read_events(log) if event["kind"] == kind}
     return [found[step] for step in sorted(found)]
 
 
@@ -49,8 +49,16 @@ def _smooth(values: Sequence[float | None]) -> list[float]:
     return smoothed
 
 
-def learning_curve(steps: Sequence[Mapping[str, Any]], path: Path, before: float, after: float) -> None:
-    """Accuracy by domain, and reward with the valid rate, over steps; held-out accuracy before and after as marks."""
+def learning_curve(
+    steps: Sequence[Mapping[str, Any]],
+    path: Path,
+    before: float,
+    after: float,
+    validations: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Accuracy by domain, and reward with the valid rate, over steps; validations, and held-out accuracy before and
+    after, as marks. Where the judge left answers open, a band from all of them wrong to all of them right.
+    """
     pyplot = _pyplot()
     numbers = [s["step"] for s in steps]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
@@ -59,10 +67,19 @@ def learning_curve(steps: Sequence[Mapping[str, Any]], path: Path, before: float
         left.plot(numbers, [100 * v for v in _smooth(shares)], label=domain, color=_COLOURS[domain])
     overall = _smooth([s.get("accuracy") for s in steps])
     left.plot(numbers, [100 * v for v in overall], label="all", color="black", linewidth=2)
+    open_ = [float(s.get("abstained") or 0.0) for s in steps]
+    if any(open_):
+        low = [(s.get("accuracy") or 0.0) * (1 - a) for s, a in zip(steps, open_, strict=True)]
+        band = [_smooth(low), _smooth([v + a for v, a in zip(low, open_, strict=True)])]
+        edges = [[100 * v for v in edge] for edge in band]
+        left.fill_between(numbers, *edges, color="black", alpha=0.15, label="left open by the judge")
+    checked = [(v["step"], 100 * v["overall"]) for v in validations if v.get("overall") is not None]
+    if checked:
+        left.plot(*zip(*checked, strict=True), "kD--", markersize=5, linewidth=0.8, label="validation")
     if numbers:
         left.plot([numbers[0], numbers[-1]], [100 * before, 100 * after], "k*", markersize=11, label="held out")
     left.set(xlabel="step", ylabel="percent right", title="Training rollouts (smoothed)", ylim=(0, 100))
-    left.legend(loc="lower right")
+    left.legend(loc="lower right", fontsize="small")
     right.plot(numbers, _smooth([s.get("reward_mean") for s in steps]), color="black", label="reward")
     right.set(xlabel="step", ylabel="mean reward", title="Reward and valid generation rate (smoothed)")
     rate = right.twinx()

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from llm_as_judge.views.terminal import interval
+from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, interval
 
 if TYPE_CHECKING:  # these are torch's neighbours
     from llm_as_judge.evaluation.summary import Summary
@@ -23,33 +23,47 @@ _REASONS, _LONGEST = 5, 160
 
 def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -> Iterator[RenderableType]:
     yield _official_table(rows)
+    yield _cost_table(rows)
     yield from map(Text, troubles(rows))
+    for name, row in rows.items():
+        judged = row.overall.n + row.abstained
+        if row.between and row.abstained > ABSTENTION_ALARM * judged:
+            yield Text(f"{name}: {abstention_alarm(row.abstained / judged, row.between)}")
     yield usage_table(usage)
 
 
 def _official_table(rows: Mapping[str, Summary]) -> Table:
-    title = (
-        "Official metric, and percent right by tests and rules [95 % interval];\n"
-        "executor tokens and seconds per workflow, cost of all"
-    )
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("dataset", "official metric"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("right", "valid", "problems", "tokens", "cost", "s"):
+    table = Table(title="Official metric, and percent right by tests and rules", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("dataset", overflow="fold")
+    table.add_column("metric", no_wrap=True)
+    for heading in ("[95 % interval]", "right", "problems"):
+        table.add_column(Text(heading), justify="right")
+    for name, row in rows.items():
+        own = [name, _right(row)]
+        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.values.items()):
+            shown, right = own or ("", "")
+            table.add_row(shown, label, interval(estimate), right, str(estimate.n))
+            own = []
+    return table
+
+
+def _cost_table(rows: Mapping[str, Summary]) -> Table:
+    table = Table(title="Workflows: executor tokens and seconds of each, cost of all", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("dataset", overflow="fold")
+    for heading in ("run", "valid", "tokens", "seconds", "cost"):
         table.add_column(heading, justify="right")
     for name, row in rows.items():
-        values = [(label, e) for one in row.official.values() for label, e in one.values.items()]
-        table.add_row(
-            name,
-            "\n".join(f"{label} {interval(e)}" for label, e in values),
-            interval(row.overall),
-            interval(row.valid_rate),
-            str(row.overall.n),
-            _figure(row.tokens, ".0f"),
-            f"{row.cost:.4g}",
-            _figure(row.seconds, ".1f"),
-        )
+        figures = (_figure(row.tokens, ".0f"), _figure(row.seconds, ".1f"), f"{row.cost:.4g}")
+        table.add_row(name, str(sum(row.outcomes.values())), interval(row.valid_rate), *figures)
     return table
+
+
+def _right(row: Summary) -> str:
+    """With its interval; where the judge abstained, from all of that wrong to all of it right."""
+    if row.between is None:
+        return interval(row.overall)
+    low, high = (100 * share for share in row.between)
+    return f"{low:.1f} to {high:.1f}, {row.abstained} left open"
 
 
 def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:

@@ -23,8 +23,12 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # the report is torch's neighbour
+    from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.rl.report import StepReport
+
+#: Share of answers that the judge may leave open before an alarm is shown.
+ABSTENTION_ALARM = 0.1
 
 
 class Measured(Protocol):
@@ -59,6 +63,8 @@ class TerminalProgress:
     def step(self, report: StepReport, total: int) -> None:
         self.advance("training", report.step, total)
         self.say(step_line(report, total))
+        if report.abstained > ABSTENTION_ALARM:
+            self.say(abstention_alarm(report.abstained, report.between))
 
     def advance(self, what: str, done: int, total: int) -> None:
         """A bar that is full goes."""
@@ -71,6 +77,14 @@ class TerminalProgress:
 
 def _percent(share: float) -> str:
     return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
+
+
+def abstention_alarm(share: float, between: tuple[float, float]) -> str:
+    return (
+        f"ALARM: the judge left {100 * share:.0f} % of the answers open, so that between {100 * between[0]:.0f} and "
+        f"{100 * between[1]:.0f} % are right; see its replies (reason in the log), raise judge.max_tokens or take "
+        "another judge"
+    )
 
 
 def interval(estimate: Estimate | None) -> str:
@@ -97,11 +111,24 @@ def step_line(report: StepReport, total: int) -> str:
     domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
+    right = f"{_percent(report.accuracy)}%"
+    if report.abstained:
+        low, high = report.between
+        right = f"{100 * low:.0f}-{100 * high:.0f}%, {100 * report.abstained:.0f}% left open by the judge"
     return (
         f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
-        f"right {_percent(report.accuracy)}% ({domains})  valid {_percent(report.valid_rate)}%  "
+        f"right {right} ({domains})  valid {_percent(report.valid_rate)}%  "
         f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
+    )
+
+
+def validation_line(step: int, summary: Summary) -> str:
+    """A validation in the midst of training (``training.eval_every``)."""
+    domains = " ".join(f"{d} {_percent(e.value)}" for d, e in summary.domains.items())
+    return (
+        f"step {step}  validation: right {interval(summary.overall)}% ({domains}) of {summary.overall.n} problems  "
+        f"valid {_percent(summary.valid_rate.value)}%"
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from made import problem, rollout
+from helpers.rollouts import problem, rollout
 
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.baselines import Baseline, Matrix, rows

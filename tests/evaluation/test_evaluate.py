@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import problem, rollout
+from helpers.rollouts import problem, rollout
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, ProviderError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made import problem, rollout
+from helpers.rollouts import problem, rollout
 
 from llm_as_judge.datasets.catalog import DATASETS, metric_of
 from llm_as_judge.datasets.load import load_file

@@ -26,13 +26,18 @@ def advantages(rewards: list[float], groups: list[int], scale: ScaleRewards = "g
     return [next(left[g]) for g in groups]
 
 
-def group(*rewards: float) -> Group:
+def group(*rewards: float, abstained: int = 0) -> Group:
+    """The first ``abstained`` of the unscored ones are the judge's abstentions."""
+    left = iter(range(abstained))
     problem = Problem(Question("p", "text", "math"), Reference(("1",)))
 
     def rollout(total: float) -> Rollout:
         reward = Reward(None if math.isnan(total) else total)
         completion = Completion("", (1,), (2,), (0.0,), "stop")
-        return Rollout(problem, completion, "", Execution("finished", "1"), Verdict(True, "rules"), reward)
+        verdict = Verdict(True, "rules")
+        if math.isnan(total):
+            verdict = Verdict(None, "llm" if next(left, None) is not None else "none")
+        return Rollout(problem, completion, "", Execution("finished", "1"), verdict, reward)
 
     return Group(problem, tuple(map(rollout, rewards)))
 
@@ -59,6 +64,17 @@ def test_groups_without_contrast_are_counted_and_silent() -> None:
     assert [c.contrast for c in credited] == [False, False, False, True]
     assert [c.unscored for c in credited] == [0, 1, 1, 0]
     assert [a for c in credited[:3] for a in c.advantages] == [0.0] * 5
+
+
+def test_a_group_in_which_the_judge_abstained_is_left_out_whole() -> None:
+    """Rules accepted two right answers; the one that the judge left open is more likely wrong than they are."""
+    biased, sound = group(9.0, 8.0, -3.0, NAN, abstained=1), group(1.0, 3.0, NAN)
+    for scale in ("none", "group", "batch"):
+        left_out, kept = credit([biased, sound], scale)  # type: ignore[arg-type]
+        assert (left_out.left_out, left_out.contrast, left_out.unscored) == (True, False, 1)
+        assert left_out.advantages == (0.0,) * 4 and all(map(math.isnan, left_out.rewards))
+        assert kept.advantages == credit([sound], scale)[0].advantages  # type: ignore[arg-type]
+        assert (kept.left_out, kept.unscored) == (False, 1), "our own fault leaves the other rollouts comparable"
 
 
 def test_credit_travels_with_its_group() -> None:

@@ -216,6 +216,7 @@ async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -
     assert report is not None
     assert (report.unscored, report.skipped_groups, report.groups) == (24, 4, 4)
     assert math.isnan(report.accuracy) and report.valid_rate == 1.0
+    assert (report.abstained, report.between, report.left_out_groups) == (1.0, (0.0, 1.0), 4)
     assert equal(before, weights(trainer))
 
 

@@ -28,6 +28,8 @@ class Report:
     kl: float = 0.0123
     entropy: float = 0.4
     unscored: int = 0
+    abstained: float = 0.0
+    between: tuple[float, float] = (0.5, 0.5)
     seconds: Mapping[str, float] = field(default_factory=lambda: {"generate": 1.5, "update": 0.75})
 
 
@@ -60,6 +62,17 @@ def test_a_step_is_one_line_of_rounded_numbers() -> None:
 def test_unscored_rollouts_are_said_and_a_kl_that_was_not_measured_is_left_out() -> None:
     line = step_line(replace(Report(), unscored=3, kl=math.nan), 90)
     assert line.endswith("2.2 s unscored 3") and "kl" not in line
+
+
+def test_an_accuracy_that_the_judge_left_open_is_a_range_with_an_alarm() -> None:
+    """Right 79 % of what was scored, 55 % of all answers for certain."""
+    open_ = replace(Report(), accuracy=0.79, abstained=0.3, between=(0.553, 0.853), unscored=19)
+    assert "right 55-85%, 30% left open by the judge (math" in step_line(open_, 90)
+    for report, alarm in ((open_, True), (replace(open_, abstained=0.05), False)):
+        console = Console(file=io.StringIO(), width=100)
+        TerminalProgress(console).step(report, 90)  # type: ignore[arg-type]
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("ALARM: the judge left 30 % of the answers open" in text) is alarm
 
 
 def test_the_result_table_shows_percent_with_intervals() -> None:

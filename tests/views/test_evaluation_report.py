@@ -1,0 +1,78 @@
+"""What ``evaluate`` prints."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from helpers.rollouts import problem, rollout
+from rich.console import Console
+
+from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.llm import Usage
+from llm_as_judge.types import Finding, Reference
+from llm_as_judge.views.evaluation import evaluation_report
+
+USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
+
+
+def printed(rows: Mapping[str, Summary], width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    for part in evaluation_report(rows, USAGE):
+        console.print(part, highlight=False)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def squad() -> list[Record]:
+    kinds = (Reference(("cat",)), Reference(unanswerable=True))
+    made = [rollout(problem(str(i), "qa", "squad2", kinds[i % 2]), bool(i % 3), answer="the cat") for i in range(120)]
+    return [Record.of(i, 0, r) for i, r in enumerate(made)]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -> None:
+    code = [rollout(problem(str(i), "code", "humaneval"), i > 9) for i in range(20)]
+    rows = {
+        "commonsenseqa": summarise(squad()),
+        "humaneval": summarise([Record.of(i, 0, r) for i, r in enumerate(code)]),
+    }
+    text = printed(rows, width)
+    assert "\u2026" not in text and max(map(len, text.splitlines())) <= width
+    for words in (
+        "commonsenseqa",
+        "exact",
+        "f1",
+        "NoAns_f1",
+        "pass@1",
+        "50.0 [30-70]",
+        "123,476,789",
+        "12,345,978",
+        "125",
+    ):
+        assert words in text, words
+    (line,) = [line for line in text.splitlines() if "HasAns_exact" in line]
+    assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
+
+
+def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
+    of, records = problem("p", "math"), []
+    for i, code in enumerate(["W201", "W201", "W301"]):
+        record = Record.of(i, 0, rollout(of, False, outcome="invalid"))
+        records.append(replace(record, findings=(Finding("W205", "", 1, False), Finding(code, "...", 2, True))))
+    records += [Record.of(3, 0, rollout(of, False, outcome="timeout")), Record.of(4, 0, rollout(of, None))]
+    text = printed({"mine": summarise(records)}, 100)
+    assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W301" in text
+    assert "ended without an answer: 1\n      1  timeout" in text
+    assert "unscored, our fault: 1\n      1  the provider was down" in text
+
+
+def test_what_the_judge_left_open_is_a_range_with_an_alarm() -> None:
+    """Every fourth answer is open: 30 of 120. 60 of the others are right."""
+    records = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(squad())]
+    text = printed({"squad2": summarise(records)}, 100)
+    assert "50.0 to 75.0, 30 left open" in text
+    assert "ALARM: the judge left 25 % of the answers open, so that between 50 and 75 % are" in text
+    assert "ALARM" not in printed({"squad2": summarise(squad())}, 100)
