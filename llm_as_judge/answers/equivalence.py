@@ -20,6 +20,7 @@ from llm_as_judge.answers.nonanswers import is_error, is_no_answer
 from llm_as_judge.answers.numerals import amount
 from llm_as_judge.answers.numeric import arranged, numbers, symbols
 from llm_as_judge.answers.options import chosen_option, letter
+from llm_as_judge.answers.prose import operated_after
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import UNITS, split_unit
 from llm_as_judge.answers.values import Value, quantity, read
@@ -36,7 +37,10 @@ _PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
 _CURRENCIES = frozenset("$€£¥")
-_WORDS_AFTER = re.compile(r"\s*\\(?:text|mbox|textnormal|textrm|mathrm)\s*\{[^{}]*\}\s*\$?$")
+_WORDS_AFTER = re.compile(
+    r"\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z]{3,}[A-Za-z ]*)\}$|\s(?:square |cubic )?units?$"
+)
+_IN_BRACKETS = re.compile(r"\[\s?([^\[\],;]{1,40})\s?\]")
 
 
 def _qa_form(text: str) -> str:
@@ -119,16 +123,19 @@ def _same_maths(text: str, reference: str, question: str) -> bool:
 
 def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
     """Ways to write a number that are plain only beside the reference: ``3,14``, ``1 000``, percents if asked for."""
-    plain, wanted = clean(text), clean(_WORDS_AFTER.sub("", reference))
+    if single := _IN_BRACKETS.fullmatch(text.strip()):
+        text = single.group(1)
+    plain, wanted = clean(_without_words(text)), clean(_without_words(reference))
     gold = quantity(wanted)
     if gold is None or gold.number is None or len(plain) > 100:
         return False
     said = quantity(plain)
-    if said is not None and said.number is not None and _PERCENT_ASKED.search(question):
+    if said is not None and said.number is not None:
         percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
-        if sorted(percents) == [False, True] and (said.unit is None or gold.unit is None):
+        asked = bool(_PERCENT_ASKED.search(question)) or (not question and percents[1] and said.number > 1)
+        if asked and sorted(percents) == [False, True] and (said.unit is None or gold.unit is None):
             return said.number * (100 if percents[0] else 1) == gold.number * (100 if percents[1] else 1)
-    if wanted != clean(reference) and quantity(clean(reference)) is None:  # 17\text{ of them}
+    if single or wanted != clean(reference) or plain != clean(text):
         return said is not None and same(said, gold)
     bare, unit = split_unit(plain) or (plain, None)
     if _GROUPED.fullmatch(bare):
@@ -140,6 +147,14 @@ def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
     value = amount(bare)
     size = unit.size if unit else 1
     return value is not None and same(Value(bare, number=value * size, unit=unit), gold)
+
+
+def _without_words(text: str) -> str:
+    """``17`` of ``17\\text{ of them}``, where the words are no unit and do nothing to the number."""
+    found = _WORDS_AFTER.search(text)
+    if found is None or quantity(text) is not None or operated_after(" " + (found.group(1) or "")):
+        return text
+    return text[: found.start()]
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:

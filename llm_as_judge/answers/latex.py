@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 _LONGEST_KEPT = 500  # characters of a text whose clean form is remembered
-_TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname"
+_TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|mathcal|mathsf|boldsymbol"
 _RELATIONS = (
     (r"\\(?:leq|leqslant|le)(?![A-Za-z])|≤|<=", "≤"),
     (r"\\(?:geq|geqslant|ge)(?![A-Za-z])|≥|>=", "≥"),
@@ -45,6 +45,8 @@ def _clean(text: str) -> str:
     text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
     text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
     text = re.sub(r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{", text)
+    text = re.sub(r"\\frac\s?\{([^{}]*)\}\s?(\d)", r"\\frac{\1}{\2}", text)
+    text = re.sub(r"(?<=\d)\s?\^\s?\{\s?(?:st|nd|rd|th)\s?\}", "", text)
     text = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", text)
     text = re.sub(r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degree(?![A-Za-z])|º", "°", text)
     text = unwrap(text)
@@ -53,7 +55,8 @@ def _clean(text: str) -> str:
     for pattern, sign in _RELATIONS:
         text = re.sub(pattern, sign, text)
     text = " ".join(text.replace(" ^", "^").split())
-    return text[:-1].rstrip() if text.endswith((".", "。")) else text
+    text = text[:-1].rstrip() if text.endswith((".", "。")) else text
+    return text[:-1] if text.endswith("\\") and not text.endswith("\\\\") else text
 
 
 def unwrap(text: str) -> str:

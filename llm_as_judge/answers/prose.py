@@ -58,6 +58,11 @@ _HAN = r"[\u3400-\u9fff]"
 _DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 
 
+def operated_after(rest: str) -> bool:
+    """Whether what follows a number does something to it: squared, thirds, below zero."""
+    return _OPERATED_AFTER.match(rest) is not None
+
+
 def segments(text: str) -> Iterator[tuple[int, int, str]]:
     """Start, end and content of the formulas between delimiters."""
     gone: set[str] = set()

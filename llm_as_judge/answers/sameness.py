@@ -19,6 +19,7 @@ from llm_as_judge.answers.values import Value
 
 _FULL_PRECISION = 15  # significant digits; fewer may have been rounded by the one who answers
 _CASELESS = frozenset(("yes", "no", "true", "false", "even", "odd", "none"))
+_WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 _FLIPPED = {"=": "=", "≠": "≠", "<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 _OF_X = re.compile(r"[fgh]\([a-z]\)")
 _INFINITE = Value("\\infty", tree=("sym", "infty"))
@@ -47,7 +48,10 @@ def same(a: Value, b: Value) -> bool:
         return algebra.equal(x, y) or _printed(a, y) or _printed(b, x)
     if a.number is not None or b.number is not None or not a.text or not b.text:
         return False
-    return a.text == b.text or (a.text.lower() == b.text.lower() and a.text.lower() in _CASELESS)
+    if a.text == b.text:
+        return True
+    word = a.text.lower() == b.text.lower() and _WORDS.fullmatch(a.text) and a.text.isupper() == b.text.isupper()
+    return bool(word) or (a.text.lower() == b.text.lower() and a.text.lower() in _CASELESS)
 
 
 def _only_shown(value: Value) -> Fraction | None:
@@ -99,7 +103,9 @@ def _printed(decimal: Value, tree: Tree) -> bool:
 
 
 def _same_items(a: Value, b: Value) -> bool:
-    a, b = _spread(a), _spread(b)
+    if {a.brackets, b.brackets} == {"|", "∪"}:
+        a, b = (_union(side) if side.brackets == "|" else side for side in (a, b))
+    a, b = (replace(side, brackets="&") if side.brackets == "|" else side for side in (_spread(a), _spread(b)))
     if len(a.items) != len(b.items):
         return False
     x, y = _names(a), _names(b)
@@ -119,6 +125,15 @@ def _same_items(a: Value, b: Value) -> bool:
     if not ordered and "()" in kinds and kinds <= {"", "&", "()"}:
         ordered = len(a.items) > 2  # (1, 2) may be an interval
     return ordered and all(same(p, q) for p, q in zip(a.items, b.items, strict=True))
+
+
+def _union(value: Value) -> Value:
+    """``x < 2 or x > 3`` as the union of two intervals; anything else as it is."""
+    parts = [_interval(item) for item in value.items]
+    intervals = [part for part in parts if part is not None]
+    if len(intervals) != len(parts) or len({part.name for part in intervals}) != 1 or not intervals[0].name:
+        return value
+    return Value(value.text, intervals[0].name, items=tuple(replace(i, name="") for i in intervals), brackets="∪")
 
 
 def _spread(value: Value) -> Value:

@@ -44,7 +44,8 @@ class Value:
     """``number`` with ``unit``, ``items`` between ``brackets``, ``relation``, ``tree`` or ``text``: the first there is.
 
     ``brackets`` is ``{}`` for sets, ``±`` for the two values of a formula, ``∪`` for unions, ``:`` for proportions,
-    ``&`` for a list joined by words, empty for one joined by commas. ``name`` is the variable that is said to be it;
+    ``&`` for a list joined by ``and``, ``|`` for one joined by ``or``, empty for one joined by commas. ``name`` is the
+    variable that is said to be it;
     ``shown`` the decimal that is said to be near it.
     """
 
@@ -156,7 +157,8 @@ def _listed(plain: str) -> Value | None:
         return Value(plain, name=names[0], items=_flat([replace(item, name="") for item in items]), brackets="{}")
     if any(item.brackets == "±" for item in items) and not any(names):
         return Value(plain, items=_flat(items), brackets="{}")
-    return Value(plain, items=tuple(items), brackets="" if len(by_comma) > 1 else "&")
+    brackets = "" if len(by_comma) > 1 else "&" if re.search(r"\sand\s|\)\s?and", plain) else "|"
+    return Value(plain, items=tuple(items), brackets=brackets)
 
 
 def _named(plain: str) -> Value | None:
