@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
-_OWN_LINE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+_OWN_LINE = re.compile(
+    r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.DOTALL | re.MULTILINE | re.IGNORECASE
+)
 
 
 def blocks(text: str) -> list[str]:

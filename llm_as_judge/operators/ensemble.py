@@ -12,6 +12,8 @@ from llm_as_judge.operators.base import Toolbox, listing, result
 from llm_as_judge.operators.reading import chosen_letter
 
 MAX_SOLUTIONS = 26
+#: Votes under way together: a million of them must not be made before the budget speaks.
+_AT_ONCE = 16
 _VOTES_AT_ONCE = 32
 
 
@@ -52,7 +54,7 @@ class ScEnsemble:
 
 
 class MdEnsemble:
-    """``vote_count`` concurrent votes, each over the solutions in another order."""
+    """``vote_count`` votes at the same time, each over the solutions in another order."""
 
     NAME: ClassVar[str] = "MdEnsemble"
     RESULT: ClassVar[Mapping[str, type]] = {"solution": str}

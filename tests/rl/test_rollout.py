@@ -32,6 +32,7 @@ async def collected(texts: list[str], **parts: object) -> Group:
         ("class Workflow: pass", "class Workflow: pass"),
         ("Here it is:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
         ("```\nx = 1\n```", "x = 1\n"),
+        ("``` Python3\r\nx = 1\n```\r\n", "x = 1\n"),
         ("```py\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
         ("<think>\n```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
         ("```python\nnever closed", "```python\nnever closed"),

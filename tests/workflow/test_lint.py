@@ -166,6 +166,15 @@ if ok:
     return 'a'
 if not ok:
     return 'b'""",
+    "flag": """
+found = False
+if 'x' in problem:
+    found, other = True, 1
+    x = 'a'
+    found = True
+if found:
+    return x
+return 'b'""",
     "try except": """
 try:
     r = await self.programmer(problem=problem, analysis='None')
@@ -315,6 +324,10 @@ BAD = {
     "unbound after the condition changed": (
         "W301",
         "ok = bool(problem)\nif ok:\n    x = 'a'\nok = True\nif ok:\n    return x\nreturn 'b'",
+    ),
+    "unbound on the other side of a flag": (
+        "W301",
+        "ok = False\nif problem:\n    ok = True\n    x = 'a'\nif not ok:\n    return x\nreturn 'b'",
     ),
     "unbound match": ("W301", "match problem:\n    case 'a':\n        x = 'a'\nreturn x"),
     "unbound with suppress": (

@@ -322,6 +322,13 @@ def test_one_operator_cannot_spend_without_bound() -> None:
     assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
 
+def test_a_vote_of_millions_is_stopped_before_it_is_made() -> None:
+    source = TEXTS["ballot"].replace("MdEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**8)")
+    count = iter(range(10**6))
+    execution = run(source, Script(lambda prompt: f"<answer>{next(count)}</answer>"))
+    assert execution.outcome == "budget" and execution.seconds < 10
+
+
 def test_a_billion_votes_cost_the_host_nothing_before_the_budget_ends_them() -> None:
     source = TEXTS["vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**9)")
     source = source.replace("result['response']", "result['solution']")

@@ -160,9 +160,15 @@ class Flow:
         yes, no = self.block(node.body, yes), self.block(node.orelse, no)
         result = merge((yes, no))
         if yes.live and no.live:
-            for side, holds in ((yes, True), (no, False)):
+            for side, other, holds in ((yes, no, True), (no, yes, False)):
                 extra = frozenset(side.bound - result.bound)
-                for condition in conditions(node.test, holds):
+                flags = [
+                    (name, bool(value))
+                    for name, value in side.truthy.items()
+                    if name in other.truthy and bool(value) is not bool(other.truthy[name])
+                ]
+                side.facts.update(flags)
+                for condition in (*conditions(node.test, holds), *flags):
                     if condition in side.facts and extra:
                         result.implied[condition] = extra | result.implied.get(condition, frozenset())
         return result
