@@ -300,12 +300,19 @@ class SandboxConfig(_Strict):
         "auto",
         description="How code is confined; auto: the strictest mode that works here; unsafe is never chosen by itself.",
     )
-    cpu_seconds: int = Field(5, gt=0, description="CPU seconds per run.")
-    wall_seconds: Float = Field(30.0, gt=0, description="Wall-clock seconds per run.")
-    memory_mb: int = Field(512, gt=0, description="Address space per run in MB.")
-    output_bytes: int = Field(1_000_000, gt=0, description="Maximum output of one run in bytes.")
-    frame_bytes: int = Field(4_000_000, gt=0, description="Maximum size of one message (a call or a result) in bytes.")
-    open_files: int = Field(32, gt=0, description="Maximum number of open file descriptors per run.")
+    cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run.")
+    wall_seconds: Float = Field(
+        30.0, gt=0, le=1e6, description="Wall-clock seconds per run, those in which an operator is called not counted."
+    )
+    memory_mb: int = Field(512, ge=64, le=1 << 30, description="Address space per run in MB.")
+    output_bytes: int = Field(1_000_000, gt=0, le=1 << 30, description="Maximum output of one run in bytes.")
+    frame_bytes: int = Field(
+        4_000_000,
+        gt=0,
+        le=1 << 30,
+        description="Maximum bytes of one message (a call or a result), and of a workflow's calls in memory.",
+    )
+    open_files: int = Field(32, ge=8, le=1 << 20, description="Maximum number of open file descriptors per run.")
     max_workflows: int = Field(
         64, gt=0, description="Maximum number of workflows running at the same time, about 4 MB each."
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.child import Child
@@ -46,12 +47,17 @@ class SplitPlan:
     in_place: InPlace = "no"
 
 
+@functools.lru_cache(maxsize=64)  # a group's rollouts have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     """How to run the tests. Raises ``DataError`` for tests that are no Python or never mention the function."""
     try:
-        tree, before = ast.parse(tests), ast.parse(prelude)
-    except (SyntaxError, ValueError) as error:
-        raise DataError(f"the tests of {entry_point!r} are not Python: {error}") from None
+        return _plan(ast.parse(tests), ast.parse(prelude), entry_point)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
+        said = str(error) or type(error).__name__
+        raise DataError(f"the tests of {entry_point!r} are not Python: {said}") from None
+
+
+def _plan(tree: ast.Module, before: ast.Module, entry_point: str) -> SplitPlan:
     nodes = list(ast.walk(tree))
     functions = {n.name: n for n in nodes if isinstance(n, ast.FunctionDef)}
     candidates = {entry_point}
@@ -61,9 +67,10 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
         raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
     free = {n.id for n in nodes if isinstance(n, ast.Name)} - _bound(tree) - _bound(before) - _BUILTINS - {entry_point}
     modules = tuple(sorted(free & sys.stdlib_module_names))
-    returned = _returned(nodes, candidates)
+    bindings = list(_bindings(nodes, candidates))
+    returned = _returned(bindings)
     obstacle = _obstacle(nodes, free - set(modules), candidates, returned)
-    return SplitPlan(obstacle, modules, _in_place(nodes, candidates, returned))
+    return SplitPlan(obstacle, modules, _in_place(nodes, candidates, returned, bindings))
 
 
 def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str], returned: set[str]) -> str:
@@ -91,20 +98,17 @@ def _obstacle(nodes: Sequence[ast.AST], unknown: set[str], candidates: set[str],
     return f"the tests use {', '.join(sorted(beyond))}" if beyond else ""
 
 
-def _returned(nodes: Sequence[ast.AST], candidates: set[str]) -> set[str]:
+def _returned(bindings: Sequence[_Binding]) -> set[str]:
     """Names of what the function returned, or of a part of it."""
     found: set[str] = set()
-    for _ in nodes:
-        before = len(found)
-        for target, value in _bindings(nodes):
-            if any(_calls(n, candidates) for n in ast.walk(value)) or _root(value) in found:
-                found |= _names(target)
-        if len(found) == before:
-            break
+    while more := {n for b in bindings if b.calls or b.root in found for n in b.targets} - found:
+        found |= more
     return found
 
 
-def _in_place(nodes: Sequence[ast.AST], candidates: set[str], returned: set[str]) -> InPlace:
+def _in_place(
+    nodes: Sequence[ast.AST], candidates: set[str], returned: set[str], bindings: Sequence[_Binding]
+) -> InPlace:
     """What the tests make of changed arguments.
 
     ``assert f(x) == sorted(x)`` does not look at changes: a function that empties its argument must not pass.
@@ -112,9 +116,7 @@ def _in_place(nodes: Sequence[ast.AST], candidates: set[str], returned: set[str]
     exact. ``f(x)`` and then ``assert x == sorted(x)`` looks, too, and is not. In doubt the answer is "weak".
     """
     arguments = {name for node in nodes if _calls(node, candidates) for name in _names(node)} - candidates - _BUILTINS
-    bindings = list(_bindings(nodes))
-    plain = [pair for pair in bindings if not any(_calls(n, candidates) for n in ast.walk(pair[1]))]
-    shared = _linked(arguments, plain) - returned
+    shared = _linked(arguments, [binding for binding in bindings if not binding.calls]) - returned
     asserted = [part for node in nodes if isinstance(node, ast.Assert) for part in _conjuncts(node.test)]
     bare = any(isinstance(node, ast.Expr) and _calls(node.value, candidates) for node in nodes)
     if not bare and not any(_looks_at(part, shared, candidates | returned) for part in asserted):
@@ -135,10 +137,10 @@ def _in_place(nodes: Sequence[ast.AST], candidates: set[str], returned: set[str]
     return "exact"
 
 
-def _linked(names: set[str], bindings: Sequence[tuple[ast.AST, ast.AST]]) -> set[str]:
+def _linked(names: set[str], bindings: Sequence[_Binding]) -> set[str]:
     """``names`` and those that may share objects with them, by whichever way."""
     found = set(names)
-    while more := {n for pair in bindings if (there := _names(*pair) - _BUILTINS) & found for n in there} - found:
+    while more := {n for b in bindings if b.names & found for n in b.names} - found:
         found |= more
     return found
 
@@ -177,15 +179,28 @@ def _one_sided(test: ast.AST, linked: set[str]) -> bool:
     return sum(bool(_names(side) & linked) for side in sides) <= (1 if equal else 0)
 
 
-def _bindings(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Every target, with the expression that gives it its value."""
+class _Binding(NamedTuple):
+    targets: set[str]
+    names: set[str]  # of targets and value
+    root: str | None  # that the value begins with
+    calls: bool  # the function
+
+
+def _bindings(nodes: Sequence[ast.AST], candidates: set[str]) -> Iterator[_Binding]:
     for node in nodes:
+        value: ast.AST | None = None
+        targets: list[ast.AST] = []
         if isinstance(node, ast.Assign):
-            yield from ((target, node.value) for target in node.targets)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
-            yield node.target, node.value
+            targets, value = list(node.targets), node.value
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+            targets, value = [node.target], node.value
         elif isinstance(node, (ast.For, ast.comprehension)):
-            yield node.target, node.iter
+            targets, value = [node.target], node.iter
+        if value is not None:
+            inner, bound = list(ast.walk(value)), _names(*targets)
+            names = {n.id for n in inner if isinstance(n, ast.Name)} | bound
+            calls = any(_calls(n, candidates) for n in inner)
+            yield _Binding(bound, names - _BUILTINS, _root(value), calls)
 
 
 def _names(*nodes: ast.AST) -> set[str]:

@@ -61,6 +61,36 @@ def test_wrong_use_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert main(["sandbox", "verdict", "--solution", "no.py", "--tests", "no.py", "--entry-point", "f"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--cpu-seconds", 10**12), ("--cpu-seconds", 2**32), ("--wall-seconds", 1e300), ("--memory-mb", 2**60)],
+)
+def test_a_limit_beyond_all_measure_is_an_error_with_the_bound(
+    option: str, value: float, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("print('hello')", encoding="utf-8")
+    assert main(["sandbox", "run", str(file), option, str(value)]) == 2
+    shown = capsys.readouterr().err
+    assert "less than or equal" in shown and "Traceback" not in shown
+
+
+@pytest.mark.parametrize("option", ["--cpu-seconds=1000000", "--wall-seconds=1000000", f"--memory-mb={1 << 30}"])
+def test_the_largest_limits_work(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("print('hello')", encoding="utf-8")
+    assert main(["sandbox", "run", str(file), option]) == 0
+    assert capsys.readouterr().out == "hello\n"
+
+
+def test_output_that_is_no_unicode_is_printed_all_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    raw = 'b\'{"end":"finished","value":null,"stdout":"a\\xed\\xa0\\x80b"}\''
+    file.write_text(f"import os\nb = {raw}\nos.write(3, len(b).to_bytes(4, 'big') + b)\nos._exit(0)", encoding="utf-8")
+    assert main(["sandbox", "run", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("a\ufffd")
+
+
 def test_run_prints_what_the_file_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "script.py"
     file.write_text("print('hello')", encoding="utf-8")

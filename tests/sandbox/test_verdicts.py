@@ -336,8 +336,10 @@ def test_tests_that_prove_nothing_are_refused() -> None:
     for tests in ("assert True", "x = 1", "assert g(2) == 4"):
         with pytest.raises(DataError, match="never use it"):
             verdict("def f(x): return x", tests)
-    with pytest.raises(DataError, match="not Python"):
-        verdict("def f(x): return x", "assert f(")
+    deep = "assert f(1) == " + "(" * 900 + "1" + ")" * 900, "assert f(1) == " + "+".join(["1"] * 50_000)
+    for tests in ("assert f(", "assert f(1) == '\0'", *deep):
+        with pytest.raises(DataError, match="not Python"):
+            verdict("def f(x): return x", tests)
 
 
 def test_modules_the_tests_take_for_imported_are_there() -> None:

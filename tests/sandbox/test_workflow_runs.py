@@ -330,6 +330,15 @@ def test_the_clock_stands_still_while_an_operator_call_is_under_way() -> None:
     assert before.outcome == "timeout"
 
 
+def test_an_executor_that_times_out_is_a_fault_however_long_it_took() -> None:
+    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        await asyncio.sleep(1)
+        raise ProviderError("no answer within 1 s")
+
+    result = run(workflow(*CATCHES), call, config=SandboxConfig(wall_seconds=0.5))
+    assert (result.outcome, result.error) == ("fault", "ProviderError: no answer within 1 s")
+
+
 def test_a_reply_that_is_never_read_does_not_stop_the_clock() -> None:
     async def big(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         return {"response": "x" * 2_000_000}
