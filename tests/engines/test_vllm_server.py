@@ -133,6 +133,7 @@ def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) ->
 
 def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
     engine = VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer)
+    assert "nano" in engine.check()
     sampling: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "top_k": 20}
     seen = []
     for version in (1, 2, 3):
