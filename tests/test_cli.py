@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
+import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +19,7 @@ from typing import Any
 import pytest
 
 from llm_as_judge.cli.app import main
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
 from llm_as_judge.evaluation.metrics import Estimate
@@ -25,6 +31,7 @@ from llm_as_judge.runs.solve import Solution
 from llm_as_judge.runs.train import TrainResult
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 
+ROOT = Path(__file__).parents[1]
 WORKFLOW = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
@@ -43,6 +50,11 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -
     (tmp_path / "config").symlink_to(root / "config")
 
 
+def save(folder: Path) -> None:
+    """A checkpoint as far as the command line looks at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 @dataclass
 class Trainer:
     """Stands in for the training run, which is tested elsewhere."""
@@ -50,8 +62,11 @@ class Trainer:
     error: BaseException | None = None
     config: Config | None = None
     resume: bool | None = None
+    saves: bool = False
 
     async def train(self, config: Config, *, resume: bool, progress: Progress) -> TrainResult:
+        if self.saves:
+            save(Path("checkpoints/nano/a/step_3"))
         if self.error is not None:
             raise self.error
         self.config, self.resume = config, resume
@@ -71,6 +86,7 @@ class Trainer:
 @pytest.fixture
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     made = Trainer()
+    monkeypatch.setattr("llm_as_judge.rl.checkpoint.verify", lambda path: None)
     monkeypatch.setattr("llm_as_judge.runs.train.train", made.train)
     return made
 
@@ -143,6 +159,85 @@ def test_console_script_hands_on_the_exit_status() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["-m", "llm_as_judge"], ["-m", "llm_as_judge.cli.app"]])
+def test_the_package_runs_as_a_module_and_tells_its_version(words: list[str]) -> None:
+    done = subprocess.run([sys.executable, *words, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("llm-as-judge")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["train", "evaluate", "solve", "compare", "doctor", "workflow lint", "workflow run", "judge calibrate"],
+)
+def test_a_command_that_takes_a_configuration_takes_the_same_options(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    told = capsys.readouterr().out
+    assert [option for option in ("--config", "--model", "--device", "--set", "--json") if option not in told] == []
+
+
+def test_dotenv_sets_what_its_names_say_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("CUDA_VISIBLE_DEVICES=3\nWANDB_MODE=offline\nVLLM_BASE_URL=http://far:1/v1\n")
+    (tmp_path / "w.py").write_text(WORKFLOW, encoding="utf-8")
+    code = (
+        "import os, sys; from llm_as_judge.cli.app import main\n"
+        "assert main(['workflow', 'lint', 'w.py']) == 0 and 'torch' not in sys.modules\n"
+        "print(*map(os.environ.get, ('CUDA_VISIBLE_DEVICES', 'WANDB_MODE', 'VLLM_BASE_URL')))"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "WANDB_", "VLLM_"))}
+    clean["PYTHONPATH"], clean["WANDB_MODE"] = str(ROOT), "online"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "3 online http://far:1/v1", done.stderr  # what is set wins
+
+
+def test_commands_work_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any folder of configurations: the ones of the package are taken."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("w.py").write_text(WORKFLOW, encoding="utf-8")
+    assert main(["workflow", "lint", "w.py"]) == 0
+    assert main(["workflow", "lint", "w.py", "--config", "config/training.yaml"]) == 0
+    assert main(["workflow", "lint", "w.py", "--config", "config/no.yaml"]) == 2
+    assert load_config("config/training.yaml").base_model.key == "qwen25-7b"
+    assert (Path(load_config().base_model.path) / "model.safetensors").exists()
+
+
+def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", "77")
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    source = tmp_path / "source"
+    ignore = shutil.ignore_patterns("weights", "__pycache__")
+    shutil.copytree(ROOT / "llm_as_judge", source / "llm_as_judge", ignore=ignore)
+    shutil.copytree(ROOT / "config", source / "config")
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    (tmp_path / "w.py").write_text(WORKFLOW, encoding="utf-8")
+    code = (
+        "import sys; from llm_as_judge.cli.app import main\n"
+        "from llm_as_judge.config.loading import load_config; from llm_as_judge.data.settings import load_settings\n"
+        "config = load_config('config/embedded.yaml')\n"
+        "assert config.workflow.guidance.is_file() and config.workflow.enhancer.is_file()\n"
+        "assert config.base_model.path.startswith(sys.path[-1]), config.base_model\n"
+        "assert load_settings().datasets and load_config('config/training.yaml')\n"
+        "sys.exit(main(['workflow', 'lint', 'w.py']))"
+    )
+    env = {**os.environ, "PYTHONPATH": ""}
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); sys.path.append({str(site)!r})\n{code}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_unknown_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--frish"]) == 2
     assert "--frish" in capsys.readouterr().err
@@ -162,8 +257,50 @@ def test_provider_error_in_a_run_is_exit_2(trainer: Trainer, capsys: pytest.Capt
 
 def test_ctrl_c_is_exit_130_and_tells_how_to_go_on(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     trainer.error = KeyboardInterrupt()
-    assert main(["train", "--fresh", "--set", "run_name=a"]) == 130
-    assert "llm-as-judge train --set run_name=a --resume" in capsys.readouterr().err
+    command = ["train", "--fresh", "--set", "run_name=a", "--set", "executor.api_key=sk-secret"]
+    assert main(command) == 130
+    told = capsys.readouterr().err
+    assert told == "interrupted; nothing was saved yet\n"
+    trainer.saves = True
+    assert main(command) == 130
+    told = capsys.readouterr().err
+    assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in told
+    assert "secret" not in told
+
+
+def test_a_checkpoint_of_an_earlier_run_is_not_offered(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.error = KeyboardInterrupt()
+    old = Path("checkpoints/nano/grpo_mixed/step_60")
+    save(old)
+    os.utime(old, (1e9, 1e9))
+    assert main(["train"]) == 130
+    assert "--resume" not in capsys.readouterr().err
+    assert main(["train", "--resume"]) == 130  # it went on from there, and may do so again
+    assert "train --resume" in capsys.readouterr().err
+
+
+def test_sigterm_is_as_ctrl_c_but_exit_143(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = []
+
+    async def run(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            saved.append("as on Ctrl-C")
+            raise
+
+    monkeypatch.setattr("llm_as_judge.runs.train.train", run)
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["train"]) == 143
+    assert capsys.readouterr().err.startswith("terminated") and saved
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_no_message_shows_a_key_or_a_password(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer.error = ProviderError("http://me:word@x/v1 refused key sk-secret")
+    assert main(["train", "--set", "executor.api_key=sk-secret"]) == 2
+    assert capsys.readouterr().err == "error: http://...@x/v1 refused key ...\n"
 
 
 def test_unwritable_folder_names_path_and_cure(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -314,6 +314,17 @@ def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
     assert "llm.yaml:3: unknown setting 'executor.base_ulr'" in message("executor.model: gpt-oss-120b\n")
 
 
+def test_llm_yaml_as_other_projects_write_it_is_read() -> None:
+    write(
+        'models:\n  "gpt-oss-120b":\n    api_type: "openai"\n    base_url: "http://far:8002/v1"\n    api_key: "sk-x"\n'
+        '    model_name: "/path/to/gpt-oss-120b"\n    temperature: 0\n    top_p: 1\n    no_proxy: "localhost"\n',
+        "llm.yaml",
+    )
+    executor = load_config(write("executor.model: gpt-oss-120b\n")).executor
+    assert (executor.provider, executor.model) == ("openai", "/path/to/gpt-oss-120b")
+    assert (executor.base_url, executor.api_key) == ("http://far:8002/v1", "sk-x")
+
+
 # The files shipped and the documentation
 
 

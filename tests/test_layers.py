@@ -93,7 +93,7 @@ def modules() -> list[tuple[str, Path]]:
     return [
         (".".join(path.relative_to(base).with_suffix("").parts), path)
         for path in sorted(base.rglob("*.py"))
-        if path.name != "__init__.py"
+        if path.name not in ("__init__.py", "__main__.py")
     ]
 
 

@@ -10,30 +10,41 @@ from llm_as_judge.cli.options import (
     DEFAULT_CONFIG,
     AsJson,
     ConfigPath,
+    Device,
     ModelName,
     Overrides,
+    load_settings,
     make_console,
     print_json,
 )
 
 
 def compare(
-    ablate: Annotated[str, typer.Option("--ablate", help="Parts, by commas: layer1,layer2,buffer,reward.TERM.")],
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs for each part, and for all of them.")] = 3,
+    ablate: Annotated[
+        str,
+        typer.Option(
+            "--ablate",
+            metavar="PARTS",
+            help="Parts to leave out, separated by commas: layer1,layer2,buffer,reward.TERM.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, metavar="N", help="Number of runs, each with a seed of its own, per part.")
+    ] = 3,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
+    device: Device = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Train with everything and without each part, and print what it was worth (accuracy, tokens)."""
-    from llm_as_judge.config.loading import load_config
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.ablation import PARTS
 
     parts = list(dict.fromkeys(part.strip() for part in ablate.split(",") if part.strip()))
     if unknown := [part for part in parts if part not in PARTS]:
         raise ConfigError(f"--ablate {unknown[0]!r}: there are {', '.join(PARTS)}")
-    settings = load_config(config, overrides or [], extra={"model.model_name": model})
+    settings = load_settings(config, overrides, model, device)
 
     import asyncio
 

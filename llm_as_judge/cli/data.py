@@ -16,7 +16,7 @@ app = typer.Typer(help="Download, check, split, mix and look at problems.", no_a
 
 Settings = Annotated[
     Path | None,
-    typer.Option("--config", dir_okay=False, help="YAML of the datasets; config/dataset.yaml if not given."),
+    typer.Option("--config", dir_okay=False, help="YAML of the datasets; config/dataset.yaml by default."),
 ]
 Datasets = Annotated[
     list[str] | None,
@@ -49,15 +49,17 @@ def process(
     ] = "plan-c",
     datasets: Datasets = None,
     custom: Annotated[
-        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems; repeatable.")
+        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems; may be repeated.")
     ] = None,
-    train_size: Annotated[int | None, typer.Option(help="Lines of the training mix.")] = None,
-    test_size: Annotated[int | None, typer.Option(help="Lines of the test mix.")] = None,
+    train_size: Annotated[int | None, typer.Option(metavar="N", help="Number of lines in the training mix.")] = None,
+    test_size: Annotated[int | None, typer.Option(metavar="N", help="Number of lines in the test mix.")] = None,
     ratios: Annotated[
         str | None, typer.Option(metavar="MATH:QA:CODE", help="Shares of the domains, such as 4:3:3.")
     ] = None,
-    val_fraction: Annotated[float | None, typer.Option(help="Share of the training part kept for validation.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of split and mix.")] = None,
+    val_fraction: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of the training part to keep for validation.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of split and mix.")] = None,
     any_split: Annotated[
         bool, typer.Option("--any-split", help="Pool the splits that have files where the configured one has none.")
     ] = False,
@@ -115,12 +117,14 @@ def check(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", metavar="FILE", help="A file or folder of your own problems, not the benchmarks; repeatable."
+            "--file",
+            metavar="FILE",
+            help="A file or folder of your own problems, not the benchmarks; may be repeated.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge every problem's own answer; exit status 1 where one is not judged correct."""
+    """Judge every problem's own answer; exit status 1 if one is not judged correct."""
     import asyncio
     import dataclasses
 
@@ -171,7 +175,7 @@ def download(
     datasets: Datasets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch the raw files from the Hugging Face hub; goes on where it stopped."""
+    """Fetch the raw files from the Hugging Face hub; continues where it stopped."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from llm_as_judge.data.download import download as run
@@ -199,13 +203,13 @@ def inspect(
         Path | None,
         typer.Option("--file", metavar="FILE", help="A file or folder of problems, not a processed folder."),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, help="Examples of every dataset.")] = 1,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Number of examples per dataset.")] = 1,
     png: Annotated[
-        Path | None, typer.Option("--png", help="Picture of the mix; DIR/mixed/mix.png if not given.")
+        Path | None, typer.Option("--png", metavar="FILE", help="Picture of the mix; DIR/mixed/mix.png by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Counts, lengths and examples of what was processed, and a picture of the mix."""
+    """Show counts, lengths and examples of what was processed, and draw the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder, picture
     from llm_as_judge.data.settings import field_spellings
 

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, AsJson, ConfigPath, Overrides, make_console, print_json
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigPath,
+    Device,
+    ModelName,
+    Overrides,
+    load_settings,
+    make_console,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config, EndpointConfig
@@ -31,11 +41,15 @@ class Check:
     detail: str
 
 
-def doctor(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def doctor(
+    config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    device: Device = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
     """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
-    from llm_as_judge.config.loading import load_config
-
-    settings = load_config(config, overrides or [])
+    settings = load_settings(config, overrides, model, device)
     checks = [_run(name, check) for name, check in _checks(settings).items()]
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})

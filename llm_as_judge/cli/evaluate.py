@@ -12,10 +12,12 @@ from llm_as_judge.cli.options import (
     AsJson,
     Checkpoint,
     ConfigPath,
+    Device,
     ModelName,
     Overrides,
     Untrained,
     choose_checkpoint,
+    load_settings,
     make_console,
     policy_name,
     print_json,
@@ -25,10 +27,22 @@ from llm_as_judge.cli.options import (
 def evaluate(
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
+    device: Device = None,
     checkpoint: Checkpoint = None,
     untrained: Untrained = False,
-    data: Annotated[Path | None, typer.Option("--data", exists=True, dir_okay=False, help="JSONL of problems.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Evaluate only so many.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            exists=True,
+            dir_okay=True,
+            metavar="FILE",
+            help="File or folder of problems; by default the configured ones.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Evaluate only the first N problems.")
+    ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
     ] = 1,
@@ -39,19 +53,21 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the policy, with or without a trained adapter."""
-    from llm_as_judge.config.loading import load_config
-
-    settings = load_config(config, overrides or [], extra={"model.model_name": model})
+    settings = load_settings(config, overrides, model, device)
 
     checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
 
+    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.runs.evaluate import run_evaluation
     from llm_as_judge.views.evaluation import evaluation_report
     from llm_as_judge.views.terminal import TerminalProgress
 
     console = make_console(as_json)
+    if data and settings.executor.provider == "embedded" and any(outside(p.question) for p in read_problems(data, 20)):
+        console.print(CAVEAT, highlight=False, soft_wrap=True)
     with TerminalProgress(console) as progress:
         result = asyncio.run(
             run_evaluation(

@@ -7,9 +7,19 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, AsJson, ConfigPath, Overrides, make_console, print_json
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigPath,
+    Device,
+    ModelName,
+    Overrides,
+    load_settings,
+    make_console,
+    print_json,
+)
 
-app = typer.Typer(help="The judge itself.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Measure the judge.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
@@ -18,19 +28,30 @@ def _judge() -> None: ...
 
 @app.command()
 def calibrate(
-    pairs: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSONL of gold, candidate, equivalent.")],
-    mode: Annotated[str | None, typer.Option("--mode", help="rules, llm or hybrid; default: as configured.")] = None,
+    pairs: Annotated[
+        Path,
+        typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
+    ],
+    mode: Annotated[
+        str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid; by default as configured.")
+    ] = None,
     config: ConfigPath = DEFAULT_CONFIG,
-    picture: Annotated[Path | None, typer.Option("--png", help="Where the confusion by kind is drawn.")] = None,
-    attacks: Annotated[bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings.")] = True,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many pairs.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--png", metavar="FILE", help="Picture to draw of the confusion by kind.")
+    ] = None,
+    attacks: Annotated[
+        bool, typer.Option("--attacks/--no-attacks", help="Judge hostile rewritings of the candidates too.")
+    ] = True,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Judge only the first N pairs.")
+    ] = None,
+    model: ModelName = None,
+    device: Device = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Print agreement, kappa, false accepts, false rejects and abstentions, plain and under attack."""
-    from llm_as_judge.config.loading import load_config
-
-    settings = load_config(config, overrides or [], extra={"judge.mode": mode})
+    settings = load_settings(config, overrides, model, device, **{"judge.mode": mode})
 
     import asyncio
 

@@ -16,24 +16,48 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.types import Question
 
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM in a command that ``--resume`` can go on with, if ``resumable``."""
+
+    def __init__(self, resumable: bool) -> None:
+        super().__init__()
+        self.resumable = resumable
+
+
 DEFAULT_CONFIG = Path("config/embedded.yaml")
 PIPE_WIDTH = 120  # columns where the output is no terminal: tables and step lines stay whole
 
-ConfigPath = Annotated[Path, typer.Option("--config", help="YAML of settings.")]
-ModelName = Annotated[str | None, typer.Option("--model", help="Key of models.yaml, hub id or folder.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Override a setting; repeatable.")
+ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML file of settings.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", metavar="NAME", help="Key of models.yaml, Hugging Face id or folder.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else on standard output.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint", exists=True, file_okay=False, help="Folder of a saved adapter; default: the run's newest."
+        "--checkpoint",
+        exists=True,
+        file_okay=False,
+        metavar="DIR",
+        help="Folder of a saved adapter; by default the run's newest.",
     ),
 ]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
-DomainName = Annotated[str, typer.Option("--domain", help="math, code or qa.")]
+DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="math, code or qa.")]
+
+
+def load_settings(
+    config: Path, overrides: list[str] | None, model: str | None, device: str | None, **flags: Any
+) -> Config:
+    """The configuration that a command's options mean; ``flags`` are typed values by a setting's bare name."""
+    from llm_as_judge.config.loading import load_config
+
+    return load_config(config, overrides or [], extra={"model.model_name": model, "model.device": device, **flags})
 
 
 def make_console(as_json: bool) -> Console:
@@ -47,11 +71,15 @@ def make_console(as_json: bool) -> Console:
 
 
 def choose_checkpoint(settings: Config, checkpoint: Path | None, untrained: bool) -> Path | None:
-    """The adapter to use; None for none. Raises ``ConfigError`` where both options are given."""
+    """The adapter to use; None for none. Raises ``ConfigError`` where both options are given, or a folder has none."""
     from llm_as_judge.errors import ConfigError
 
     if untrained and checkpoint:
         raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
+    if checkpoint and not (checkpoint / "adapter_config.json").is_file():
+        inside = sorted(path.parent for path in checkpoint.glob("**/adapter_config.json"))
+        hint = f"; give one of those in it, such as {inside[-1]}" if inside else ""
+        raise ConfigError(f"--checkpoint {checkpoint}: no adapter_config.json in it{hint}")
 
     from llm_as_judge.runs.policy import newest_checkpoint
 
@@ -104,11 +132,16 @@ def make_question(text: str, domain: str, entry_point: str | None = None) -> Que
     return Question(id="cli", text=text, domain=domain, entry_point=entry_point)
 
 
+LONGEST_SOURCE = 1_000_000  # bytes; a prompt or a workflow of a megabyte is a mistake
+
+
 def read_source(path: Path) -> str:
     """Text of a file the user named; DataError tells why it cannot be read."""
     from llm_as_judge.errors import DataError
 
     try:
+        if (size := path.stat().st_size) > LONGEST_SOURCE:
+            raise DataError(f"{path}: {size:,} bytes; a problem, workflow or solution has at most {LONGEST_SOURCE:,}")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run untrusted code, or judge it by tests.", no_args_is_help=True, rich_markup_mode=None)
 
-Mode = Annotated[str | None, typer.Option("--sandbox", help="auto, full, standard, no-open or unsafe.")]
-CpuSeconds = Annotated[int | None, typer.Option("--cpu-seconds", min=1, help="CPU time of a process.")]
-WallSeconds = Annotated[float | None, typer.Option("--wall-seconds", min=0.1, help="Time by the clock.")]
-MemoryMb = Annotated[int | None, typer.Option("--memory-mb", min=64, help="Address space of a process.")]
+Mode = Annotated[str | None, typer.Option("--sandbox", metavar="MODE", help="auto, full, standard, no-open or unsafe.")]
+CpuSeconds = Annotated[int | None, typer.Option("--cpu-seconds", min=1, metavar="N", help="CPU seconds per process.")]
+WallSeconds = Annotated[
+    float | None, typer.Option("--wall-seconds", min=0.1, metavar="N", help="Wall-clock seconds per process.")
+]
+MemoryMb = Annotated[
+    int | None, typer.Option("--memory-mb", min=64, metavar="N", help="Address space per process in MB.")
+]
 
 T = TypeVar("T")
 Given = dict[str, str | float | None]
@@ -27,16 +31,18 @@ Given = dict[str, str | float | None]
 
 @app.command()
 def verdict(
-    solution: Annotated[Path, typer.Option("--solution", help="File of the solution.")],
-    tests: Annotated[Path, typer.Option("--tests", help="File of def check(candidate), or of plain asserts.")],
-    entry_point: Annotated[str, typer.Option("--entry-point", help="Function that is tested.")],
+    solution: Annotated[Path, typer.Option("--solution", metavar="FILE", help="File with the solution.")],
+    tests: Annotated[
+        Path, typer.Option("--tests", metavar="FILE", help="File with def check(candidate), or with plain asserts.")
+    ],
+    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Name of the function to test.")],
     mode: Mode = None,
     cpu_seconds: CpuSeconds = None,
     wall_seconds: WallSeconds = None,
     memory_mb: MemoryMb = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run tests on a solution; exit status 1 where it does not pass.
+    """Run tests on a solution; exit status 1 if it does not pass them.
 
     ``mode`` of the result: split, the solution was in a process of its own; nonce, the tests do not allow that. A weak
     verdict is one that a solution written to deceive could have forged.
@@ -62,7 +68,7 @@ def run(
     memory_mb: MemoryMb = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a Python file and print what it prints; exit status 1 where it does not finish."""
+    """Run a Python file and print what it prints; exit status 1 if it does not finish."""
     from llm_as_judge.errors import SandboxFault
 
     source = read_source(file)

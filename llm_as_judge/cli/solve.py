@@ -13,10 +13,13 @@ from llm_as_judge.cli.options import (
     AsJson,
     Checkpoint,
     ConfigPath,
+    Device,
     DomainName,
+    ModelName,
     Overrides,
     Untrained,
     choose_checkpoint,
+    load_settings,
     make_console,
     make_question,
     policy_name,
@@ -43,47 +46,55 @@ def solution_lines(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def solve(
-    problem: Annotated[str | None, typer.Argument(help="The problem's text.")] = None,
+    problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="Text of the problem.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", exists=True, dir_okay=False, help="Read the problem from a file.")
+        Path | None,
+        typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="Read the problem from a file."),
     ] = None,
     domain: DomainName = "math",
     entry_point: Annotated[
-        str | None, typer.Option("--entry-point", help="Function to be written, for code problems.")
+        str | None,
+        typer.Option("--entry-point", metavar="NAME", help="Name of the function to write, for code problems."),
     ] = None,
     config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    device: Device = None,
     checkpoint: Checkpoint = None,
     untrained: Untrained = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Initialise variables the workflow may leave unbound; is told.")
+        bool, typer.Option("--repair", help="Initialise variables that the workflow may leave unbound, and say so.")
     ] = False,
     fallback: Annotated[
-        bool, typer.Option("--fallback", help="Where the workflow fails, ask the executor plainly; is told.")
+        bool, typer.Option("--fallback", help="If the workflow fails, ask the executor directly, and say so.")
     ] = False,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a workflow for PROBLEM, run it and print the answer."""
-    from llm_as_judge.config.loading import load_config
+    """Write a workflow for PROBLEM, run it and print the answer; exit status 1 if there is none."""
     from llm_as_judge.errors import ConfigError
 
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     question = make_question(read_source(file) if file else problem or "", domain, entry_point)
-    settings = load_config(config, overrides or [])
+    settings = load_settings(config, overrides, model, device)
 
     checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
 
+    from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.runs.solve import solve as run
 
     console = make_console(as_json)
+    if settings.executor.provider == "embedded" and outside(question):
+        console.print(CAVEAT, highlight=False, soft_wrap=True)
     solution = asyncio.run(run(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
     console.print(policy_name(checkpoint), highlight=False)
     result = solution.as_json()
     if as_json:
         print_json(result)
-        return
-    for line in solution_lines(result):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    else:
+        for line in solution_lines(result):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if result["outcome"] != "finished":
+        raise typer.Exit(1)

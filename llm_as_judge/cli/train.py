@@ -11,8 +11,10 @@ from llm_as_judge.cli.options import (
     AsJson,
     ConfigPath,
     Device,
+    Interrupted,
     ModelName,
     Overrides,
+    load_settings,
     make_console,
     print_json,
 )
@@ -26,27 +28,33 @@ def train(
     model: ModelName = None,
     device: Device = None,
     overrides: Overrides = None,
-    max_steps: Annotated[int | None, typer.Option("--max-steps", help="Optimiser steps in all.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", metavar="N", help="Total number of optimiser steps.")
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on from the run's last checkpoint, or start anew.")
+        bool, typer.Option("--resume/--fresh", help="Continue from the run's last checkpoint, or start anew.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train the policy by GRPO."""
-    from llm_as_judge.config.loading import load_config
-
-    flags = {"model.model_name": model, "model.device": device, "training.max_steps": max_steps}
-    settings = load_config(config, overrides or [], extra=flags)
+    settings = load_settings(config, overrides, model, device, max_steps=max_steps)
 
     import asyncio
+    import time
 
     from llm_as_judge.runs.train import train as run
     from llm_as_judge.views.evaluation import usage_table
     from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table
 
-    console = make_console(as_json)
-    with TerminalProgress(console) as progress:
-        result = asyncio.run(run(settings, resume=resume, progress=progress))
+    console, begun = make_console(as_json), time.time()
+    try:
+        with TerminalProgress(console) as progress:
+            result = asyncio.run(run(settings, resume=resume, progress=progress))
+    except KeyboardInterrupt as error:
+        from llm_as_judge.runs.policy import newest_checkpoint
+
+        newest = newest_checkpoint(settings)
+        raise Interrupted(newest is not None and (resume or newest.stat().st_mtime >= begun)) from error
     if as_json:
         print_json(result.as_json())
     lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}

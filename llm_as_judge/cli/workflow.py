@@ -12,8 +12,11 @@ from llm_as_judge.cli.options import (
     DEFAULT_CONFIG,
     AsJson,
     ConfigPath,
+    Device,
     DomainName,
+    ModelName,
     Overrides,
+    load_settings,
     make_console,
     make_question,
     print_json,
@@ -25,7 +28,8 @@ app = typer.Typer(help="Check or run a workflow file.", no_args_is_help=True, ri
 
 WorkflowFile = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)]
 EntryPoint = Annotated[
-    str | None, typer.Option("--entry-point", help="Function to be written; makes it a code problem.")
+    str | None,
+    typer.Option("--entry-point", metavar="NAME", help="Name of the function to write; makes it a code problem."),
 ]
 
 
@@ -34,15 +38,16 @@ def lint(
     file: WorkflowFile,
     entry_point: EntryPoint = None,
     config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    device: Device = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is wrong with a workflow of the configured operators; exit status 1 where it could not run."""
-    from llm_as_judge.config.loading import load_config
+    """List what is wrong with a workflow; exit status 1 if it could not run."""
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
 
-    operators = load_operators(load_config(config, overrides or []).workflow.operators)
+    operators = load_operators(load_settings(config, overrides, model, device).workflow.operators)
     findings = find(read_source(file), entry_point=entry_point, operators=operators)
     if as_json:
         print_json([dataclasses.asdict(finding) for finding in findings])
@@ -59,18 +64,18 @@ def lint(
 @app.command()
 def run(
     file: WorkflowFile,
-    problem: Annotated[str, typer.Option("--problem", help="The problem's text.")],
+    problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
     entry_point: EntryPoint = None,
     domain: DomainName = "math",
     config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    device: Device = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a workflow on one problem; exit status 1 where it did not come to an answer."""
-    from llm_as_judge.config.loading import load_config
-
+    """Run a workflow on one problem; exit status 1 if it comes to no answer."""
     question = make_question(problem, "code" if entry_point else domain, entry_point)
-    settings = load_config(config, overrides or [])
+    settings = load_settings(config, overrides, model, device)
 
     import asyncio
 

@@ -17,9 +17,14 @@ from pydantic import ValidationError
 
 from llm_as_judge.config.describe import names_input, takes_text
 from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config
-from llm_as_judge.config.sources import Node, environment, parse_text, read_yaml
+from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.registry import nearest
+
+#: How ``models.yaml`` names a folder inside the installed package.
+PACKAGED = "package:"
+#: What other projects' ``llm.yaml`` calls two of our settings.
+_ALIASES = {"api_type": "provider", "model_name": "model"}
 
 
 def load_config(
@@ -30,7 +35,7 @@ def load_config(
     ``extra`` holds typed values of command-line flags by name; None means that the flag was not given. Raises
     ConfigError.
     """
-    path = Path(path) if path is not None else None
+    path = find_file(Path(path)) if path is not None else None
     folder = path.parent if path else None
     env = environment(Path.cwd())
     settings = _flatten(read_yaml(path)) if path else {}
@@ -148,9 +153,8 @@ def _parse_overrides(overrides: Iterable[str]) -> dict[str, Node]:
 
 
 def _beside(folder: Path | None, name: str) -> Path | None:
-    """``name`` in the folder of the configuration, else in ./config, else in the source tree's config."""
-    places = [folder] if folder else []
-    places += [Path("config"), Path(__file__).parents[2] / "config"]
+    """``name`` in the folder of the configuration, else in ./config, else what comes with the package."""
+    places = [*([folder] if folder else []), Path("config"), SHIPPED]
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
@@ -163,7 +167,9 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
         if "path" not in entry:
             raise ConfigError(f"{table[name].origin}: model {name!r} has no path (folder or hub id)")
         place = str(entry["path"].plain(f"{name}.path", env, as_text=True))
-        if place.startswith(("./", "../")):
+        if place.startswith(PACKAGED):
+            place = str(Path(__file__).parents[1] / place.removeprefix(PACKAGED))
+        elif place.startswith(("./", "../")):
             place = str((file.parent / place).resolve())
         settings = entry.get("defaults")
         return BaseModelEntry(name, place), _flatten(_fields(settings, "defaults")) if settings else {}
@@ -192,7 +198,7 @@ def _machine_endpoint(
     if name not in models:
         return {}
     entry = _fields(models[name], f"model {name!r}")
-    return {_leaf(f"{role}.{leaf}", child.origin): child for leaf, child in entry.items()}
+    return {_leaf(f"{role}.{_ALIASES.get(leaf, leaf)}", child.origin): child for leaf, child in entry.items()}
 
 
 def _fields(node: Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, Node]:

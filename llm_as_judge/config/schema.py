@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+from typing_extensions import Self
 
 from llm_as_judge.types import DOMAINS, Domain
 
@@ -43,6 +45,20 @@ class Input:
     """Marks a leaf that names files to read. In a configuration file they are meant beside that file."""
 
 
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        right = not value or (parts.hostname and parts.port != 0)
+    except ValueError as error:
+        raise ValueError(f"is no address: {error}; write http://HOST:PORT/v1") from None
+    if not right:
+        raise ValueError("is no address; write http://HOST:PORT/v1")
+    return value
+
+
+#: Of a whole number: what the kernel's limits, sockets and tensors take.
+_MOST = 2**31 - 1
+Url = Annotated[str, AfterValidator(_url)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
@@ -62,6 +78,13 @@ def _check_shares(name: str, shares: Mapping[Any, float], members: Sequence[str]
 class _Strict(BaseModel):
     # protected_namespaces: pydantic would otherwise warn of ``model_name``
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="after")
+    def _whole_numbers_fit(self) -> Self:
+        for name, value in self:
+            if isinstance(value, int) and value > _MOST:
+                raise ValueError(f"{name} must be at most {_MOST}, got {value}")
+        return self
 
 
 class ModelConfig(_Strict):
@@ -189,7 +212,7 @@ class DataConfig(_Strict):
 class ServerConfig(_Strict):
     """A server of the OpenAI protocol and how it is asked."""
 
-    base_url: str = Field(
+    base_url: Url = Field(
         "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
     )
     api_key: str = Field(
@@ -206,7 +229,7 @@ class ServerConfig(_Strict):
 class EngineConfig(ServerConfig):
     """The vLLM server that samples workflows where ``generation.engine`` is vllm."""
 
-    base_url: str = Field(
+    base_url: Url = Field(
         "http://127.0.0.1:8003/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
     )
     api_key: str = Field(
@@ -248,7 +271,7 @@ class JudgeConfig(EndpointConfig):
         "verdicts",
         description="verdicts: a True counts only where the second judge agrees; audit: it only checks a share.",
     )
-    second_base_url: str = Field("", description="URL of the second judge's API; empty = the first judge's.")
+    second_base_url: Url = Field("", description="URL of the second judge's API; empty = the first judge's.")
     prompts: InputPath | None = Field(
         None, description="YAML with one line of instructions per dataset; null = built in."
     )

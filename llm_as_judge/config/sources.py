@@ -17,6 +17,9 @@ import yaml
 
 from llm_as_judge.errors import ConfigError
 
+_HERE = Path(__file__).parent
+#: The configurations that come with the package: in a wheel beside this file, in a clone in ``config``.
+SHIPPED = next((folder for folder in (_HERE / "defaults", _HERE.parents[1] / "config") if folder.is_dir()), _HERE)
 #: Values of one file; a list of benchmarks has some hundreds.
 MOST_VALUES = 20_000
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -64,6 +67,18 @@ def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
     return _REFERENCE.sub(replace, text)
 
 
+def find_file(path: Path) -> Path:
+    """``path``, or where nothing is there and it names a file of ``config``, the one that comes with the package."""
+    shipped = SHIPPED / path.name
+    return shipped if path.parent == Path("config") and not path.exists() and shipped.is_file() else path
+
+
+def load_dotenv(folder: Path) -> None:
+    """Puts the variables of ``folder/.env`` into the process's environment, where they are not set."""
+    for name, value in _read_dotenv(folder / ".env").items():
+        os.environ.setdefault(name, value)
+
+
 def environment(folder: Path) -> dict[str, str]:
     """Variables of ``folder/.env``, overruled by the process's real environment."""
     return {**_read_dotenv(folder / ".env"), **os.environ}
@@ -97,6 +112,18 @@ def read_yaml(path: Path) -> dict[str, Node]:
     if not isinstance(node.value, dict):
         raise ConfigError(f"{node.origin}: expected 'name: value' lines, got {node.text or 'a list'!r}")
     return node.value
+
+
+def plain_yaml(path: Path) -> Any:
+    """Whatever a YAML file holds, as plain values and without references. Raises ConfigError."""
+    return _bare(_compose(_read_text(path), str(path), path))
+
+
+def _bare(node: Node | None) -> Any:
+    value = None if node is None else node.value
+    if isinstance(value, dict):
+        return {name: _bare(child) for name, child in value.items()}
+    return [_bare(child) for child in value] if isinstance(value, list) else value
 
 
 def parse_text(text: str, origin: str) -> Node:

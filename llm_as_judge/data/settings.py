@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from llm_as_judge.config.schema import Float, InputPath, Names
-from llm_as_judge.config.sources import Node, environment, read_yaml
+from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, read_yaml
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import ConfigError, DataError
@@ -109,8 +109,8 @@ class DatasetSettings(_Strict):
 
 
 def find_settings(folder: Path | None = None) -> Path | None:
-    """``dataset.yaml`` in ``folder``, else in ./config, else in the source tree's config."""
-    places = [*([folder] if folder else []), Path("config"), Path(__file__).parents[2] / "config"]
+    """``dataset.yaml`` in ``folder``, else in ./config, else what comes with the package."""
+    places = [*([folder] if folder else []), Path("config"), SHIPPED]
     return next((place / FILE for place in places if (place / FILE).is_file()), None)
 
 
@@ -123,7 +123,7 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
     """The settings in ``path`` (None: where ``find_settings`` finds them); ``changes`` replace values of ``mix``, None
     leaves one alone. Raises ``ConfigError`` with file and line.
     """
-    path = path or find_settings()
+    path = find_file(path) if path else find_settings()
     if path is None:
         raise ConfigError(f"there is no {FILE} in ./config; give its path with --config")
     nodes = read_yaml(path)

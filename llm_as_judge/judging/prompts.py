@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.fence import fence
 
@@ -79,8 +78,8 @@ def load_lines(path: Path | None) -> Mapping[str, str]:
     if path is None:
         return DATASET_LINES
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        loaded = plain_yaml(path)
+    except ConfigError as error:
         raise ConfigError(f"judge.prompts: {path} cannot be read: {error}") from error
     if not isinstance(loaded, dict) or not all(isinstance(v, str) for pair in loaded.items() for v in pair):
         raise ConfigError(f"judge.prompts: {path} must map names of datasets to text, got {loaded!r}")

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-import yaml
-
 from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS
@@ -50,8 +49,8 @@ def load_enhancer(config: WorkflowConfig) -> Enhancer:
     if path is None:
         return Enhancer()
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = plain_yaml(path)
+    except ConfigError as error:
         raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
     instructions = _checked(document, str(path), known)
     return Enhancer({key: text for key, text in instructions.items() if only is None or key[0] in only})

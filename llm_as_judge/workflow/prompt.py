@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import load_operators
@@ -48,8 +47,8 @@ FULL_GUIDANCE: Mapping[Domain, str] = {
 def load_guidance(path: Path) -> dict[Domain, str]:
     """Domain guidance from a YAML file with a line for each of math, code and qa; raises ``ConfigError``."""
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        loaded = plain_yaml(path)
+    except ConfigError as error:
         raise ConfigError(f"guidance file {path}: {error}") from error
     if not isinstance(loaded, dict) or set(loaded) != set(DOMAINS):
         raise ConfigError(f"guidance file {path} must map exactly {', '.join(DOMAINS)} to text, got {loaded!r}")

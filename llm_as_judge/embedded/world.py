@@ -1,0 +1,31 @@
+"""Is a question one of those that the nano models were made for?"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from llm_as_judge.embedded.tasks.generate import problems
+from llm_as_judge.types import Domain, Question
+
+CAVEAT = (
+    "caveat: the nano models know only their own generated problems, and this is none of them; their answers to others "
+    "are worth nothing. Name a real model: --config config/training.yaml"
+)
+_KNOWN = 0.75  # share of words; a generated problem has more, with names and numbers of its own
+
+
+def outside(question: Question) -> bool:
+    """Too many of the question's words occur in none of the generated problems of its domain."""
+    words = _words(question.text)
+    known = _vocabulary(question.domain)
+    return sum(word in known or word.isdigit() for word in words) < _KNOWN * max(len(words), 1)
+
+
+@lru_cache
+def _vocabulary(domain: Domain) -> frozenset[str]:
+    return frozenset(word for problem in problems(domain, "train", 300) for word in _words(problem.question.text))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
