@@ -14,7 +14,7 @@ from typing import Literal
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.expressions import parse
-from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, finished
+from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, finished, withdrawn
 from llm_as_judge.answers.latex import clean, tight
 from llm_as_judge.answers.nonanswers import is_error, is_no_answer
 from llm_as_judge.answers.numerals import amount
@@ -95,6 +95,12 @@ def compare(
 def matches(answer: str, references: Sequence[str], domain: Domain, question: str = "") -> bool:
     """Whether ``compare`` finds the answer to be one of the references."""
     return compare(answer, references, domain, question) == "same"
+
+
+def withdraws(answer: str, references: Sequence[str], domain: Domain) -> bool:
+    """Whether the answer denies a reference, or calls it wrong: no model has to be asked about that."""
+    said = withdrawn(answer, domain) if domain != "code" else None
+    return said is not None and compare(said, references, domain, effort_s=0) == "same"
 
 
 def _accepted(answer: str, references: Sequence[str], domain: Domain, question: str, cut_off: bool) -> bool:

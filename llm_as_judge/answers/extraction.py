@@ -58,6 +58,11 @@ _FACTOR_BEFORE = re.compile(
     r"(?:[-^_/*×·\d]|\\(?:pi|sqrt|sin|cos|tan|log|ln|cdot|times|div|pm|mp|frac\{))\s?$|(?<![\\A-Za-z])\w+$|[)}]$"
 )
 _NEGATIONS = frozenset(("not", "never", "false", "cannot", "isn't", "wasn't", "can't", "couldn't", "won't", "doesn't"))
+_NOT_THAT = re.compile(r"(?:\w+ly )?not ([^.\n]{1,200})\Z", re.IGNORECASE)
+_NOT_JUST_BEFORE = re.compile(r"\b(?:is|was) (?:\w+ly )?not[\s$\\(]{0,4}\Z", re.IGNORECASE)
+_CALLED_WRONG = re.compile(
+    r"[\s.$)\]]{0,6}(?:no[\s,.!]{1,3})?(?:(?:that|it|this)\s)?(?:is|was) (?:wrong|incorrect|false)\b", re.IGNORECASE
+)
 _HOPE = re.compile(r"i hope (?:it|this|that)(?: answer)? is correct[.!]?", re.IGNORECASE)
 _OPPOSITE = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 # a reply that ends with an alternative to what it stated before
@@ -178,6 +183,19 @@ def finished(text: str, domain: Domain) -> tuple[str, ...]:
     return () if span is None or span.end >= len(text) else tuple(_stated_answers(text, domain))
 
 
+def withdrawn(text: str, domain: Domain) -> str | None:
+    """What a reply commits to only to deny it ("the answer is not 12") or to call it wrong; None where it does not."""
+    text = visible(text)[-LONGEST_REPLY:]
+    span = _committed(text, domain)
+    if span is None:
+        return None
+    said = _NOT_THAT.match(span.content)
+    before = _CLAUSE.split(text[max(0, span.start - 60) : span.start])[-1]
+    if said or _NOT_JUST_BEFORE.search(before) or _CALLED_WRONG.match(text, span.end):
+        return (said.group(1) if said else span.content).strip(" .")
+    return None
+
+
 def _stated_answers(text: str, domain: Domain) -> Iterator[str]:
     """What the last mark of the text says, if that is not denied or taken back."""
     span = _committed(text, domain)
@@ -288,4 +306,13 @@ def _offers_another(text: str) -> bool:
     return not re.search(r"\w", text[after : found.start() + 1])
 
 
-__all__ = ["LONGEST_REPLY", "candidates", "extract_answer", "finished", "last_boxed", "only_formula", "visible"]
+__all__ = [
+    "LONGEST_REPLY",
+    "candidates",
+    "extract_answer",
+    "finished",
+    "last_boxed",
+    "only_formula",
+    "visible",
+    "withdrawn",
+]

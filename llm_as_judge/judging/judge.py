@@ -14,7 +14,7 @@ from typing import Protocol
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.equivalence import compare
+from llm_as_judge.answers.equivalence import compare, withdraws
 from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, extract_answer
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
@@ -99,6 +99,8 @@ class Judge:
             return Verdict(True, "rules", "equivalent to a reference", score)
         if kind := refused((answer, candidates(answer, question.domain)[0]), references):
             return Verdict(False, "rules", f"no answer but {kind}", score)
+        if withdraws(answer, reference.answers, question.domain):
+            return Verdict(False, "rules", "denies what is right", score)
         if self._llm is None:
             return Verdict(False, "rules", "not equivalent to a reference", score)
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)

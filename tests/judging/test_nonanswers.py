@@ -100,3 +100,21 @@ def test_an_answer_is_cut_off_where_it_is_the_end_of_a_reply_that_was() -> None:
     assert not run("7", ("First 5 + 2 = 7", "length"), ("7", "stop"))
     assert not run("12", ("First 5 + 2 = 7", "length"))
     assert not run("", ("", "length"))
+
+
+@pytest.mark.parametrize(
+    ("said", "domain", "asked"),
+    [
+        ("The answer is definitely not 12", "math", False),
+        (r"\boxed{12} is wrong", "math", False),
+        ("The answer is 12\n\nNo, that is wrong. I have no other.", "math", False),
+        (r"the answer is not \boxed{12}", "math", False),
+        ("The answer is not 13", "math", True),
+        ("The answer is a dozen", "math", True),
+        ("13 is wrong, a dozen", "math", True),
+    ],
+)
+async def test_who_denies_the_right_answer_is_wrong_without_asking(said: str, domain: Domain, asked: bool) -> None:
+    model = ScriptedModel(TRUE)
+    verdict = await Judge(ALONE, model).verdict(problem("12", domain=domain), said)
+    assert verdict.correct is asked and bool(model.asked) is asked
