@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from tiny import (
+    EOS,
     LUCKY,
     EchoRunner,
     Events,
@@ -31,7 +32,7 @@ from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
-from llm_as_judge.types import Execution, Problem, Question, Verdict
+from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Rollout, Verdict
 
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
@@ -100,6 +101,23 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
 
 def vars_of(report: StepReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in StepReport.__dataclass_fields__}
+
+
+async def test_a_reply_that_the_prompt_begins_is_trained_on_its_own_tokens_and_run_as_a_whole(tmp_path: Path) -> None:
+    class Buffer(ListBuffer):
+        def update(self, groups: Sequence[Group], step: int) -> None:
+            rollouts.extend(r for group in groups for r in group.rollouts)
+
+    rollouts: list[Rollout] = []
+    trainer = bandit_trainer(tmp_path, buffer=Buffer())
+    begun = replace(trainer.parts, build_prompt=lambda q: Prompt("4 5", q.text, prefill="21 22 "))
+    await Trainer(begun, trainer.config).train(1)
+    assert rollouts
+    for rollout in rollouts:
+        completion = rollout.completion
+        assert rollout.workflow == rollout.execution.answer == f"21 22 {completion.text}"
+        assert completion.prompt_ids[-2:] == (21, 22) and len(completion.token_ids) == len(completion.logprobs)
+        assert completion.text == " ".join(str(i) for i in completion.token_ids if i != EOS)
 
 
 async def test_micro_batches_do_not_change_the_update(tmp_path: Path) -> None:
