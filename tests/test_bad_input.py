@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.cli.app import main
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.runs.policy import load_author
 
 LONG = "x" * 5000
 DEEP = "(" * 3000 + "1" + ")" * 3000
@@ -187,3 +190,13 @@ def test_a_wrong_command_is_told(words: list[str], capsys: pytest.CaptureFixture
         assert main(words) == 2 and "Usage:" in "".join(capsys.readouterr())
     else:
         refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["device=cuda:77", "lora_target_modules=no_such_layer", "lora_target_modules='*['", "lora_target_modules=[nope]"],
+)
+def test_what_a_policy_cannot_be_made_with_is_told(override: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config("config/embedded.yaml", [override])
+    with pytest.raises(ConfigError, match=rf"^model\.{override.partition('=')[0]}=.*; (use|give) "):
+        load_author(config)

@@ -68,7 +68,13 @@ class Policy:
             with warnings.catch_warnings():
                 # PEFT asks transformers for an attribute by a name that has a newer one.
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
-                self.model: Any = get_peft_model(base, lora)
+                try:
+                    self.model: Any = get_peft_model(base, lora)
+                except (ValueError, re.error) as error:
+                    raise ConfigError(
+                        f"model.lora_target_modules={modules!r}: {error}; give all-linear, names of layers such as "
+                        "[q_proj, v_proj], or a regular expression over their full names"
+                    ) from error
         if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # the newer name
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
@@ -289,9 +295,14 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f'model.device={name!r} is no device; use "auto", "cpu", "cuda" or "cuda:N"') from error
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # CUDA that is not compiled in is an assertion of torch's
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(
+            f"model.device={name!r} is no device of this machine: {reason}; use auto, cpu, cuda or cuda:N"
+        ) from error
+    return device
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
