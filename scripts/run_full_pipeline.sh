@@ -80,36 +80,8 @@ fi
 printf '== train\n'
 llm_as_judge train --config "$config" --model "$model" --device "$device" ${steps:+--max-steps "$steps"} "${settings[@]}"
 
-plain=()
-for word in "${settings[@]}"; do [[ $word == --set ]] || plain+=("$word"); done
-results=$("$python" - "$config" "$model" "${plain[@]}" <<'PYTHON'
-import sys
-
-from llm_as_judge.config.loading import load_config
-
-config = load_config(sys.argv[1], sys.argv[3:], extra={"model.model_name": sys.argv[2]})
-print(config.output.results_dir / "evaluation")
-PYTHON
-)
 printf '== evaluate\n'
-mkdir -p "$results"
-evaluations=()
 for file in "$data"/test/*_test.jsonl; do
-    evaluation=$results/.$(basename "$file" .jsonl).part.json
     llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" \
-        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}" --json >"$evaluation"
-    evaluations+=("$evaluation")
+        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}"
 done
-"$python" - "$results/${model}_results.json" "${evaluations[@]}" <<'PYTHON'
-import json, pathlib, sys
-
-target, *files = map(pathlib.Path, sys.argv[1:])
-evaluations = [json.loads(file.read_text()) for file in files]
-whole = {**evaluations[0], "datasets": [entry for evaluation in evaluations for entry in evaluation["datasets"]]}
-target.write_text(json.dumps(whole, indent=2) + "\n")
-for entry in whole["datasets"]:
-    print(f"{entry['dataset']:<16}{entry['metrics']['accuracy']:.3f} of {entry['metrics']['problems']} problems")
-for file in files:
-    file.unlink()
-print(f"written: {target}")
-PYTHON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -79,17 +80,23 @@ async def run_evaluation(
     source = data.name.partition(".")[0] if data else "heldout"
     records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples)}.jsonl"
     count = len(problems) * samples
-    async with open_services(config) as services:
+    async with open_services(config, watch) as services:
         author = load_author(config, checkpoint)
         with Ledger(records, resume) as ledger:
+            known = recorded = len(ledger.known)
             if resume:
-                watch.say(f"{len(ledger.known)} of {count} workflows are recorded in {records}")
+                watch.say(f"{known} of {count} workflows are recorded in {records}")
 
             def advance(done: int) -> None:
+                nonlocal recorded
+                recorded = done
                 watch.advance("workflows", done, count)
 
-            evaluation = await evaluate(problems, author, services.official, advance, samples=samples, log=ledger)
-            known = len(ledger.known)
+            try:
+                evaluation = await evaluate(problems, author, services.official, advance, samples=samples, log=ledger)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                watch.say(f"{recorded} of {count} workflows are recorded in {records}; go on with --resume")
+                raise
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
     file = folder / f"{model}_results.json"

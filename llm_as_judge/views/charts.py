@@ -79,7 +79,8 @@ def learning_curve(
     if numbers:
         left.plot([numbers[0], numbers[-1]], [100 * before, 100 * after], "k*", markersize=11, label="held out")
     left.set(xlabel="step", ylabel="percent right", title="Training rollouts (smoothed)", ylim=(0, 100))
-    left.legend(loc="lower right", fontsize="small")
+    left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
+    left.xaxis.get_major_locator().set_params(integer=True)
     right.plot(numbers, _smooth([s.get("reward_mean") for s in steps]), color="black", label="reward")
     right.set(xlabel="step", ylabel="mean reward", title="Reward and valid generation rate (smoothed)")
     rate = right.twinx()
@@ -91,7 +92,11 @@ def learning_curve(
     )
     rate.set(ylabel="valid, percent", ylim=(0, 102))
     lines = [*right.get_lines(), *rate.get_lines()]
-    right.legend(lines, [str(line.get_label()) for line in lines], loc="lower right")
+    names = [str(line.get_label()) for line in lines]
+    right.legend(
+        lines, names, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
+    )
+    right.xaxis.get_major_locator().set_params(integer=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -1,0 +1,205 @@
+"""``evaluate`` as a command: rows by dataset, records from which it goes on, and what it says of nothing scored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from helpers.rollouts import problem
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.llm import Usage
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.runs.evaluate import EvaluationResult, run_evaluation
+from llm_as_judge.runs.progress import Silent
+from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Reward, Verdict
+
+
+class Said(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.done: list[tuple[int, int]] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        self.done.append((done, total))
+
+
+@dataclass
+class World:
+    """Author, runner, judge and reward; ``down`` are problems at which the provider does not answer."""
+
+    down: set[str] = field(default_factory=set)
+    stop_after: int = 10**9
+    written: int = 0
+    ran: list[str] = field(default_factory=list)
+
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
+        self.written += len(questions) * samples
+        return [
+            [Completion(f"# {start + i} {k}", (), (), (), "stop") for k in range(samples)]
+            for i, _ in enumerate(questions)
+        ]
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        if len(self.ran) >= self.stop_after:
+            raise asyncio.CancelledError
+        self.ran.append(question.id)
+        if question.id in self.down:
+            raise ProviderError("nobody answers")
+        return Execution("finished", question.text)
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        return Verdict(int(problem.question.id[1:]) % 2 == 0, "rules")
+
+    def __call__(self, *parts: Any) -> Reward:
+        return Reward(1.0)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    made = World()
+
+    @asynccontextmanager
+    async def services(config: Config, *rest: Any) -> AsyncIterator[Any]:
+        sandbox = SimpleNamespace(describe=lambda: "none")
+        usage = {"executor": Usage(calls=len(made.ran), cost=0.5), "judge": Usage()}
+        official = RolloutParts(made, made, made, concurrency=1)
+        yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("llm_as_judge.runs.evaluate.open_services", services)
+    monkeypatch.setattr("llm_as_judge.runs.evaluate.load_author", lambda *rest: made)
+    return made
+
+
+def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
+    monkeypatch.setattr("llm_as_judge.runs.evaluate.read_problems", lambda path, limit: list(problems)[:limit])
+    Path(name).touch()
+    return Path(name)
+
+
+def of(dataset: str, *ids: str) -> list[Problem]:
+    return [problem(id, "qa" if dataset == "squad2" else "math", dataset, Reference(("x",))) for id in ids]
+
+
+MIXED = [*of("gsm8k", "p0", "p1"), *of("squad2", "p2", "p3", "p4"), *of("custom", "p5")]
+
+
+def saved() -> list[dict[str, Any]]:
+    (file,) = Path("results/evaluation").glob("*_results.json")
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["datasets"]
+    return rows
+
+
+async def test_a_mixed_file_has_a_row_for_each_dataset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run_evaluation(Config(), data=data(monkeypatch, MIXED))
+    assert [(row["dataset"], row["metrics"]["accuracy"], row["metrics"]["problems"]) for row in saved()] == [
+        ("gsm8k", 0.5, 2), ("squad2", 2 / 3, 3), ("mixed", 0.0, 1),
+    ]  # fmt: skip
+    assert [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()] == ["accuracy", "exact", "accuracy"]
+
+
+async def test_another_dataset_adds_its_row_and_the_same_one_renews_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    adapter = tmp_path / "step_1"
+    adapter.mkdir()
+    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:2]))
+    await run_evaluation(Config(), data=data(monkeypatch, MIXED[2:5]))
+    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]), checkpoint=adapter)
+    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
+    assert [(row["dataset"], row["checkpoint"], row["metrics"]["problems"]) for row in saved()] == [
+        ("gsm8k", None, 1), ("squad2", None, 3), ("gsm8k", str(adapter), 1),
+    ]  # fmt: skip
+
+
+async def test_results_that_cannot_be_read_are_not_overwritten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await run_evaluation(Config(), data=data(monkeypatch, MIXED))
+    first.file.write_text('{"datasets": [')
+    with pytest.raises(DataError, match="move it away"):
+        await run_evaluation(Config(), data=data(monkeypatch, MIXED))
+
+
+async def test_interrupted_it_goes_on_and_a_second_run_costs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, world.stop_after = data(monkeypatch, MIXED), 4
+    said = Said()
+    with pytest.raises(asyncio.CancelledError):
+        await run_evaluation(Config(), data=path, progress=said)
+    assert said.lines[-1].startswith("4 of 6 workflows are recorded") and said.done[-1] == (4, 6)
+    world.stop_after = 10**9
+    resumed = await run_evaluation(Config(), data=path, resume=True)
+    assert (resumed.known, world.ran) == (4, ["p0", "p1", "p2", "p3", "p4", "p5"])
+    written, whole = world.written, saved()
+    again = await run_evaluation(Config(), data=path, resume=True)
+    assert (again.known, len(world.ran), world.written) == (6, 6, written)
+    assert saved() == whole and again.rows == resumed.rows
+    fresh = await run_evaluation(Config(), data=path)
+    assert fresh.known == 0 and len(world.ran) == 12 and fresh.rows.keys() == again.rows.keys()
+
+
+async def test_other_settings_are_another_evaluation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = data(monkeypatch, MIXED)
+    await run_evaluation(Config(), data=path)
+    hotter = Config.model_validate({"generation": {"eval_temperature": 0.9}})
+    for change in ({"config": hotter}, {"samples": 2}, {"limit": 5}):
+        result: EvaluationResult = await run_evaluation(**{"config": Config(), "data": path, "resume": True, **change})  # type: ignore[arg-type]
+        assert result.known == 0
+    elsewhere = Config.model_validate({"executor": {"base_url": "http://127.0.0.1:1/v1", "api_key": "other"}})
+    assert (await run_evaluation(elsewhere, data=path, resume=True)).known == 6
+
+
+async def test_what_was_our_fault_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, world.down = data(monkeypatch, MIXED), {"p1", "p4"}
+    first = await run_evaluation(Config(), data=path)
+    assert sum(sum(row.unscored.values()) for row in first.rows.values()) == 2
+    world.down, world.ran = set(), []
+    again = await run_evaluation(Config(), data=path, resume=True)
+    assert world.ran == ["p1", "p4"] and again.scored == 6
+
+
+async def test_a_record_tells_the_whole_of_a_problem(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await run_evaluation(Config(), data=data(monkeypatch, MIXED), samples=2)
+    records = [json.loads(line) for line in result.records.read_text().splitlines()]
+    assert len(records) == 12
+    assert set(records[0]) >= {
+        "problem", "dataset", "workflow", "outcome", "findings", "answer", "correct", "reason", "scores", "tokens",
+        "cost", "seconds", "operators", "sample",
+    }  # fmt: skip
+
+
+def test_a_torn_line_is_left_out_when_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    path.write_text('{"index": 0, "sam')
+    with Ledger(path, resume=True) as ledger:
+        assert ledger.known == {}
+    assert path.read_text() == ""
+
+
+def test_nothing_scored_is_null_and_exit_status_1(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
+) -> None:
+    path, config = data(monkeypatch, MIXED[:2]), str(root / "config/embedded.yaml")
+    assert main(["evaluate", "--config", config, "--data", str(path), "--json", "--untrained"]) == 0
+    before = saved()
+    world.down = {"p0", "p1"}
+    capsys.readouterr()
+    assert main(["evaluate", "--config", config, "--data", str(path), "--json", "--untrained"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["datasets"][0]["metrics"]["accuracy"] is None and "NaN" not in told.out
+    assert "no problem could be scored" in told.err and "nobody answers" in told.err
+    assert saved() == before, "results that say something are not replaced by some that do not"
