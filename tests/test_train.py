@@ -63,9 +63,13 @@ def test_train_evaluates_trains_compares_and_resumes(
 ) -> None:
     config = load_config(EMBEDDED, overrides(tmp_path, port))
     command = ["train", "--config", str(EMBEDDED)]
-    assert main([*command, *(word for o in overrides(tmp_path, port) for word in ("--set", o))]) == 0
+    told = [*overrides(tmp_path, port), "eval_every=1"]
+    assert main([*command, *(word for o in told for word in ("--set", o))]) == 0
     printed = capsys.readouterr().out
-    for words in ("untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2"):
+    for words in (
+        "untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2",
+        "step 1  validation: right", "Trained minus untrained policy:", "Models asked",
+    ):  # fmt: skip
         assert words in printed
     saved = json.loads((tmp_path / "results/training/nano/grpo_mixed.json").read_text())
     assert set(saved) >= {"before", "after", "baselines", "seconds", "judge", "workflows"}
@@ -78,9 +82,14 @@ def test_train_evaluates_trains_compares_and_resumes(
     assert saved["steps"] == 2
     assert newest_checkpoint(config) == tmp_path / "checkpoints/nano/grpo_mixed/step_2"
 
-    again = load_config(EMBEDDED, overrides(tmp_path, port, max_steps=3))
+    assert saved["gain"]["value"] == pytest.approx(saved["after"]["overall"] - saved["before"]["overall"])
+
+    less = {"evaluation.baselines": "false", "evaluation.plan_matrix": "false"}
+    again = load_config(EMBEDDED, overrides(tmp_path, port, max_steps=3, **less))
     resumed = asyncio.run(train(again, resume=True))
     assert resumed.steps == 3
+    assert (resumed.baselines, resumed.workflows) == ([], {})
+    assert resumed.usage["executor"].calls > saved["usage"]["executor"]["calls"] > 0, "all sessions are summed"
     assert resumed.as_json()["before"] == saved["before"]
     steps = [e["step"] for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "step"]
     assert steps == [1, 2, 3]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, evaluate
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, bootstrap_interval, mean
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, bootstrap_interval, mean, number
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
 from llm_as_judge.workflow.catalogue import PLANS, Plan, workflow
@@ -33,9 +33,9 @@ class Baseline:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "overall": self.overall.value,
-            **{d: e.value for d, e in self.domains.items()},
-            "executor_tokens": self.tokens,
+            "overall": number(self.overall.value),
+            **{d: number(e.value) for d, e in self.domains.items()},
+            "executor_tokens": number(self.tokens),
             "plan": dict(self.plan),
         }
 
@@ -79,7 +79,9 @@ async def measure(
 
 
 def rows(matrix: Matrix) -> list[Baseline]:
-    """The four baseline rows, or the first alone where no other plan was measured."""
+    """The four baseline rows, or the first alone where no other plan was measured; none of an empty matrix."""
+    if not matrix.rollouts:
+        return []
     by_domain = matrix.accuracies()
     domains = [d for d in DOMAINS if any(d in cells for cells in by_domain.values())]
     if list(by_domain) == [SINGLE_CALL]:

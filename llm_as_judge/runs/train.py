@@ -70,7 +70,7 @@ class TrainResult:
             "after": self.after.as_json(),
             "gain": {"value": number(gain.value), "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
-            "workflows": self.workflows,
+            "workflows": {p: {d: number(v) for d, v in cells.items()} for p, cells in self.workflows.items()},
             "learned": self.learned,
             "judge": asdict(self.judge) if self.judge else {},
             "problems": self.problems,

@@ -56,6 +56,12 @@ def test_there_are_four_rows() -> None:
     ]
 
 
+def test_the_single_call_alone_is_one_row() -> None:
+    (row,) = rows(matrix(direct=(True, False, False, False)))
+    assert (row.name, row.overall.value) == ("single call everywhere", 0.25)
+    assert rows(Matrix({})) == [], "nothing was measured"
+
+
 def test_the_single_call_is_the_plan_direct() -> None:
     row = by_name(MATRIX)["single call everywhere"]
     assert (row.overall.value, row.tokens, set(row.plan.values())) == (0.25, 10, {"direct"})
@@ -112,6 +118,11 @@ def test_the_json_of_a_row() -> None:
         "overall": 1.0, "math": 1.0, "code": 1.0, "qa": 1.0, "executor_tokens": 40.0,
         "plan": {"math": "program", "code": "vote", "qa": "vote"},
     }  # fmt: skip
+
+
+def test_what_nobody_could_score_is_null() -> None:
+    for row in rows(matrix(direct=(None,) * 4, program=(None,) * 4)):
+        assert json.loads(json.dumps(row.as_json(), allow_nan=False))["overall"] is None
 
 
 def test_a_plan_that_nobody_could_score_is_not_the_best() -> None:

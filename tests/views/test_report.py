@@ -45,6 +45,20 @@ def test_a_picture_is_drawn_and_other_numbers_give_another(tmp_path: Path) -> No
     assert len(set(pictures)) == 3, "training and held-out accuracy must both be seen"
 
 
+def test_validations_and_what_the_judge_left_open_are_drawn(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "run.jsonl") as log:
+        for step in (1, 2, 3):
+            log.log("step", step=step, accuracy=0.5, reward_mean=1.0, valid_rate=1.0, abstained=0.0)
+        log.log("eval", step=2, overall=0.7, valid_rate=1.0)
+    steps, validations = steps_of(tmp_path / "run.jsonl"), steps_of(tmp_path / "run.jsonl", "eval")
+    assert [v["overall"] for v in validations] == [0.7]
+    pictures = []
+    for shown, checked in ((steps, []), (steps, validations), ([{**s, "abstained": 0.3} for s in steps], [])):
+        learning_curve(shown, tmp_path / "curve.png", 0.2, 0.6, checked)
+        pictures.append(drawn(tmp_path / "curve.png"))
+    assert len(set(pictures)) == 3
+
+
 def test_a_run_of_no_steps_is_an_empty_picture(tmp_path: Path) -> None:
     learning_curve(steps_of(tmp_path / "missing.jsonl"), tmp_path / "curve.png", math.nan, math.nan)
     drawn(tmp_path / "curve.png")

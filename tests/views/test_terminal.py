@@ -14,7 +14,7 @@ from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
+from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table, step_line
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,13 @@ def test_no_figure_is_cut_off(width: int) -> None:
     text = "\n".join(shown(result_table(lines, 150), width))
     assert "\u2026" not in text
     assert text.count("100.0") == text.count("[98-100]") == 5 and "1234" in text
+
+
+def test_what_training_was_worth_is_said_with_its_interval() -> None:
+    assert gain_line(Estimate(0.36, 0.28, 0.441, 150, 2)) == (
+        "Trained minus untrained policy: +36.0 points [+28.0, +44.1], paired over 150 problems"
+    )
+    assert "no problem was scored" in gain_line(Estimate(math.nan, -1, 1, 0))
 
 
 def test_the_plans_table_stars_what_was_learned() -> None:
