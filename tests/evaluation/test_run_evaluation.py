@@ -87,7 +87,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
     monkeypatch.setattr("llm_as_judge.runs.evaluate.read_problems", lambda path, limit: list(problems)[:limit])
-    Path(name).touch()
+    Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
 
