@@ -1,6 +1,6 @@
 """Which causal LMs of the installed transformers come out right here, found by doing: docs/architectures.md.
 
-    .venv/bin/python scripts/architectures.py            # writes the table, about two minutes
+    .venv/bin/python scripts/architectures.py            # writes the page's list, some minutes
     .venv/bin/python scripts/architectures.py qwen3 opt  # prints their rows
 
 Every type is a small model with large random weights (small ones would hide a wrong mask), in a process of its own with
@@ -39,7 +39,7 @@ from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
 
-BEGIN, END = "<!-- measured: architectures -->", "<!-- end of architectures -->"
+BEGIN, END = "<!-- measured: architectures -->", "<!-- measured so far -->"
 PAGE = Path(__file__).parents[1] / "docs" / "architectures.md"
 SECONDS = 30
 VOCABULARY = 97
@@ -80,8 +80,9 @@ SMALL: Mapping[str, Any] = {
     "decoder_start_token_id": 1,
     "is_decoder": True,
 }
-#: Where the small values contradict one another, or the defaults make an empty model.
+#: Where the small values contradict one another, or the defaults would try nothing.
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    **{key: {"logits_scaling": 8.0} for key in ("granite", "granitemoe", "granitemoeshared", "hyperclovax")},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "gpt_neox": {"rotary_pct": 1.0},
     "phimoe": {"num_experts_per_tok": 2},
@@ -231,7 +232,7 @@ def apart(kind: str) -> Row:
 def brief(reason: str) -> str:
     """A refusal without the figures of these random models."""
     if "knows no tree" in reason:
-        return "refused: has an attention of its own"
+        return "refused: its attention cannot be exchanged"
     if "layers, not full attention" in reason:
         return "refused: " + reason.partition(" has ")[2].partition(" layers")[0] + " layers"
     if "softcapping" in reason:
