@@ -120,6 +120,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
     "command",
     [
         "train",
+        "warmup",
         "evaluate",
         "solve",
         "doctor",

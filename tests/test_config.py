@@ -328,7 +328,7 @@ def test_llm_yaml_as_other_projects_write_it_is_read() -> None:
 # The files shipped and the documentation
 
 
-@pytest.mark.parametrize("name", ["embedded", "training"])
+@pytest.mark.parametrize("name", ["embedded", "training", "laptop"])
 def test_shipped_files_load(name: str, root: Path) -> None:
     assert load_config(root / f"config/{name}.yaml").base_model.path
 

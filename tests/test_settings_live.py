@@ -24,10 +24,13 @@ from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge
+from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_judge, open_services
 from llm_as_judge.runs.train import train
+from llm_as_judge.runs.warmup import warm_up
 from llm_as_judge.types import Question
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1
 
 EMBEDDED = Path(__file__).parents[1] / "config/embedded.yaml"
@@ -101,6 +104,14 @@ def test_every_setting_is_read_on_the_path_of_a_run(
     Path("own.jsonl").write_text(json.dumps({"problem": "1 + 1?", "answer": "2", "type": "math"}), "utf-8")
     files = {f"{split}_dataset": "own.jsonl" for split in ("train", "val", "test")}
     open_problems(recorder.load(**files, domain_ratios=MATHS, eval_every=1))
+
+    own = {"domain": "math", "workflow": workflow(PLANS["answer"], "math")}
+    Path("workflows.jsonl").write_text(json.dumps(own), "utf-8")
+    cold = recorder.load(
+        EMBEDDED, max_problems=4, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
+        sft_steps=1, problems_per_step=1, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
+    )  # fmt: skip
+    load_author(recorder.load(EMBEDDED, model__adapter=warm_up(cold).adapter))
 
     Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
 

@@ -18,7 +18,7 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.events import read_events
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.runs.evaluate import run_evaluation
-from llm_as_judge.runs.policy import newest_checkpoint
+from llm_as_judge.runs.policy import load_author, newest_checkpoint
 from llm_as_judge.runs.solve import solve
 from llm_as_judge.runs.train import train
 from llm_as_judge.types import Question
@@ -93,6 +93,21 @@ def test_train_evaluates_trains_compares_and_resumes(
     assert resumed.as_json()["before"] == saved["before"]
     steps = [e["step"] for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "step"]
     assert steps == [1, 2, 3]
+
+
+def test_training_starts_from_a_cold_start(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2, "look_problems": 3, "look_samples": 1}
+    chosen = overrides(tmp_path, port, sft_learning_rate=1e-4, **small)
+    assert main(["warmup", "--config", str(EMBEDDED), *(word for o in chosen for word in ("--set", o))]) == 0
+    printed = capsys.readouterr().out
+    assert "warm-up step 0: held-out loss" in printed and "warm-up step 2" in printed
+    adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
+    assert f"--set model.adapter={adapter}" in printed.replace("\n", "")
+    config = load_config(EMBEDDED, [*overrides(tmp_path, port), f"model.adapter={adapter}"])
+    warmed = [p.detach() for p in load_author(config).policy.trainable_parameters()]
+    assert all(bool(p.any()) for p in warmed)
+    report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))
+    assert report is not None and report.step == 1 and report.kl < 0.1  # the reference is the warmed policy
 
 
 def test_the_seeds_api_trains(tmp_path: Path, port: int) -> None:

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_as_judge.cli import compare, data, doctor, embedded, evaluate, judge, sandbox, solve, train, workflow
+from llm_as_judge.cli import compare, data, doctor, embedded, evaluate, judge, sandbox, solve, train, warmup, workflow
 from llm_as_judge.cli.options import Interrupted
 from llm_as_judge.errors import LLMAsJudgeError
 
@@ -34,6 +34,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(train.train)
+app.command()(warmup.warmup)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
 app.command()(solve.solve)

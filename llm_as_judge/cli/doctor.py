@@ -137,10 +137,13 @@ def _sandbox(settings: Config) -> str:
 
 def _model(settings: Config) -> str:
     """A folder must hold weights; a hub id is looked up only when training loads it."""
+    from llm_as_judge.config.loading import locate_weights
     from llm_as_judge.errors import ConfigError
 
     entry = settings.base_model
-    folder = Path(entry.path)
+    folder = Path(locate_weights(entry.path))
+    if folder.suffix == ".gguf" and folder.is_file():
+        return str(folder)
     if not folder.is_absolute() and not folder.is_dir():
         return f"{entry.path} (from the Hugging Face hub or its cache)"
     if not any(folder.glob("*.safetensors")):

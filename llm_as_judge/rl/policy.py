@@ -20,13 +20,14 @@ import torch
 from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from peft.utils import load_peft_weights, set_peft_model_state_dict
+from peft.utils import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
+from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
@@ -39,6 +40,9 @@ from llm_as_judge.types import Completion, Prompt
 
 #: Parameters below which an operation is too short to be shared among threads.
 SMALL_MODEL = 20_000_000
+
+#: The adapter that the KL term is measured to, where training does not start from the bare base model.
+_REFERENCE = "reference"
 
 #: Names under which modules keep the strength of a noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
@@ -89,22 +93,28 @@ class Policy:
 
     @classmethod
     def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> Policy:
-        """Model and tokenizer from a directory or the Hugging Face hub, with the weights of ``adapter`` if given.
+        """Model and tokenizer from a directory, a GGUF file or the Hugging Face hub, with the weights of ``adapter`` if
+        given. What ``config.adapter`` holds is where training starts from, and the reference of the KL term.
 
         Raises ``ConfigError`` where there is none, or the adapter is of another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        path = locate_weights(path)
+        place, gguf = (str(Path(path).parent), {"gguf_file": Path(path).name}) if path.endswith(".gguf") else (path, {})
         try:
-            tokenizer = load_tokenizer(path)
+            tokenizer = AutoTokenizer.from_pretrained(place, **gguf) if gguf else load_tokenizer(place)
             base = AutoModelForCausalLM.from_pretrained(
-                path, dtype=resolve_dtype(config.dtype, resolve_device(config.device))
+                place, dtype=resolve_dtype(config.dtype, resolve_device(config.device)), **gguf
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ImportError) as error:
             raise ConfigError(
                 f"model.model_name={config.model_name!r}: {path} cannot be loaded: {error}. "
                 "Give a directory with a Hugging Face model, or the id of one on the hub"
             ) from error
         policy = cls(base, tokenizer, config, seed=seed)
+        if config.adapter is not None:
+            policy.load_adapter(config.adapter)
+            policy.keep_as_reference()
         if adapter is not None:
             policy.load_adapter(adapter)
         fit_threads(policy)
@@ -229,9 +239,19 @@ class Policy:
             base.set_attn_implementation(attention)
             self.model.train(was_training)
 
+    def keep_as_reference(self) -> None:
+        """From now on the reference is the adapter as it is, not the bare base model."""
+        kept = {name: value.detach().clone() for name, value in get_peft_model_state_dict(self.model).items()}
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            self.model.add_adapter(_REFERENCE, self.model.peft_config["default"])
+        set_peft_model_state_dict(self.model, kept, adapter_name=_REFERENCE)
+        for name, parameter in self.model.named_parameters():
+            if f".{_REFERENCE}." in name:
+                parameter.requires_grad_(False)
+
     def save_adapter(self, directory: Path) -> None:
         """Writes a PEFT adapter: ``PeftModel.from_pretrained`` and vLLM read it."""
-        self.model.save_pretrained(str(directory), save_embedding_layers=False)
+        self.model.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
 
     def load_adapter(self, directory: Path) -> None:
         """Puts a saved adapter's weights in place of the present ones; the shapes must agree."""
@@ -258,8 +278,17 @@ class Policy:
 
     @contextmanager
     def _reference(self) -> Iterator[None]:
-        with self._without_adapter(), torch.no_grad():
-            yield
+        """The policy before training: the adapter it started from, or none."""
+        if _REFERENCE not in self.model.peft_config:
+            with self._without_adapter(), torch.no_grad():
+                yield
+            return
+        self.model.base_model.set_adapter(_REFERENCE, inference_mode=True)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.model.base_model.set_adapter("default")
 
     @contextmanager
     def _without_adapter(self) -> Iterator[None]:

@@ -32,6 +32,9 @@ from llm_as_judge.views.charts import learning_curve, steps_of
 from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.catalogue import PLANS
 
+#: Share of valid workflows below which GRPO has too little to compare.
+_TOO_FEW_VALID = 0.2
+
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
@@ -187,6 +190,11 @@ async def _before(run: Started, author: PolicyAuthor, measure: Measurement) -> S
     measure.progress.say(f"held-out evaluation of the untrained policy on {len(measure.problems)} problems")
     summary = (await measure.author("untrained policy", author)).summary
     summary.save(file)
+    if summary.valid_rate.value < _TOO_FEW_VALID:
+        measure.progress.say(
+            f"only {summary.valid_rate.value:.0%} of the untrained policy's workflows are valid: groups without "
+            "contrast teach nothing; give it a cold start first: llm-as-judge warmup, then --set model.adapter=FOLDER"
+        )
     return summary
 
 

@@ -1,0 +1,49 @@
+"""``llm-as-judge warmup``: the cold start of a policy that does not write valid workflows yet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    AsJson,
+    ConfigPath,
+    Device,
+    ModelName,
+    Overrides,
+    make_console,
+    print_json,
+)
+
+
+def warmup(
+    config: ConfigPath = DEFAULT_CONFIG,
+    model: ModelName = None,
+    device: Device = None,
+    overrides: Overrides = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Maximum number of optimiser steps.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--fresh", help="Go on from the last checkpoint, or start anew.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Teach the policy to write valid workflows of many shapes, before it is trained by GRPO."""
+    from llm_as_judge.config.loading import load_config
+
+    flags = {"model.model_name": model, "model.device": device, "warmup.sft_steps": steps}
+    settings = load_config(config, overrides or [], extra=flags)
+
+    from llm_as_judge.runs.warmup import warm_up
+    from llm_as_judge.views.terminal import TerminalProgress
+
+    console = make_console(as_json)
+    with TerminalProgress(console) as progress:
+        result = warm_up(settings, resume=resume, progress=progress)
+    if as_json:
+        print_json(result.as_json())
+    first, last = result.looks[0], result.looks[-1]
+    console.print(f"valid workflows: {100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after")
+    console.print(f"adapter {result.adapter}", highlight=False, soft_wrap=True)
+    console.print(f"train from it with: --set model.adapter={result.adapter}", highlight=False, soft_wrap=True)

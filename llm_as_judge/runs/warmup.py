@@ -1,0 +1,184 @@
+"""``llm-as-judge warmup``: the cold start of a policy, on generated workflows or a user's own.
+
+It writes an adapter that training starts from (``model.adapter``), which is then the reference of the KL term too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from llm_as_judge.config.loading import to_yaml
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.rollout import extract_code
+from llm_as_judge.rl.warmup import WarmUp
+from llm_as_judge.runs.policy import checkpoint_folder, load_author
+from llm_as_judge.runs.problems import open_problems
+from llm_as_judge.runs.progress import Progress, Silent
+from llm_as_judge.types import Completion, Question
+from llm_as_judge.workflow.contract import HEAD
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.variety import draw, write
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The policy at one moment: what it writes at temperature 1, and its loss on pairs it does not learn from."""
+
+    step: int
+    loss: float  # nats a token
+    valid_rate: float
+    entropy: float  # of the shapes of valid workflows, in nats
+    shapes: dict[str, int]  # most frequent first
+
+    def __str__(self) -> str:
+        return (
+            f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats a token, "
+            f"valid {100 * self.valid_rate:.0f} %, {len(self.shapes)} shapes (entropy {self.entropy:.2f} nats)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WarmedUp:
+    adapter: Path
+    looks: Sequence[Look]
+
+    def as_json(self) -> dict[str, Any]:
+        fields = ("step", "loss", "valid_rate", "entropy", "shapes")
+        return {"adapter": str(self.adapter), "looks": [{f: getattr(k, f) for f in fields} for k in self.looks]}
+
+
+def warm_up(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
+    """Trains up to ``warmup.sft_steps`` steps, looking every ``warmup.look_every``.
+
+    It stops where the held-out loss no longer falls; the newest checkpoint is the best one. With ``resume`` it goes on
+    from that. Raises ``ConfigError``, ``DataError``.
+    """
+    told, settings = progress or Silent(), config.warmup
+    folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
+    newest = checkpoint.latest(folder, told.say) if resume else None
+    if resume and newest is None:
+        raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
+    author = load_author(config)
+    teacher = _Teacher(config, author)
+    loop = WarmUp(author.policy, settings, config.training)
+    if newest is not None:
+        checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
+        loop.steps = checkpoint.step_of(newest)
+    checks, asked = teacher.held_out(), teacher.questions[: settings.look_problems]
+
+    def look() -> Look:
+        written = [c for group in author.engine.generate(
+            [author.policy.encode(author.prompt(q)) for q in asked], settings.look_samples,
+            temperature=1.0, max_new_tokens=config.training.response_max_length, seed=config.training.seed,
+        ) for c in group]  # fmt: skip
+        prefill = HEAD if config.workflow.prompt == "full" and config.workflow.prefill else ""
+        sources = [extract_code(c.text, prefill) for c in written]
+        owners = [q for q in asked for _ in range(settings.look_samples)]
+        operators = load_operators(config.workflow.operators)
+        pairs = zip(sources, owners, strict=True)
+        valid = [s for s, q in pairs if not lint(s, entry_point=q.entry_point, operators=operators)]
+        counts = Counter(shape(s) for s in valid)
+        entropy = -sum(n / len(valid) * math.log(n / len(valid)) for n in counts.values())
+        return Look(loop.steps, loop.loss(checks), len(valid) / len(sources), entropy, dict(counts.most_common()))
+
+    looks = [look()]
+    told.say(str(looks[-1]))
+    best = newest
+    while loop.steps < settings.sft_steps:
+        loop.step(teacher.draw())
+        told.advance("warm-up", loop.steps, settings.sft_steps)
+        if loop.steps % settings.look_every == 0 or loop.steps == settings.sft_steps:
+            looks.append(look())
+            told.say(str(looks[-1]))
+            if looks[-1].loss >= min(earlier.loss for earlier in looks[:-1]):
+                told.say("the held-out loss no longer falls: the checkpoint before stands")
+                break
+            state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
+            best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+    if best is None:
+        raise DataError("the held-out loss never fell; lower warmup.sft_learning_rate")
+    return WarmedUp(best, looks)
+
+
+class _Teacher:
+    """Prompts as training has them, with workflows to be written for them."""
+
+    def __init__(self, config: Config, author: PolicyAuthor) -> None:
+        self.config, self.author = config, author
+        self.operators = load_operators(config.workflow.operators)
+        self.rng = Random(f"warm-up/{config.training.seed}")
+        problems = open_problems(config, measured=False)
+        drawn = problems.sampler.sample(max(64, 2 * config.warmup.look_problems))
+        self.questions = list({p.question.id: p.question for p in drawn}.values())
+        self.training = self.questions[config.warmup.look_problems :]
+        if not self.training:
+            raise DataError(f"{len(self.questions)} training problems are too few to hold some back for the warm-up")
+        self.own = list(_own(config.warmup.own_workflows)) if config.warmup.own_workflows else []
+
+    def draw(self) -> list[Completion]:
+        """A step's pairs: ``warmup.workflows_per_problem`` for each of ``warmup.problems_per_step`` problems."""
+        settings = self.config.warmup
+        return [
+            self._pair(question, self._workflow(question, self.rng))
+            for question in self.rng.choices(self.training, k=settings.problems_per_step)
+            for _ in range(settings.workflows_per_problem)
+        ]
+
+    def held_out(self) -> list[Completion]:
+        """Pairs of problems that no step sees, the same in every look."""
+        rng = Random("warm-up, held out")
+        return [
+            self._pair(question, self._workflow(question, rng))
+            for question in self.questions[: self.config.warmup.look_problems]
+        ]
+
+    def _workflow(self, question: Question, rng: Random) -> str:
+        own = [source for domain, source in self.own if domain == question.domain]
+        if own:
+            return rng.choice(own)
+        return write(draw(question.domain, rng, self.operators), question.domain, rng)
+
+    def _pair(self, question: Question, source: str) -> Completion:
+        policy, workflow = self.author.policy, self.config.workflow
+        reply = source
+        if workflow.layer1 and workflow.prompt == "full":
+            reply = f"```python\n{source}\n```"
+            if workflow.prefill:
+                reply = reply.removeprefix(HEAD)
+        ids = policy.tokenizer.encode(reply, add_special_tokens=False)
+        end = policy.tokenizer.eos_token_id
+        prompt = policy.encode(self.author.prompt(question))
+        return Completion(reply, tuple(prompt), (*map(int, ids), int(end)), (), "stop")
+
+
+def _own(path: Path) -> Iterator[tuple[str, str]]:
+    """Domain and workflow of each line of a user's JSONL; raises ``DataError`` with every line that cannot be used."""
+    wrong = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            domain, source = str(record["domain"]), str(record["workflow"])
+        except (ValueError, KeyError, TypeError) as error:
+            wrong.append(f"{path}:{number}: needs domain and workflow ({error})")
+            continue
+        found = [f for f in lint(source) if f.fatal]
+        if found:
+            wrong.append(f"{path}:{number}: {found[0].code} line {found[0].line}: {found[0].message}")
+        else:
+            yield domain, source
+    if wrong:
+        raise DataError("\n".join(wrong[:20]))

@@ -1,0 +1,203 @@
+"""Workflows of many shapes, generated: what a cold start teaches a policy, so that training has a space to search.
+
+A recipe says how drafts are made (one operator, several samples, an early end where two agree), how they become one
+(an ensemble) and what follows (format, review and revise, test). ``write`` puts it into words: names, instructions and
+idioms vary with the generator, what is called in which order does not.
+
+    source = write(draw("math", rng), "math", rng)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from llm_as_judge.types import Domain
+
+Draft = Literal["Custom", "AnswerGenerate", "Programmer", "CustomCodeGenerate"]
+Ensemble = Literal["ScEnsemble", "MdEnsemble"]
+After = Literal["Format", "Review", "Test"]
+
+_DRAFTS: dict[Domain, tuple[Draft, ...]] = {
+    "math": ("Custom", "AnswerGenerate", "Programmer"),
+    "code": ("CustomCodeGenerate", "Custom"),
+    "qa": ("Custom", "AnswerGenerate"),
+}
+_AFTER: dict[Domain, tuple[tuple[After, ...], ...]] = {
+    "math": ((), ("Format",), ("Review",), ("Review", "Format")),
+    "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
+    "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
+}
+_KEYS = {"Custom": "response", "AnswerGenerate": "answer", "Programmer": "output", "CustomCodeGenerate": "response"}
+_KEYS |= {"ScEnsemble": "response", "MdEnsemble": "solution", "Format": "response", "Test": "solution"}
+_INSTRUCTIONS: dict[Domain, tuple[str, ...]] = {
+    "math": (
+        "Solve the problem step by step, then give the final number.",
+        "Think carefully and end with the result alone.",
+        "Write down what is known, then work out what is asked.",
+        "Give only the final answer.",
+    ),
+    "code": (
+        "Write a complete function of the given name.",
+        "Mind empty and extreme inputs.",
+        "Return only Python code.",
+        "Choose a simple solution that is certainly right.",
+    ),
+    "qa": (
+        "Answer in the fewest words that the context supports.",
+        "Find the sentence that answers the question, then answer.",
+        "Give only the answer.",
+        "Choose the best answer and give nothing else.",
+    ),
+}
+_ATTRIBUTES = {
+    "Custom": ("custom", "ask", "model"),
+    "AnswerGenerate": ("answer_generate", "answerer", "solver"),
+    "Programmer": ("programmer", "calculate"),
+    "CustomCodeGenerate": ("custom_code_generate", "coder", "code_generate"),
+    "ScEnsemble": ("sc_ensemble", "vote", "ensemble"),
+    "MdEnsemble": ("md_ensemble", "elect"),
+    "Format": ("format", "formatter"),
+    "Review": ("review", "critic"),
+    "Revise": ("revise", "editor"),
+    "Test": ("test", "tester"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """``samples`` drafts by ``draft``; more than one are joined by ``ensemble``, or end early where the first two are
+    equal.
+    """
+
+    draft: Draft
+    samples: int = 1
+    ensemble: Ensemble | None = None
+    early_end: bool = False
+    after: tuple[After, ...] = ()
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """What it builds, in the order of use."""
+        after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
+        named = [self.draft, *([self.ensemble] if self.ensemble else []), *itertools.chain.from_iterable(after)]
+        return tuple(dict.fromkeys(named))
+
+
+def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
+    """Every recipe for ``domain`` that needs none but ``operators``."""
+    ensembles: tuple[Ensemble, ...] = ("ScEnsemble", "MdEnsemble")
+    for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
+        made = [Recipe(draft, after=after)]
+        for samples, ensemble in itertools.product((2, 3, 4, 5), ensembles):
+            made.append(Recipe(draft, samples, ensemble, after=after))
+        made += [Recipe(draft, 3, ensemble, early_end=True, after=after) for ensemble in ensembles]
+        yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
+
+
+def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
+    """A recipe at random, short ones as often as long ones."""
+    known = list(recipes(domain, operators))
+    steps = rng.choice(sorted({len(recipe.operators) for recipe in known}))
+    return rng.choice([recipe for recipe in known if len(recipe.operators) == steps])
+
+
+def write(recipe: Recipe, domain: Domain, rng: Random) -> str:
+    """``recipe`` as a workflow for problems of ``domain``."""
+    return _Writer(recipe, domain, rng).text()
+
+
+class _Writer:
+    def __init__(self, recipe: Recipe, domain: Domain, rng: Random) -> None:
+        self.recipe, self.domain, self.rng = recipe, domain, rng
+        self.attribute = {name: rng.choice(_ATTRIBUTES[name]) for name in recipe.operators}
+        self.answer = rng.choice(("answer", "solution", "result", "final"))
+        self.drafts = rng.choice(("drafts", "solutions", "candidates"))
+        self.quote = rng.choice(("'", '"'))
+
+    def text(self) -> str:
+        code = self.domain == "code"
+        body = [*self._draft_lines(), *(line for step in self.recipe.after for line in self._after_lines(step))]
+        parameters = "problem: str, entry_point: str" if code else "problem: str"
+        imports = ["import asyncio", ""] if any("asyncio" in line for line in body) else []
+        built = [f"        self.{self.attribute[name]} = operator.{name}(self.llm)" for name in self.recipe.operators]
+        return "\n".join(
+            (
+                *imports,
+                "class Workflow:",
+                "    def __init__(self, name: str, llm_config, dataset):",
+                "        self.llm = create_llm_instance(llm_config)",
+                *built,
+                "",
+                f"    async def __call__(self, {parameters}):",
+                *(f"        {line}" for line in body),
+                f"        return {self.answer}, 0.0",
+            )
+        )
+
+    def _key(self, call: str, key: str) -> str:
+        return f"({call})[{self.quote}{key}{self.quote}]"
+
+    def _call(self, name: str) -> str:
+        """The draft's call, not awaited."""
+        instruction = repr(self.rng.choice(_INSTRUCTIONS[self.domain]))
+        arguments = {
+            "Custom": f"input=problem, instruction={instruction}",
+            "AnswerGenerate": "input=problem",
+            "Programmer": "problem=problem, analysis='None'",
+            "CustomCodeGenerate": f"problem=problem, entry_point=entry_point, instruction={instruction}",
+        }[name]
+        return f"self.{self.attribute[name]}({arguments})"
+
+    def _draft_lines(self) -> list[str]:
+        recipe, key = self.recipe, _KEYS[self.recipe.draft]
+        call = self._call(recipe.draft)
+        if recipe.samples == 1:
+            if self.rng.random() < 0.5:
+                return [f"{self.answer} = {self._key(f'await {call}', key)}"]
+            return [f"draft = await {call}", f"{self.answer} = draft[{self.quote}{key}{self.quote}]"]
+        if recipe.early_end:
+            drafted = self._key(f"await {call}", key)
+            return [
+                f"first = {drafted}",
+                f"second = {drafted}",
+                "if first == second:",
+                "    return first, 0.0",
+                f"third = {drafted}",
+                *self._joined("[first, second, third]"),
+            ]
+        if self.rng.random() < 0.5:
+            return [
+                f"{self.drafts} = []",
+                f"for _ in range({recipe.samples}):",
+                f"    draft = await {call}",
+                f"    {self.drafts}.append(draft[{self.quote}{key}{self.quote}])",
+                *self._joined(self.drafts),
+            ]
+        return [
+            f"replies = await asyncio.gather(*[{call} for _ in range({recipe.samples})])",
+            f"{self.drafts} = [reply[{self.quote}{key}{self.quote}] for reply in replies]",
+            *self._joined(self.drafts),
+        ]
+
+    def _joined(self, drafts: str) -> list[str]:
+        ensemble = self.recipe.ensemble
+        assert ensemble is not None, "several drafts need an ensemble"
+        call = f"await self.{self.attribute[ensemble]}(solutions={drafts}, problem=problem)"
+        return [f"{self.answer} = {self._key(call, _KEYS[ensemble])}"]
+
+    def _after_lines(self, step: After) -> list[str]:
+        attribute, answer = self.attribute, self.answer
+        if step == "Review":
+            revise = f"self.{attribute['Revise']}(problem=problem, solution={answer}, feedback=review['feedback'])"
+            return [
+                f"review = await self.{attribute['Review']}(problem=problem, solution={answer})",
+                "if not review['review_result']:",
+                f"    {answer} = {self._key(f'await {revise}', 'solution')}",
+            ]
+        entry = ", entry_point=entry_point" if step == "Test" else ""
+        call = f"await self.{attribute[step]}(problem=problem, solution={answer}{entry})"
+        return [f"{answer} = {self._key(call, _KEYS[step])}"]

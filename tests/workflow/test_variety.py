@@ -1,0 +1,47 @@
+"""Generated workflows: many shapes, all of them valid, the same for the same seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shape import normalise_code, shape
+from llm_as_judge.workflow.variety import draw, recipes, write
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_recipe_gives_workflows_without_a_finding_in_at_least_sixty_shapes(domain: Domain) -> None:
+    rng, shapes = Random(1), set()
+    entry_point = "solve" if domain == "code" else None
+    for recipe in recipes(domain, OPERATORS):
+        for _ in range(3):
+            source = write(recipe, domain, rng)
+            assert not lint(source, entry_point=entry_point), source
+            shapes.add(shape(source))
+    assert len(shapes) >= 60
+
+
+def test_one_recipe_is_written_in_many_ways() -> None:
+    rng = Random(2)
+    recipe = next(r for r in recipes("math", OPERATORS) if r.samples == 3 and r.ensemble == "ScEnsemble")
+    sources = {normalise_code(write(recipe, "math", rng)) for _ in range(40)}
+    assert len(sources) > 30
+    assert len({shape(source) for source in sources}) == 1
+
+
+def test_only_the_operators_that_are_configured_are_used() -> None:
+    allowed = {"Custom", "ScEnsemble"}
+    for seed in range(30):
+        source = write(draw("qa", Random(seed), allowed), "qa", Random(seed))
+        assert not lint(source, operators={name: OPERATORS[name] for name in allowed}), source
+
+
+def test_the_same_seed_writes_the_same() -> None:
+    first, second = Random(3), Random(3)
+    for _ in range(5):
+        sources = [write(draw("code", rng, OPERATORS), "code", rng) for rng in (first, second)]
+        assert sources[0] == sources[1]
