@@ -54,7 +54,8 @@ def train(
         from llm_as_judge.runs.policy import newest_checkpoint
 
         newest = newest_checkpoint(settings)
-        raise Interrupted(newest is not None and (resume or newest.stat().st_mtime >= begun)) from error
+        # A file system's clock may lag behind the processor's by a tick.
+        raise Interrupted(newest is not None and (resume or newest.stat().st_mtime >= begun - 1)) from error
     if as_json:
         print_json(result.as_json())
     lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}

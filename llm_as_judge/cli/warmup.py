@@ -13,6 +13,7 @@ from llm_as_judge.cli.options import (
     Device,
     ModelName,
     Overrides,
+    load_settings,
     make_console,
     print_json,
 )
@@ -23,17 +24,16 @@ def warmup(
     model: ModelName = None,
     device: Device = None,
     overrides: Overrides = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Maximum number of optimiser steps.")] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", help="Maximum number of optimiser steps.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Go on from the last checkpoint, or start anew.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Teach the policy to write valid workflows of many shapes, before it is trained by GRPO."""
-    from llm_as_judge.config.loading import load_config
-
-    flags = {"model.model_name": model, "model.device": device, "warmup.sft_steps": steps}
-    settings = load_config(config, overrides or [], extra=flags)
+    settings = load_settings(config, overrides, model, device, sft_steps=steps)
 
     from llm_as_judge.runs.warmup import warm_up
     from llm_as_judge.views.terminal import TerminalProgress
