@@ -49,9 +49,9 @@ _UNBOXED = re.compile(
     r"|(?:n['\u2019]t|\bnot)(?:[.!)\n]| (?:right|correct|it|quite|true|so|the (?:final |right )?answer)\b)",
     re.IGNORECASE,
 )
-# another value after the one that it committed to
+# another value after the one that it committed to; LaTeX's \right is no word
 _RESTATED = re.compile(
-    r"\b(?:final|correct|true|right|actual|real|exact|proper)\b[^.;:=\n]{0,30}?(?:\bis\b|[:=])\s?([^;\n]{1,60})",
+    r"(?<!\\)\b(?:final|correct|true|right|actual|real|exact|proper)\b[^.;:=\n]{0,30}?(?:\bis\b|[:=])\s?([^;\n]{1,60})",
     re.IGNORECASE,
 )
 _FACTOR_BEFORE = re.compile(
