@@ -431,6 +431,12 @@ def test_hotpot_yes_no_rule() -> None:
     assert hotpot_f1("black cat", ["cat"]) == pytest.approx(2 / 3)
 
 
+def test_a_formula_after_the_box_takes_nothing_back() -> None:
+    reply = r"So $n=\boxed{6}$, which is even. We try it: $\left(\frac{6}{2}\right)=3$, which is odd."
+    assert matches(reply, ["6"], "math")
+    assert not matches(reply + " The right one is 3.", ["6"], "math")
+
+
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
