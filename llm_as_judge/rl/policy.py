@@ -100,12 +100,9 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        place, gguf = (str(Path(path).parent), {"gguf_file": Path(path).name}) if path.endswith(".gguf") else (path, {})
+        dtype = resolve_dtype(config.dtype, resolve_device(config.device))
         try:
-            tokenizer = AutoTokenizer.from_pretrained(place, **gguf) if gguf else load_tokenizer(place)
-            base = AutoModelForCausalLM.from_pretrained(
-                place, dtype=resolve_dtype(config.dtype, resolve_device(config.device)), **gguf
-            )
+            tokenizer, base = load_gguf(Path(path), dtype) if path.endswith(".gguf") else load_folder(path, dtype)
         except (OSError, ValueError, ImportError) as error:
             raise ConfigError(
                 f"model.model_name={config.model_name!r}: {path} cannot be loaded: {error}. "
@@ -306,6 +303,23 @@ def silence(base: Any) -> None:
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
         for name in (*noisy, "p") if isinstance(module, torch.nn.modules.dropout._DropoutNd) else noisy:
             setattr(module, name, 0.0)
+
+
+def load_folder(path: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Tokenizer and causal LM of a folder or hub id."""
+    return load_tokenizer(path), AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+
+
+def load_gguf(path: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
+    from transformers import GgufConfig
+
+    unpacked = GgufConfig(dequantize=True)
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    base = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
+    )
+    return tokenizer, base
 
 
 def load_tokenizer(name: str) -> Any:
