@@ -177,11 +177,7 @@ class Transport:
 def _root(base_url: str) -> str:
     """The address without a slash at its end; one without a path gets ``/v1``."""
     address = urlsplit(base_url)
-    try:
-        port_fits = address.port is None or address.port > 0
-    except ValueError:
-        port_fits = False
-    if address.scheme not in ("http", "https") or not address.hostname or not port_fits or "@" in address.netloc:
+    if not address.hostname or "@" in address.netloc:
         shown = re.sub(r"//[^/]*@", "//***@", base_url)
         raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {shown!r}")
     return base_url.rstrip("/") + ("" if address.path.strip("/") else "/v1")

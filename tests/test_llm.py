@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from llm_as_judge.cache import ResponseCache
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm import LLMClient, Usage
@@ -170,12 +171,15 @@ async def test_connection_refused_asks_for_the_server() -> None:
             await client.chat("q")
 
 
-@pytest.mark.parametrize(
-    "address", ["http://:8000/v1", "http://host:99999/v1", "http://host:x/v1", "https://a:b@host/v1"]
-)
+@pytest.mark.parametrize("address", ["http://:8000/v1", "http://host:99999/v1", "http://host:x/v1"])
 def test_an_impossible_address_is_refused_with_the_cure(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"--set executor\.base_url.*write http://HOST:PORT/v1"):
+        load_config(None, [f"executor.base_url={address}"])
+
+
+def test_a_key_in_an_address_is_refused_unseen() -> None:
     with pytest.raises(ConfigError, match="http://host:port") as caught:
-        LLMClient(EndpointConfig(base_url=address))
+        LLMClient(EndpointConfig(base_url="https://a:b@host/v1"))
     assert "a:b" not in str(caught.value)
 
 
