@@ -6,7 +6,9 @@ own strings, and must not gain by what is never closed: only fences that have a 
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OWN_LINE = re.compile(
@@ -29,3 +31,13 @@ def first_block(text: str) -> str:
     """Source of a completion: its first closed Python block, or the text as it is."""
     found = _OWN_LINE.search(text)
     return found.group(1) if found else text
+
+
+def quiet_parse(source: str) -> ast.Module:
+    """``source`` as a syntax tree; what Python finds odd in somebody else's text is no news on a terminal.
+
+    Raises what ``ast.parse`` does: ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.datasets.record import short
 from llm_as_judge.errors import DataError
 
@@ -66,7 +67,7 @@ def tested_function(tests: str) -> str:
 def syntax_tree(field: str, source: str) -> ast.Module:
     """``source`` parsed. Raises ``DataError`` that names the field it stands in."""
     try:
-        return ast.parse(source)
+        return quiet_parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # ValueError: NUL bytes
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
-from llm_as_judge.answers.code import blocks
+from llm_as_judge.answers.code import blocks, quiet_parse
 
 _CODE = re.compile(r"(?:import|from|def|class|async def)\b|@\w")
 _SENTENCE = re.compile(r"[A-Z][\w']* [a-z]|[-*>] |#+ [A-Z]")
@@ -109,7 +108,7 @@ def _unfenced(text: str) -> str:
 
 def _parses(source: str) -> bool:
     try:
-        ast.parse(source)
+        quiet_parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.types import Domain, Finding
 
@@ -22,7 +22,7 @@ def is_clean(answer: str | None, domain: Domain) -> bool:
         return False
     if domain == "code":
         try:
-            ast.parse(answer)
+            quiet_parse(answer)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         return True

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.sandbox.results import CodeOutcome, CodeResult
 
 
@@ -46,7 +47,7 @@ async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> Assert
 
 def _probe(statement: str) -> str:
     """Source of a function that gives ``[passed, repr of the left side, repr of the right side]``."""
-    body = ast.parse(statement).body
+    body = quiet_parse(statement).body
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
         raise SyntaxError(f"not one assert statement: {statement!r}")
     test = body[0].test

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.child import Child
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
@@ -51,7 +52,7 @@ class SplitPlan:
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     """How to run the tests. Raises ``DataError`` for tests that are no Python or never mention the function."""
     try:
-        return _plan(ast.parse(tests), ast.parse(prelude), entry_point)
+        return _plan(quiet_parse(tests), quiet_parse(prelude), entry_point)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         said = str(error) or type(error).__name__
         raise DataError(f"the tests of {entry_point!r} are not Python: {said}") from None

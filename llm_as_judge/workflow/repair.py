@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.types import Finding
 
 _UNBOUND = ("W301", "W302")
@@ -16,7 +17,7 @@ def initialise_unbound(source: str, findings: Iterable[Finding]) -> str:
     names = [m.group(1) for f in findings if f.code in _UNBOUND and (m := re.search(r"\b([A-Za-z_]\w*)\b", f.message))]
     if not names:
         return source
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(quiet_parse(source)):
         if isinstance(node, ast.AsyncFunctionDef) and node.name == "__call__":
             lines = source.splitlines()
             at = node.body[0].lineno - 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -38,7 +39,7 @@ class _Bare(ast.NodeTransformer):
 def normalise_code(source: str) -> str:
     """``source`` without comments, docstrings, annotations and layout; text that is no Python keeps its words."""
     try:
-        return ast.unparse(_Bare().visit(ast.parse(source)))
+        return ast.unparse(_Bare().visit(quiet_parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return " ".join(source.split())
 
@@ -50,7 +51,7 @@ def shape(source: str) -> str:
     several times running counts up. ``""`` for a workflow that calls none, ``invalid`` for no workflow.
     """
     try:
-        tree = ast.parse(source)
+        tree = quiet_parse(source)
         classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         methods = _methods(classes.get("Workflow"), classes)
         if "__call__" not in methods:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -220,3 +221,10 @@ def test_budgets_must_mean_something() -> None:
         RewardConfig(token_budget=0)
     with pytest.raises(ValidationError, match="operator_budget"):
         RewardConfig(operator_budget=1)
+
+
+def test_odd_python_in_an_answer_is_no_news_on_the_terminal() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not is_clean("1if 0else 2 is 3\n4and", "code")
+        assert is_clean("x = 1if 0else 2", "code")

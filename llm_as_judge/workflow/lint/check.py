@@ -19,6 +19,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.construct import constructor_arguments
 from llm_as_judge.types import Finding
@@ -46,7 +47,7 @@ def lint(source: str, *, entry_point: str | None = None, operators: Operators = 
         operators: those a workflow may use.
     """
     try:
-        tree = ast.parse(source)
+        tree = quiet_parse(source)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python finds odd in the policy's text is no news on a terminal
             compile(source, "<workflow>", "exec", dont_inherit=True)
