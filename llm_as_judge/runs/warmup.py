@@ -79,6 +79,7 @@ def warm_up(config: Config, *, resume: bool = False, progress: Progress | None =
     checks, asked = teacher.held_out(), teacher.questions[: settings.look_problems]
 
     def look() -> Look:
+        author.engine.sync(author.policy, loop.steps)
         written = [c for group in author.engine.generate(
             [author.policy.encode(author.prompt(q)) for q in asked], settings.look_samples,
             temperature=1.0, max_new_tokens=config.training.response_max_length, seed=config.training.seed,
