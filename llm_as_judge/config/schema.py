@@ -391,7 +391,12 @@ class BufferConfig(_Strict):
     reward_threshold: Float = Field(8.0, description="Minimum reward of a workflow that is kept.")
     top_k: int = Field(3, ge=0, description="Number of examples in a prompt; 0 = only collect.")
     persistence_dir: OutputPath | None = Field(
-        None, description="Folder that keeps the buffer between runs; null = none."
+        None, description="Folder that keeps the buffer's workflows as JSONL, for one run at a time; null = none."
+    )
+    reuse: bool = Field(
+        False,
+        description="Begin a new run with the workflows that an earlier one left in persistence_dir; off: they are "
+        "moved aside.",
     )
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
     embedder: str = Field(

@@ -51,6 +51,10 @@ class DomainSampler:
             raise ValueError(f"batch size must be >= 1, got {n}")
         return [self._draw(domain) for domain in self._quota.take(n)]
 
+    def peek(self, n: int) -> list[Problem]:
+        """``n`` problems of each domain, or all where there are fewer; nothing is drawn."""
+        return [problem for problems in self._problems.values() for problem in problems[:n]]
+
     def _draw(self, domain: Domain) -> Problem:
         problems = self._problems[domain]
         epoch, position = divmod(self._quota.drawn[domain] - 1, len(problems))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.shape import normalise_code, shape
 
@@ -142,22 +142,14 @@ class ExperienceBuffer:
         directory = self.config.persistence_dir
         if directory is None:
             return
-        directory.mkdir(parents=True, exist_ok=True)
-        for domain in self._entries:
-            path = directory / f"{domain}_top_samples.jsonl"
-            aside = path.with_suffix(".tmp")
-            with open(aside, "w", encoding="utf-8") as file:
-                for entry in sorted(self.entries(domain), key=lambda e: -e.reward):
-                    file.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
+        for domain, path in sample_files(directory).items():
+            best_first = sorted(self.entries(domain), key=lambda e: -e.reward)
+            write_whole(path, "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in best_first))
 
     def load(self) -> None:
         """Offer what ``save`` wrote to the buffer; missing files are empty. Raises ``DataError``."""
         directory = self.config.persistence_dir
-        for domain in DOMAINS if directory is not None else ():
-            path = (directory or Path()) / f"{domain}_top_samples.jsonl"
+        for path in sample_files(directory).values() if directory is not None else ():
             if not path.exists():
                 continue
             for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
@@ -175,6 +167,11 @@ class ExperienceBuffer:
         """Replace the contents by those of ``state``."""
         self._entries = {d: [self._entry(Experience(**kept)) for kept in state.get(d, ())] for d in DOMAINS}
         self._vectors = {}
+
+
+def sample_files(directory: Path) -> dict[Domain, Path]:
+    """Where a buffer keeps each domain's experiences."""
+    return {domain: directory / f"{domain}_top_samples.jsonl" for domain in DOMAINS}
 
 
 def _problem_key(text: str) -> str:

@@ -13,13 +13,14 @@ from llm_as_judge.workflow.catalogue import Example
 
 
 class Recall:
-    """Shows what was good, and remembers it; loads what an earlier run kept where a folder is configured."""
+    """Shows what was good, and remembers it; begins with what an earlier run kept where ``config.reuse`` asks."""
 
     def __init__(self, config: BufferConfig, policy: TextEmbedder) -> None:
         self.config = config
         embedder = choose_embedder(config.embedder, policy)
         self.buffer = ExperienceBuffer(config, lambda texts: embedder.embed(texts).tolist())
-        self.buffer.load()
+        if config.reuse:
+            self.buffer.load()
 
     def examples(self, question: Question) -> list[Example]:
         """Good workflows on the most similar problems."""

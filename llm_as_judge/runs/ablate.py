@@ -93,7 +93,12 @@ async def _trained(config: Config, progress: Progress) -> Summary:
             author, problems = load_author(config), open_problems(config)
             run = folder.begin(problems.digest, progress)
             trainer = assemble(
-                run, services, author, problems, lambda report: progress.advance("training", report.step, total)
+                run,
+                services,
+                author,
+                problems,
+                lambda report: progress.advance("training", report.step, total),
+                warn=progress.say,
             )
             await trainer.train()
             author = replace(author, version=trainer.step)

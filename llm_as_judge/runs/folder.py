@@ -1,7 +1,8 @@
 """Where a training run keeps what it makes, whose it is, and that nobody else writes there.
 
 A run has an identity: when it began and a digest of its configuration and problems. Every checkpoint, its log and its
-results bear it. What an earlier run of the same name left is moved aside before a new one begins, never mixed with it.
+results bear it. What an earlier run of the same name left is moved aside before a new one begins, never mixed with it;
+so are the workflows in the buffer's folder, unless ``experience_buffer.reuse`` asks for them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import EventLog
+from llm_as_judge.experience.buffer import sample_files
 from llm_as_judge.files import write_json
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runs.policy import checkpoint_folder
@@ -56,13 +58,12 @@ class RunFolder:
         ``data_digest`` tells the training problems.
         """
         if self.resumed_from is not None:
+            self._claim_buffer(self.previous, progress)
             return Started(self, self.previous, EventLog(self.log_file))
         if self.previous:
             for place in (self.checkpoints, self.log_file, self.results, self.curve):
                 if place.exists():
-                    aside = _free(place.with_name(f"{place.stem}.{self.previous}{place.suffix}"))
-                    place.rename(aside)
-                    progress.say(f"{place} of the earlier run {self.previous} is now {aside}")
+                    _move_aside(place, self.previous, progress)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         began = time.time()
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
@@ -70,7 +71,25 @@ class RunFolder:
         config_digest = hashlib.sha256(self.config_text.encode()).hexdigest()[:16]
         identity = {"id": run_id, "began": began, "config": config_digest, "data": data_digest}
         write_json(self.checkpoints / _IDENTITY, identity)
+        self._claim_buffer(run_id, progress)
         return Started(self, run_id, EventLog(self.log_file))
+
+    def _claim_buffer(self, run_id: str, progress: Progress) -> None:
+        """Makes the buffer's folder this run's. A resumed run has its own workflows in the checkpoint."""
+        config = self.config.experience_buffer
+        folder = config.persistence_dir if config.enabled else None
+        if folder is None:
+            return
+        files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
+        owner = str(_identity(folder).get("id") or "")
+        if files and owner != run_id:
+            owner = owner or _age(*files)
+            if config.reuse and self.resumed_from is None:
+                progress.say(f"begins with the workflows in {folder} of the earlier run {owner}")
+            else:
+                for file in files:
+                    _move_aside(file, owner, progress)
+        write_json(folder / _IDENTITY, {"id": run_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,14 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, os.strerror(13), str(folder))
-    with _locked(checkpoints.with_name(f".{checkpoints.name}.lock"), checkpoints):
+    buffer = config.experience_buffer
+    with ExitStack() as locks:
+        own_name = "give this run a name of its own: --set output.run_name=NAME"
+        locks.enter_context(_locked(checkpoints.with_name(f".{checkpoints.name}.lock"), checkpoints, own_name))
+        if buffer.enabled and (kept := buffer.persistence_dir) is not None:
+            kept.mkdir(parents=True, exist_ok=True)
+            own_folder = "give this run a folder of its own: --set experience_buffer.persistence_dir=DIR"
+            locks.enter_context(_locked(kept / ".lock", kept, own_folder))
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
         if resume and newest is None:
             raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
@@ -126,12 +152,18 @@ def _age(*places: Path) -> str:
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(newest))
 
 
+def _move_aside(place: Path, owner: str, progress: Progress) -> None:
+    aside = _free(place.with_name(f"{place.stem}.{owner}{place.suffix}"))
+    place.rename(aside)
+    progress.say(f"{place} of the earlier run {owner} is now {aside}")
+
+
 def _free(path: Path) -> Path:
     return path if not path.exists() else _free(path.with_name(f"{path.name}~"))
 
 
 @contextmanager
-def _locked(path: Path, what: Path) -> Iterator[None]:
+def _locked(path: Path, what: Path, cure: str) -> Iterator[None]:
     """Holds ``path`` until the process ends or the block is left; the kernel frees it, whatever happens."""
     with open(path, "a+", encoding="utf-8") as file:
         try:
@@ -140,8 +172,7 @@ def _locked(path: Path, what: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise ConfigError(
-                f"{what} is being trained by another process ({holder}); wait for it, or give this run a name of "
-                "its own: --set output.run_name=NAME"
+                f"{what} is in use by a training run of another process ({holder}); wait for it, or {cure}"
             ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()}")

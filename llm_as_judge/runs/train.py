@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +25,7 @@ from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.runs.folder import Started, open_folder
 from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.probe import PROBLEMS, probe_examples
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
@@ -31,6 +33,8 @@ from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve, steps_of
 from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.catalogue import PLANS
+
+logger = logging.getLogger(__name__)
 
 #: Share of valid workflows below which GRPO has too little to compare.
 _TOO_FEW_VALID = 0.2
@@ -101,6 +105,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                 problems,
                 lambda report: told.step(report, total),
                 lambda step, summary: told.say(validation_line(step, summary)),
+                told.say,
             )
             measure = Measurement(problems.heldout, services, told)
             before = await _before(run, author, measure)
@@ -205,8 +210,9 @@ def assemble(
     problems: Problems,
     on_step: Callable[[StepReport], None] = lambda report: None,
     on_validation: Callable[[int, Summary], None] = lambda step, summary: None,
+    warn: Callable[[str], None] = logger.warning,
 ) -> Trainer:
-    """The training loop with all its parts, at its first step."""
+    """The training loop with all its parts, at its first step. ``warn`` is told where examples harm the policy."""
     folder, log = run.folder, run.log
     config = folder.config
     recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
@@ -247,6 +253,10 @@ def assemble(
     sandbox = str(services.sandbox.describe())
     log.log("run", id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed)
     log.log("layers", layer1=author.prompt.system, layer2=services.enhance.as_json())
+    if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
+        log.log("examples_probe", valid=probe.shown.value, valid_without=probe.without.value, harmful=probe.harmful)
+        if probe.harmful:
+            warn(str(probe))
     return Trainer(parts, config)
 
 

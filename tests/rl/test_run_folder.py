@@ -84,7 +84,7 @@ def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> No
 
 
 def test_two_at_once_are_refused_with_the_cure(config: Config) -> None:
-    taken = pytest.raises(ConfigError, match=r"trained by another process \(process \d+\).*run_name")
+    taken = pytest.raises(ConfigError, match=r"run of another process \(process \d+\).*run_name")
     with open_folder(config, resume=False, progress=Said()), taken:
         opened(config, resume=False)
     opened(config, resume=False)  # and the lock is free again
@@ -110,6 +110,64 @@ def test_a_checkpoint_of_another_run_in_the_folder_is_refused(config: Config) ->
     stranger.rename(new.folder.checkpoints / "step_60")
     with pytest.raises(DataError, match="step_60 is not of the run"):
         opened(config, resume=True)
+
+
+def kept(config: Config, run_id: str, text: str) -> Path:
+    """A file of the buffer as that run left it."""
+    folder = config.experience_buffer.persistence_dir
+    assert folder is not None
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"id": run_id}))
+    file = folder / "math_top_samples.jsonl"
+    file.write_text(text)
+    return file
+
+
+def with_buffer(config: Config, tmp_path: Path, **more: object) -> Config:
+    places = [f"{name}={getattr(config.output, name)}" for name in ("output_dir", "log_dir", "results_dir")]
+    settings = [f"experience_buffer.{name}={value}" for name, value in more.items()]
+    return load_config(None, [*places, f"persistence_dir={tmp_path / 'buffer'}", *settings])
+
+
+def test_a_new_run_moves_the_buffer_of_another_aside_and_says_so(config: Config, tmp_path: Path) -> None:
+    config, said = with_buffer(config, tmp_path), Said()
+    file = kept(config, "20260101-000000-abcdef", "good workflows\n")
+    new = run(config, said=said)
+    aside = file.with_name("math_top_samples.20260101-000000-abcdef.jsonl")
+    assert not file.exists() and aside.read_text() == "good workflows\n"
+    assert any(str(aside) in line for line in said.lines)
+    assert json.loads((file.parent / "run.json").read_text())["id"] == new.id
+
+
+def test_a_new_run_keeps_the_buffer_that_it_is_told_to_reuse(config: Config, tmp_path: Path) -> None:
+    config, said = with_buffer(config, tmp_path, reuse=True), Said()
+    file = kept(config, "20260101-000000-abcdef", "good workflows\n")
+    run(config, said=said)
+    assert file.read_text() == "good workflows\n"
+    assert any("of the earlier run 20260101-000000-abcdef" in line for line in said.lines)
+
+
+def test_a_resumed_run_leaves_its_own_buffer_and_takes_no_others(config: Config, tmp_path: Path) -> None:
+    config, said = with_buffer(config, tmp_path, reuse=True), Said()
+    started = run(config, 3)
+    file = kept(config, started.id, "mine\n")
+    run(config, resume=True, said=said)
+    assert file.read_text() == "mine\n" and not said.lines
+    kept(config, "20260101-000000-abcdef", "another's\n")
+    run(config, resume=True, said=said)
+    assert not file.exists()
+    assert file.with_name("math_top_samples.20260101-000000-abcdef.jsonl").read_text() == "another's\n"
+
+
+def test_two_runs_at_once_do_not_share_a_buffer(config: Config, tmp_path: Path) -> None:
+    config = with_buffer(config, tmp_path)
+    tree = config.model_dump()
+    tree["output"]["run_name"] = "other"
+    other = Config.model_validate(tree)
+    taken = pytest.raises(ConfigError, match=r"buffer is in use by a training run.*persistence_dir=DIR")
+    with open_folder(config, resume=False, progress=Said()), taken:
+        opened(other, resume=False)
+    opened(other, resume=False)
 
 
 def test_a_torn_identity_is_found_again_in_the_checkpoint(config: Config) -> None:

@@ -1,0 +1,93 @@
+"""Whether the policy can use examples: what it writes with some in the prompt and without, before the first step.
+
+A very small policy, or one brought up on prompts without them, may write nothing valid as soon as it is shown an
+example; a run would find that out only when its buffer has filled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.evaluation.metrics import Estimate, accuracy
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.rl.rollout import extract_code
+from llm_as_judge.rl.schedule import sampling_at
+from llm_as_judge.rl.trainer import COLLAPSE_RATIO
+from llm_as_judge.types import Problem, Prompt
+from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
+from llm_as_judge.workflow.lint.check import lint
+
+#: Problems of each domain, and workflows of each.
+PROBLEMS = 4
+_SAMPLES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ExamplesProbe:
+    """Share of valid workflows for the same problems, with ``examples`` of them in the prompt at most and without."""
+
+    examples: int
+    shown: Estimate
+    without: Estimate
+
+    @property
+    def harmful(self) -> bool:
+        """Valid workflows fall to less than half, by more than chance."""
+        fallen = self.shown.value < COLLAPSE_RATIO * self.without.value
+        return fallen and self.shown.high < self.without.low
+
+    def __str__(self) -> str:
+        return (
+            f"{self.without.value:.0%} of the policy's workflows are valid without examples in its prompt, but "
+            f"{self.shown.value:.0%} with {self.examples}: it will not learn once the buffer has some to show. To "
+            "collect them without showing any: --set experience_buffer.top_k=0"
+        )
+
+
+def probe_examples(config: Config, author: PolicyAuthor, problems: Sequence[Problem]) -> ExamplesProbe | None:
+    """Has the policy write workflows for ``problems`` with and without ``experience_buffer.top_k`` examples.
+
+    The examples are hand-written workflows for others of the ``problems``, each of another plan. None where no example
+    is to be shown, or no prompt fits ``training.prompt_max_length``.
+    """
+    buffer, training = config.experience_buffer, config.training
+    if not buffer.enabled or not buffer.top_k:
+        return None
+    operators = load_operators(config.workflow.operators)
+    plans = [plan for plan in PLANS.values() if set(plan.operators.values()) <= set(operators)]
+    asked: list[tuple[Problem, Prompt, Prompt]] = []
+    for problem in problems:
+        question = problem.question
+        others = [p.question for p in problems if p.question.domain == question.domain and p is not problem]
+        pairs = zip(itertools.cycle(others), plans, strict=False) if others else ()
+        examples = [Example(q.statement, workflow(plan, q.domain)) for q, plan in itertools.islice(pairs, buffer.top_k)]
+        prompts = author.prompt(question), author.prompt(question, examples)
+        if examples and all(len(author.policy.encode(p)) <= training.prompt_max_length for p in prompts):
+            asked.append((problem, *prompts))
+    if not asked:
+        return None
+    sampling = sampling_at(config, 0)
+    author.engine.sync(author.policy, author.version)
+
+    def valid(problem: Problem, text: str, prefill: str) -> bool:
+        found = lint(extract_code(text, prefill), entry_point=problem.question.entry_point, operators=operators)
+        return not any(finding.fatal for finding in found)
+
+    def rate(prompts: Sequence[Prompt]) -> Estimate:
+        groups = author.engine.generate(
+            [author.policy.encode(prompt) for prompt in prompts],
+            _SAMPLES,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_new_tokens=training.response_max_length,
+            seed=training.seed,
+        )
+        written = zip(asked, prompts, groups, strict=True)
+        return accuracy([valid(row[0], c.text, prompt.prefill) for row, prompt, group in written for c in group])
+
+    return ExamplesProbe(buffer.top_k, rate([row[2] for row in asked]), rate([row[1] for row in asked]))
