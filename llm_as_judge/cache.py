@@ -48,13 +48,18 @@ class ResponseCache:
         return None if row is None else dict(json.loads(row[0]))
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Store ``response``; the first one stored for a request stays, so that runs repeat."""
-        self._db.execute(
-            "INSERT OR IGNORE INTO responses VALUES (?, ?)",
-            (request_key(request), json.dumps(dict(response))),
-        )
-        if self._path is None:
-            self._db.execute("DELETE FROM responses WHERE rowid <= last_insert_rowid() - ?", (IN_MEMORY,))
+        """Store ``response``; the first one stored for a request stays, so that runs repeat. Raises ``DataError``."""
+        try:
+            self._db.execute(
+                "INSERT OR IGNORE INTO responses VALUES (?, ?)",
+                (request_key(request), json.dumps(dict(response))),
+            )
+            if self._path is None:
+                self._db.execute("DELETE FROM responses WHERE rowid <= last_insert_rowid() - ?", (IN_MEMORY,))
+        except sqlite3.Error as error:
+            raise DataError(
+                f"response cache {self._path} cannot be written: {error}; make room, or name another: judge.cache"
+            ) from error
 
     def __len__(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM responses").fetchone()[0])

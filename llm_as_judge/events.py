@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.files import naming
+
 logger = logging.getLogger(__name__)
 
 
@@ -27,18 +29,23 @@ class EventLog:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            os.write(self._file, b"\n")  # the last run died within a line; the next event must not join it
+        #: The last line is not whole, for a run died within it or the disk was full; the next event must not join it.
+        self._torn = bool(size) and os.pread(self._file, 1, size - 1) != b"\n"
 
     def log(self, kind: str, /, **fields: Any) -> None:
-        """Write one event with ``kind`` and ``time`` (Unix seconds); nan and infinity become null."""
+        """Write one event with ``kind`` and ``time`` (Unix seconds); nan and infinity become null.
+
+        Raises ``OSError`` with the name of the file.
+        """
         event = {"time": time.time(), "kind": kind, **fields}
         line = (json.dumps(_plain(event), allow_nan=False, ensure_ascii=True) + "\n").encode()
-        try:
+        if self._torn:
+            line = b"\n" + line
+        with naming(self.path):
             while line:
-                line = line[os.write(self._file, line) :]
-        except OSError as error:  # says which file, where the disk is full
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+                written = os.write(self._file, line)
+                line = line[written:]
+                self._torn = bool(line)
 
     def close(self) -> None:
         os.close(self._file)

@@ -1,27 +1,50 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and failures to write them that say which file it was."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes ``text`` aside, to the disk, and renames: a reader sees the old file or the new one, never a part."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes ``content`` aside, to the disk, and renames: a reader sees the old file or the new one, never a part.
+
+    Raises ``OSError`` with the name of ``path``; what was there before is as it was.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(aside, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with naming(path, aside):
+        try:
+            with open(aside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
     """``value`` as indented JSON, whole or not at all. Raises ``ValueError`` for NaN, which JSON has not."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
+    """An ``OSError`` of the block names ``path``: writing to an open file (the disk is full) tells no name, and
+    ``aside`` would tell one that nobody knows.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(aside)):
+            raise
+        # The folder is there: this is how /proc and its like say that they take no files.
+        number = errno.EACCES if error.errno == errno.ENOENT else error.errno
+        raise OSError(number, os.strerror(number), str(path)) from error

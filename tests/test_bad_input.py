@@ -128,8 +128,10 @@ COMMANDS = [
     ["data", "check", "--file", "no.jsonl"], ["data", "check", "--datasets", "nope"], ["data", "inspect"],
     ["data", "inspect", "--out", "no"], ["data", "inspect", "--file", "no.jsonl"],
     ["data", "inspect", "--file", "strange.jsonl"],
-    ["data", "inspect", "--file", "good.jsonl", "--png", "words.txt/a.png"], ["data", "inspect", "--examples", "-1"],
-    ["doctor", "--config", "no.yaml"], ["doctor", "--device", "gpu"],
+    ["data", "inspect", "--file", "good.jsonl", "--png", "words.txt/a.png"],
+    ["data", "inspect", "--file", "good.jsonl", "--png", "a.bmp.unknown"], ["data", "inspect", "--png", "mix"],
+    ["judge", "calibrate", "labelled.jsonl", "--mode", "rules", "--png", "a.gif"],
+    ["data", "inspect", "--examples", "-1"], ["doctor", "--config", "no.yaml"], ["doctor", "--device", "gpu"],
 ]  # fmt: skip
 
 

@@ -33,6 +33,16 @@ def test_first_response_stays(tmp_path: Path) -> None:
     assert cache.get({"q": 1}) == {"text": "first"}
 
 
+def test_a_file_that_may_grow_no_further_is_told(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path / "c.sqlite")
+    cache.put({"q": 1}, {"text": "kept"})
+    cache._db.execute("PRAGMA max_page_count=8")
+    with pytest.raises(DataError, match=r"c\.sqlite cannot be written: .*full; make room"):
+        for i in range(100):
+            cache.put({"q": i}, {"text": "x" * 1000})
+    assert cache.get({"q": 1}) == {"text": "kept"}
+
+
 def test_two_handles_share_one_file(tmp_path: Path) -> None:
     one, two = ResponseCache(tmp_path / "c"), ResponseCache(tmp_path / "c")
     one.put({"q": 1}, {"text": "x"})

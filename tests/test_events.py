@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
+import os
 import threading
 from pathlib import Path
 
@@ -40,6 +42,38 @@ def test_a_torn_last_line_is_skipped_and_not_joined(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         assert [event["kind"] for event in read_events(path)] == ["one", "two"]
     assert "run.jsonl:2" in caplog.text
+
+
+def test_a_full_disk_is_told_with_the_files_name_and_the_next_event_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.jsonl"
+    write = os.write
+
+    def half(file: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", full)
+        return write(file, data[: len(data) // 2])
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with EventLog(path) as log:
+        log.log("one")
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(OSError, match="No space left") as caught:
+            log.log("two")
+        assert caught.value.filename == str(path)
+        monkeypatch.setattr(os, "write", write)
+        log.log("three")
+    assert [event["kind"] for event in read_events(path)] == ["one", "three"]
+
+
+def test_a_device_that_is_full_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.symlink_to("/dev/full")
+    with EventLog(path) as log, pytest.raises(OSError, match="No space left") as caught:
+        log.log("one")
+    assert caught.value.filename == str(path)
 
 
 def test_every_line_is_strict_json_of_one_line(tmp_path: Path) -> None:

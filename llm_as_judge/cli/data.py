@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.cli.options import AsJson, make_console, print_json
+from llm_as_judge.cli.options import AsJson, make_console, picture, print_json
 
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
@@ -205,13 +205,17 @@ def inspect(
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Number of examples per dataset.")] = 1,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Picture of the mix; DIR/mixed/mix.png by default.")
+        Path | None,
+        typer.Option(
+            "--png", metavar="FILE", callback=picture, help="Picture of the mix; DIR/mixed/mix.png by default."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of what was processed, and draw the mix."""
-    from llm_as_judge.data.overview import inspect_file, inspect_folder, picture
+    from llm_as_judge.data.overview import inspect_file, inspect_folder
     from llm_as_judge.data.settings import field_spellings
+    from llm_as_judge.views.charts import mixture_chart
 
     if file is None:
         result = inspect_folder(out, examples)
@@ -219,7 +223,7 @@ def inspect(
         result = {"sides": {file.name: inspect_file(file, examples, field_spellings())}}
     target = png or (None if file else out / "mixed/mix.png")
     if target:
-        picture(result["sides"], target)
+        mixture_chart(result["sides"], target)
         result = {**result, "picture": str(target)}
     if as_json:
         print_json(result)

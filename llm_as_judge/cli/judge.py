@@ -16,6 +16,7 @@ from llm_as_judge.cli.options import (
     Overrides,
     load_settings,
     make_console,
+    picture,
     print_json,
 )
 
@@ -36,8 +37,9 @@ def calibrate(
         str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid; by default as configured.")
     ] = None,
     config: ConfigPath = DEFAULT_CONFIG,
-    picture: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", help="Picture to draw of the confusion by kind.")
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", metavar="FILE", callback=picture, help="Picture to draw of the confusion by kind."),
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Judge hostile rewritings of the candidates too.")
@@ -59,7 +61,7 @@ def calibrate(
     from llm_as_judge.views.terminal import calibration_table
 
     console = make_console(as_json)
-    result = asyncio.run(run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=picture))
+    result = asyncio.run(run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=png))
     console.print(calibration_table(result.counts))
     console.print(f"picture {result.picture}", highlight=False, soft_wrap=True)
     if as_json:

@@ -48,6 +48,16 @@ Checkpoint = Annotated[
     ),
 ]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def picture(path: Path | None) -> Path | None:
+    """Refuses a name that tells no kind of picture, before the work is done that it is to show."""
+    if path is not None and path.suffix.lower() not in PICTURES:
+        raise typer.BadParameter(f"{path} names no kind of picture; let it end in {', '.join(PICTURES)}")
+    return path
+
+
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="math, code or qa.")]
 
 

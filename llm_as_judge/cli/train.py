@@ -50,12 +50,19 @@ def train(
     try:
         with TerminalProgress(console) as progress:
             result = asyncio.run(run(settings, resume=resume, progress=progress))
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, OSError) as error:
         from llm_as_judge.runs.policy import newest_checkpoint
 
         newest = newest_checkpoint(settings)
         # A file system's clock may lag behind the processor's by a tick.
-        raise Interrupted(newest is not None and (resume or newest.stat().st_mtime >= begun - 1)) from error
+        resumable = newest is not None and (resume or newest.stat().st_mtime >= begun - 1)
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(resumable) from error
+        if resumable:
+            typer.echo(
+                f"the last checkpoint is {newest}; when the error is mended, go on from it with --resume", err=True
+            )
+        raise
     if as_json:
         print_json(result.as_json())
     lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}

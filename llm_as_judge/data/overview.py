@@ -1,4 +1,4 @@
-"""``llm-as-judge data inspect``: what is in a processed folder or a file of problems; counts, lengths, a picture.
+"""``llm-as-judge data inspect``: what is in a processed folder or a file of problems; counts, lengths and examples.
 
 Reads in a stream. Lengths are in characters, of the statement that the policy reads (context and question).
 """
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.data.files import check_whole, sha256_of, writing
+from llm_as_judge.data.files import check_whole, sha256_of
 from llm_as_judge.datasets import custom
 from llm_as_judge.datasets.load import parse_record, parsed
 from llm_as_judge.datasets.reading import files_in
@@ -107,43 +107,3 @@ def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
         if f"mixed/{side}_mixed.jsonl" in files
     }  # fmt: skip
     return {"sides": sides, "notes": info.get("notes", []), "contamination": info.get("contamination", {})}
-
-
-def picture(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """A PNG: each side's lines by dataset, how often its problems come, and how long they are."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.patches import Patch
-
-    colours = {"math": "#4c72b0", "qa": "#55a868", "code": "#dd8452"}
-    figure, axes = pyplot.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
-    for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
-        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # no mathematics
-        names = sorted(sets, key=lambda name: (list(colours).index(sets[name]["domain"]), name))
-        tint = [colours[sets[name]["domain"]] for name in names]
-        total = sum(sets[name]["lines"] for name in names)
-        bars = left.barh(names, [sets[name]["lines"] for name in names], color=tint)
-        left.bar_label(
-            bars,
-            [f" {sets[n]['lines'] / total:.0%}, each {sets[n]['repetition']:.3g} times" for n in names],
-            fontsize=8,
-        )
-        left.set(title=f"{side}: {total:,} lines".replace("$", r"\$"), xlabel="lines")
-        left.margins(x=0.45)
-        right.barh(names, [sets[name]["length"]["p95"] for name in names], color=tint, alpha=0.35)
-        right.barh(names, [sets[name]["length"]["median"] for name in names], color=tint)
-        right.set(title="characters: median, 95th percentile (pale)", xscale="log")
-        for axis in (left, right):
-            axis.invert_yaxis()
-            axis.spines[["top", "right"]].set_visible(False)
-    handles = [Patch(color=colour) for colour in colours.values()]
-    figure.legend(handles, list(colours), loc="lower center", ncols=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=110, format="png")
-    finally:
-        pyplot.close(figure)

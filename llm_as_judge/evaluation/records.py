@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from llm_as_judge.datasets.catalog import metric_of
 from llm_as_judge.evaluation.official import answer_scores
-from llm_as_judge.files import write_whole
+from llm_as_judge.files import naming, write_whole
 from llm_as_judge.types import Domain, Finding, Outcome, Rollout, Tier
 
 #: Characters that are kept of an answer, an error or a reason.
@@ -109,7 +109,7 @@ class Ledger:
                     self.known[record.index, record.sample] = record
                     whole += line + "\n"
         write_whole(self.path, whole)
-        self._file = self.path.open("ab")
+        self._file = self.path.open("ab", buffering=0)
         return self
 
     def __exit__(
@@ -118,8 +118,11 @@ class Ledger:
         self._file.close()
 
     def add(self, record: Record) -> None:
-        self._file.write(_RECORD.dump_json(record) + b"\n")
-        self._file.flush()
+        """Raises ``OSError`` with the file's name; a record of which a part was written is as good as none."""
+        line = _RECORD.dump_json(record) + b"\n"
+        with naming(self.path):
+            while line:
+                line = line[self._file.write(line) :]
 
 
 def _cut(text: str) -> str:

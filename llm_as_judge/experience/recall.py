@@ -28,7 +28,7 @@ class Recall:
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def update(self, groups: Sequence[Group], step: int) -> None:
-        """Offers the right ones among the rollouts of a finished step to the buffer, and saves it."""
+        """Offers the right ones among the rollouts of a finished step to the buffer."""
         for rollout in (r for group in groups for r in group.rollouts):
             question, reward = rollout.problem.question, rollout.reward.total
             if rollout.verdict.correct and reward is not None:
@@ -37,6 +37,9 @@ class Recall:
                 )
         if self.config.max_age:
             self.buffer.expire(step - self.config.max_age)
+
+    def save(self) -> None:
+        """Writes the buffer to its folder, where it has one."""
         self.buffer.save()
 
     def state_dict(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ and renamed, so a ``step_N`` that exists was whole once; what happened to it sin
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -22,8 +23,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import naming
 
 logger = logging.getLogger(__name__)
 
@@ -59,32 +62,37 @@ def save(
     config_text: str = "",
     run_id: str = "",
 ) -> Path:
-    """Writes ``directory/step_N`` (replacing an older one) and returns its path. Raises ``OSError``."""
+    """Writes ``directory/step_N`` (replacing an older one) and returns its path.
+
+    Raises ``OSError`` with a name; the checkpoints that were there before stand.
+    """
     target = directory / f"step_{state.step}"
     aside = directory / f".{target.name}.{os.getpid()}"
     directory.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        policy.save_adapter(aside)
-        torch.save(optimizer.state_dict(), aside / "optimizer.pt")
-        torch.save(
-            {
-                "step": state.step,
-                "random_states": dict(state.random_states),
-                "sampler": dict(state.sampler),
-                "buffer": dict(state.buffer),
-                "counters": dict(state.counters),
-            },
-            aside / "state.pt",
-        )
-        (aside / "config.yaml").write_text(config_text, encoding="utf-8")
-        sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
-        manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
-        (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    except RuntimeError as error:  # torch's word for a file that cannot be written
+        with naming(target):
+            policy.save_adapter(aside)
+            torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+            torch.save(
+                {
+                    "step": state.step,
+                    "random_states": dict(state.random_states),
+                    "sampler": dict(state.sampler),
+                    "buffer": dict(state.buffer),
+                    "counters": dict(state.counters),
+                },
+                aside / "state.pt",
+            )
+            (aside / "config.yaml").write_text(config_text, encoding="utf-8")
+            sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
+            manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
+            (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    except (RuntimeError, SafetensorError) as error:  # their words for a file that cannot be written
+        number = _why_unwritable(aside)
         shutil.rmtree(aside, ignore_errors=True)
-        raise OSError(f"{target} cannot be written: {error}; make room and go on with --resume") from error
+        raise OSError(number, os.strerror(number), str(target)) from error
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
@@ -97,6 +105,15 @@ def save(
     else:
         aside.rename(target)
     return target
+
+
+def _why_unwritable(folder: Path) -> int:
+    """The system's number for what is wrong, which torch and safetensors put into words or leave out."""
+    try:
+        (folder / "try").write_bytes(bytes(1 << 20))
+    except OSError as error:
+        return error.errno or errno.EIO
+    return errno.EIO
 
 
 def verify(path: Path) -> str:

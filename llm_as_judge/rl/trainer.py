@@ -56,9 +56,10 @@ class Audit(Protocol):
 
 
 class Buffer(Protocol):
-    """The experience buffer; ``update`` sees every group once, after its step."""
+    """The experience buffer; ``update`` sees every group once, after its step, and ``save`` writes it down."""
 
     def update(self, groups: Sequence[Group], step: int) -> None: ...
+    def save(self) -> None: ...
     def state_dict(self) -> Mapping[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
@@ -129,6 +130,7 @@ class Trainer:
         self.parts.sampler.load_state_dict(state.sampler)
         if self.parts.buffer is not None and state.buffer:
             self.parts.buffer.load_state_dict(state.buffer)
+            self.parts.buffer.save()
         if self.parts.audit is not None:
             self.parts.audit.load_state_dict(state.counters.get("audit", {}))
         checkpoint.restore_random_states(state.random_states)
@@ -188,7 +190,8 @@ class Trainer:
         try:
             self.save()
         except OSError as error:
-            logger.warning("the last finished step could not be written: %s; the checkpoint before it stands", error)
+            if self._saved != self._finished.step:  # else it was the log's line alone
+                logger.warning("step %d could not be written: %s", self._finished.step, error)
 
     async def _one_step(self) -> StepReport:
         parts, config, timer = self.parts, self.config.training, _Timer()
@@ -216,12 +219,19 @@ class Trainer:
             temperature=sampling.temperature,
             refilled=len(groups) - config.rollout_batch_size,
         )
+        figures, alarms = parts.audit.step() if parts.audit is not None else ({}, ())
+        collapse = self._canary(report.valid_rate) or self._alarming(alarms)
+        if not collapse:
+            self._finished = self._state()
+            self.updater.settle()
+        # The step is finished: where the disk has no room for what follows, it is still saved on the way out.
+        if parts.buffer is not None:
+            parts.buffer.save()
         log_step(parts.log, credited, report)
-        collapse = self._canary(report.valid_rate) or self._audited()
+        if parts.audit is not None:
+            parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
         if collapse:
             raise TrainingStopped(collapse)
-        self._finished = self._state()
-        self.updater.settle()
         return report
 
     async def _roll_out(self, count: int, refill: int, timer: _Timer) -> list[Group]:
@@ -299,12 +309,8 @@ class Trainer:
             f"(now {self.config.training.learning_rate}) or a higher training.beta (now {self.config.training.beta})"
         )
 
-    def _audited(self) -> str:
-        """Logs judged beside checked accuracy; a message where an alarm is to stop the run, else an empty string."""
-        if self.parts.audit is None:
-            return ""
-        figures, alarms = self.parts.audit.step()
-        self.parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
+    def _alarming(self, alarms: Sequence[object]) -> str:
+        """Tells the audit's alarms; a message where they are to stop the run, else an empty string."""
         for alarm in alarms:
             logger.warning("step %d: %s", self.step, alarm)
         return f"step {self.step}: {alarms[0]}" if alarms and self.config.judge.audit_action == "stop" else ""

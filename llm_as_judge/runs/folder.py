@@ -82,7 +82,9 @@ class RunFolder:
             return
         files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
         owner = str(_identity(folder).get("id") or "")
-        if files and owner != run_id:
+        if owner == run_id:
+            return
+        if files:
             owner = owner or _age(*files)
             if config.reuse and self.resumed_from is None:
                 progress.say(f"begins with the workflows in {folder} of the earlier run {owner}")

@@ -1,13 +1,15 @@
-"""Pictures, as PNGs: a run's learning curve, a judge's verdicts against the labels."""
+"""Pictures: a run's learning curve, a judge's verdicts against the labels, a mixture of datasets."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.events import read_events
+from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
 
 _SMOOTHING = 0.85
@@ -97,13 +99,11 @@ def learning_curve(
         lines, names, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
     )
     right.xaxis.get_major_locator().set_params(integer=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    _write(figure, path, dpi=110)
 
 
 def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
-    """Write a PNG of stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
+    """Stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
     pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
     kinds = [str(row["kind"]) for row in counts]
@@ -120,6 +120,47 @@ def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str)
     axes.set_xlabel("% of the pairs")
     axes.set_title(title)
     axes.legend(ncols=len(_VERDICTS), loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize=8, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, bbox_inches="tight")
-    pyplot.close(figure)
+    _write(figure, path, dpi=120, bbox_inches="tight")
+
+
+def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Each side's lines by dataset, how often its problems come, and how long they are; ``sides`` are those of
+    ``data.overview``.
+    """
+    pyplot = _pyplot()
+    from matplotlib.patches import Patch
+
+    figure, axes = pyplot.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
+    for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
+        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # no mathematics
+        names = sorted(sets, key=lambda name: (DOMAINS.index(sets[name]["domain"]), name))
+        tint = [_COLOURS[sets[name]["domain"]] for name in names]
+        total = sum(sets[name]["lines"] for name in names)
+        bars = left.barh(names, [sets[name]["lines"] for name in names], color=tint)
+        left.bar_label(
+            bars,
+            [f" {sets[n]['lines'] / total:.0%}, each {sets[n]['repetition']:.3g} times" for n in names],
+            fontsize=8,
+        )
+        left.set(title=f"{side}: {total:,} lines".replace("$", r"\$"), xlabel="lines")
+        left.margins(x=0.45)
+        right.barh(names, [sets[name]["length"]["p95"] for name in names], color=tint, alpha=0.35)
+        right.barh(names, [sets[name]["length"]["median"] for name in names], color=tint)
+        right.set(title="characters: median, 95th percentile (pale)", xscale="log")
+        for axis in (left, right):
+            axis.invert_yaxis()
+            axis.spines[["top", "right"]].set_visible(False)
+    handles = [Patch(color=colour) for colour in _COLOURS.values()]
+    figure.legend(handles, list(_COLOURS), loc="lower center", ncols=3, frameon=False)
+    figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
+    _write(figure, path, dpi=110)
+
+
+def _write(figure: Any, path: Path, **options: Any) -> None:
+    """The figure as the kind of picture that the name ends in, whole or not at all."""
+    drawn = io.BytesIO()
+    try:
+        figure.savefig(drawn, format=path.suffix.lower().removeprefix("."), **options)
+    finally:
+        _pyplot().close(figure)
+    write_whole(path, drawn.getvalue())

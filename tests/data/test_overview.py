@@ -54,10 +54,10 @@ def test_the_command_writes_a_picture(out: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_picture_that_cannot_be_written_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(out / "test/gsm8k_test.jsonl")
-    assert main(["data", "inspect", "--file", file, "--png", str(out / "x.unknown")]) == 0  # a PNG by any name
-    for place in (str(out), "/proc/x.png"):
+    (out / "folder.png").mkdir()
+    for place, cause in ((str(out / "folder.png"), "is a directory"), ("/proc/x.png", "permission denied")):
         assert main(["data", "inspect", "--file", file, "--png", place]) == 2
-        assert "cannot be written" in capsys.readouterr().err
+        assert f"{place}: {cause}" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_whole_is_refused(out: Path) -> None:

@@ -151,6 +151,8 @@ class ListBuffer:
     def update(self, groups: Sequence[Group], step: int) -> None:
         self.texts += [r.completion.text for g in groups for r in g.rollouts if r.verdict.correct]
 
+    def save(self) -> None: ...
+
     def state_dict(self) -> Mapping[str, Any]:
         return {"texts": list(self.texts)}
 
