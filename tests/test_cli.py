@@ -123,6 +123,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "warmup",
         "evaluate",
         "solve",
+        "serve",
         "doctor",
         "workflow lint",
         "workflow run",

@@ -18,13 +18,13 @@ LAYERS = {
         (
             "types errors",
             "files events registry cache config answers",
-            "transport llm sandbox logprobs operators datasets rewards",
+            "transport protocol llm sandbox logprobs operators datasets rewards",
             "judging workflow data engines experience",
             "rl",
             "evaluation",
             "views embedded",
             "runs",
-            "grpo_trainer",
+            "grpo_trainer solver inspect_solver",
             "cli",
         )
     )

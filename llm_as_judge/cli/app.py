@@ -21,7 +21,20 @@ from typing import Annotated, Any
 
 import typer
 
-from llm_as_judge.cli import compare, data, doctor, embedded, evaluate, judge, sandbox, solve, train, warmup, workflow
+from llm_as_judge.cli import (
+    compare,
+    data,
+    doctor,
+    embedded,
+    evaluate,
+    judge,
+    sandbox,
+    serve,
+    solve,
+    train,
+    warmup,
+    workflow,
+)
 from llm_as_judge.cli.options import Interrupted
 from llm_as_judge.errors import LLMAsJudgeError
 
@@ -38,6 +51,7 @@ app.command()(warmup.warmup)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
 app.command()(solve.solve)
+app.command()(serve.serve)
 app.add_typer(workflow.app, name="workflow")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(judge.app, name="judge")

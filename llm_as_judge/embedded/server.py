@@ -8,13 +8,11 @@ schemas, stop words, log-probs) is refused, not ignored.
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,15 +22,12 @@ from aiohttp import web
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.errors import ConfigError
-
-logger = logging.getLogger(__name__)
+from llm_as_judge.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
 
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
-#: Bytes of a request; the model reads far less.
-_BODY_BYTES = 1 << 20
 #: Characters of a prompt that are tokenised on the event loop; longer ones take a thread.
 _QUICK_CHARS = 4096
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias", "echo", "suffix")
@@ -99,37 +94,6 @@ class Batcher:
                 jobs.pop(id(request)).settle()
 
 
-class BadRequest(ValueError):
-    """The caller's mistake; becomes status 400."""
-
-
-class NoModel(ValueError):
-    """Becomes status 404."""
-
-
-def _number(body: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise BadRequest(f"{name} must be a number from {low:g} to {high:g}, got {_shown(value)}")
-    return float(value)
-
-
-def _seed(body: Mapping[str, Any]) -> int | None:
-    seed = body.get("seed")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63):
-        raise BadRequest(f"seed must be an integer of 64 bits, got {_shown(seed)}")
-    return seed
-
-
-def _shown(value: object) -> str:
-    try:
-        return repr(value)[:100]
-    except ValueError:  # an integer of thousands of digits
-        return type(value).__name__
-
-
 class Service:
     """Request handlers over one batcher and tokenizer."""
 
@@ -150,7 +114,7 @@ class Service:
         for m in messages:
             role = m.get("role") if isinstance(m, dict) else None
             if not isinstance(role, str) or role not in _ROLES or not isinstance(m.get("content"), str):
-                raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {_shown(m)}")
+                raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {shown(m)}")
         parts = await self._encode([m["content"] for m in messages], special=False)
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (_ROLES[m["role"]], *part)]
         return [*ids, ASSISTANT_ID]
@@ -177,16 +141,16 @@ class Service:
         if refused:
             raise BadRequest(f"{', '.join(refused)}: not supported by the embedded server")
         if body.get("model") not in (None, self.model):
-            raise NoModel(f"no model {_shown(body['model'])} here; there is {self.model!r}")
+            raise NoModel(f"no model {shown(body['model'])} here; there is {self.model!r}")
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
-        seed = _seed(body)
-        count = int(_number(body, "n", 1, 1, 64))
+        seed = seed_of(body)
+        count = int(number(body, "n", 1, 1, 64))
         requests = [
             Request(
                 prompt,
-                int(_number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20)),
-                _number(body, "temperature", 1.0, 0, 10),
-                _number(body, "top_p", 1.0, 1e-6, 1),
+                int(number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20)),
+                number(body, "temperature", 1.0, 0, 10),
+                number(body, "top_p", 1.0, 1e-6, 1),
                 None if seed is None else (seed + i) % 2**63,
             )
             for i in range(count)
@@ -218,7 +182,7 @@ class Service:
         return str(self.tokenizer.decode(request.output)).strip()
 
     async def chat(self, http: web.Request) -> web.Response:
-        body = await _body(http)
+        body = await body_of(http)
         requests = await self._run(body, await self._chat_prompt(body.get("messages")))
         choices = [
             {
@@ -231,7 +195,7 @@ class Service:
         return self._answer("chat.completion", requests, choices)
 
     async def completions(self, http: web.Request) -> web.Response:
-        body = await _body(http)
+        body = await body_of(http)
         prompt = body.get("prompt")
         if isinstance(prompt, str):
             (prompt,) = await self._encode([prompt], special=True)
@@ -257,40 +221,9 @@ class Service:
         return web.json_response({"status": "ok", "model": self.model, "active": len(self.batcher.engine.active)})
 
 
-def _error(status: int, message: str) -> web.Response:
-    """An error as the OpenAI protocol has it."""
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return web.json_response({"error": {"message": message, "type": kind, "code": status}}, status=status)
-
-
-async def _body(http: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads((await http.read()).decode())
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}"[:300]) from error
-    if not isinstance(body, dict):
-        raise BadRequest("the body must be a JSON object")
-    return body
-
-
-@web.middleware
-async def _errors(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except (BadRequest, NoModel) as error:
-        return _error(404 if isinstance(error, NoModel) else 400, str(error))
-    except web.HTTPException as error:  # no such path, wrong method, body too large
-        return _error(error.status, f"{error.reason}: {request.method} {request.path[:100]}")
-    except Exception:
-        logger.exception("a request failed")
-        return _error(500, "the server failed; its log says why")
-
-
 def application(folder: Path = EXECUTOR) -> web.Application:
     service = Service(folder)
-    app = web.Application(middlewares=[_errors], client_max_size=_BODY_BYTES)
+    app = web.Application(middlewares=[errors_as_json], client_max_size=LONGEST_BODY)
     app.router.add_post("/v1/chat/completions", service.chat)
     app.router.add_post("/v1/completions", service.completions)
     app.router.add_get("/v1/models", service.models)
