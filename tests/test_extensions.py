@@ -220,11 +220,11 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    line = "app.command()(doctor.doctor)\n"
+    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.cli.options import Interrupted\n"
     copy.edit(
         "cli/app.py",
-        (line, f"{line}app.command()(steps.steps)\n"),
-        ("sandbox, solve, train", "sandbox, solve, steps, train"),
+        (command, f"{command}app.command()(steps.steps)\n"),
+        (imported, f"from llm_as_judge.cli import steps\n{imported}"),
     )
     assert copy.command("steps", "--set", "max_steps=7") == "7\n"
     assert "Print how many steps" in copy.command("--help")
