@@ -124,6 +124,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "evaluate",
         "solve",
         "serve",
+        "export",
         "doctor",
         "workflow lint",
         "workflow run",

@@ -27,6 +27,7 @@ from llm_as_judge.cli import (
     doctor,
     embedded,
     evaluate,
+    export,
     judge,
     sandbox,
     serve,
@@ -51,6 +52,7 @@ app.command()(warmup.warmup)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
 app.command()(solve.solve)
+app.command()(export.export)
 app.command()(serve.serve)
 app.add_typer(workflow.app, name="workflow")
 app.add_typer(sandbox.app, name="sandbox")

@@ -20,7 +20,7 @@ from llm_as_judge.evaluation.records import Ledger, Record
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
-from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.policy import adapter_digest, load_author
 from llm_as_judge.runs.problems import heldout_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
@@ -33,6 +33,7 @@ class EvaluationResult:
 
     model: str
     checkpoint: Path | None
+    executor: str
     rows: Mapping[str, Summary]  # by dataset
     samples: int
     known: int  # workflows that an earlier run had done
@@ -47,7 +48,12 @@ class EvaluationResult:
         return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:
-        own = {"checkpoint": str(self.checkpoint) if self.checkpoint else None, "samples": self.samples}
+        own = {
+            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "adapter": adapter_digest(self.checkpoint),
+            "executor": self.executor,
+            "samples": self.samples,
+        }
         rest = {"records": str(self.records), "sandbox": self.sandbox}
         return {
             "model": self.model,
@@ -100,7 +106,9 @@ async def run_evaluation(
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
     file = folder / f"{model}_results.json"
-    result = EvaluationResult(model, checkpoint, rows, samples, known, usage, sandbox, records, file)
+    result = EvaluationResult(
+        model, checkpoint, config.executor.model, rows, samples, known, usage, sandbox, records, file
+    )
     _merge(file, result)
     return result
 

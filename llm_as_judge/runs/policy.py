@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config
@@ -22,6 +23,14 @@ def checkpoint_folder(config: Config) -> Path:
 def newest_checkpoint(config: Config) -> Path | None:
     """The last checkpoint of the configured run, or None before its first one."""
     return latest(checkpoint_folder(config))
+
+
+def adapter_digest(folder: Path | None) -> str | None:
+    """SHA-256 of an adapter's weights, which tells it from every other; None for none."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("adapter_model.*")) if folder else ():
+        digest.update(file.read_bytes())
+    return digest.hexdigest() if folder else None
 
 
 def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
