@@ -185,9 +185,11 @@ class Sandbox:
         config: WorkflowConfig,
         operators: Mapping[str, OperatorParameters] | None = None,
         dataset: str = "",
+        prompt: str = "",
     ) -> WorkflowResult:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
+        ``prompt`` is the text of the ``prompt.py`` beside it, for a graph that imports one.
         ``operators`` gives the names there are and where positional arguments go; None allows any name, by
         keyword. A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded``
         ends the run, any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
@@ -195,6 +197,7 @@ class Sandbox:
         job = {
             "kind": "workflow",
             "source": source,
+            "prompt": prompt,
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,

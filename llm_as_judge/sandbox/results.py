@@ -25,10 +25,12 @@ def cut(text: str, limit: int = KEPT) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorParameters:
-    """Names that positional arguments of a workflow's operator are given to."""
+    """Names that positional arguments of a workflow's operator are given to, and what other versions of it take."""
 
     call: tuple[str, ...]  # of ``await self.op(...)``
     init: tuple[str, ...] = ()  # of ``operator.Op(self.llm, ...)``, after the LLM
+    forms: tuple[tuple[str, ...], ...] = ()  # other parameters of ``await self.op(...)``
+    spellings: Mapping[str, str] = field(default_factory=dict)  # other names of the result's keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ what the workflow returns about its cost is ignored. The text is run as it is or
 
 from __future__ import annotations
 
+import copy
 import inspect
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import Any
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
 from llm_as_judge.llm import ChatModel, LLMReply, derived_seed
-from llm_as_judge.operators import catalog
+from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
@@ -55,19 +56,32 @@ class WorkflowRunner:
         self._enhance = enhance
         self._config = config
         self._executor = executor
+        self._prompt = ""
         self._operators = catalog.load_operators(config.operators)
         self._parameters = {
-            name: OperatorParameters(
-                tuple(catalog.signature(cls).parameters), tuple(catalog.init_signature(cls).parameters)
+            known: OperatorParameters(
+                tuple(catalog.signature(cls).parameters),
+                tuple(catalog.init_signature(cls).parameters),
+                published.forms(name),
+                published.spellings(name),
             )
             for name, cls in self._operators.items()
+            for known in (name, *published.names(name))
         }
+
+    def beside(self, prompt: str) -> WorkflowRunner:
+        """This runner for workflows that may import the ``prompt.py`` of this text."""
+        runner = copy.copy(self)
+        runner._prompt = prompt
+        return runner
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed`` each request to the
         executor has one of its own, which depends on the prompt and not on the order in which calls come.
         """
-        findings = tuple(lint(source, entry_point=question.entry_point, operators=self._operators))
+        findings = tuple(
+            lint(source, entry_point=question.entry_point, operators=self._operators, prompt=self._prompt)
+        )
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
             return Execution("invalid", None, error="; ".join(fatal), findings=findings)
@@ -79,6 +93,7 @@ class WorkflowRunner:
             call_operator=service.call,
             operators=self._parameters,
             dataset=question.dataset,
+            prompt=self._prompt,
             config=self._config,
         )
         calls = tuple(record.finished() for record in service.records)
@@ -117,10 +132,12 @@ class _Operators:
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
+        name = published.own_name(name)
         operator = self._runner._operators.get(name)
         if operator is None:
             there = ", ".join(self._runner._operators)
             raise WorkflowError(f"there is no operator {name!r}; there are {there}")
+        arguments = published.completed(name, arguments, self._question)
         arguments = _checked(name, catalog.signature(operator), arguments)
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Record(name, arguments, time.monotonic())

@@ -78,6 +78,7 @@ CLAIMS = (
             ("W108", text(before="import os")),
             ("W108", text(before="import subprocess")),
             ("W108", text(before="from urllib import request")),
+            ("W210", text(ASK + "return r['answer'] or p.STEPS", before="import workspace.X.workflows.round_1.prompt as p")),
         ),
     ),
     Claim(

@@ -1,17 +1,14 @@
 """The workflow's side of a run: AFlow's names, and operators whose calls are answered by the host.
 
 ``operator.X(self.llm)`` gives a stand-in; awaiting its call sends the name and the arguments and waits for
-the result, any number of them at once. Imports as AFlow's graphs have them (``import
-workspace.<X>.workflows.template.operator as operator``, ``from scripts.async_llm import
-create_llm_instance``) resolve to the same objects. The host, not this code, counts and meters.
+the result, any number of them at once. Imports as AFlow's graphs have them (``guest.aflow``) resolve to the same
+objects. The host, not this code, counts and meters.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import inspect
 import math
 import operator
@@ -22,39 +19,13 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.guest import aflow, frames
 from llm_as_judge.sandbox.guest.connection import Connection
 from llm_as_judge.sandbox.guest.construct import AFLOW, constructor_arguments
 from llm_as_judge.sandbox.guest.snippet import NAMESPACE, execute
+from llm_as_judge.sandbox.guest.standins import GraphImports, OperatorError, create_llm_instance
 
-MODULE = "workspace.task.workflows.round_1.graph"  # AFlow's place, so that its relative imports resolve
-ROOTS = ("workspace", "workflows", "scripts")
 _STARS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-
-
-class OperatorError(Exception):
-    """The host refused an operator call; its message says why."""
-
-
-class LLM:
-    """Stands where AFlow has its model. Cost is metered by the host: the summary is always zero."""
-
-    def get_usage_summary(self) -> dict[str, Any]:
-        return {
-            "total_input_tokens": 0,
-            "total_output_tokens": 0,
-            "total_tokens": 0,
-            "total_cost": 0.0,
-            "call_count": 0,
-            "history": [],
-        }
-
-    async def __call__(self, *args: Any, **kwargs: Any) -> str:
-        raise OperatorError("self.llm cannot be called: use an operator")
-
-
-def create_llm_instance(config: Any = None) -> LLM:
-    return LLM()
 
 
 class Loop(asyncio.BaseEventLoop):
@@ -125,16 +96,46 @@ class Calls:
                 future.set_result(reply["result"])
 
 
-def operator_class(name: str, call: Sequence[str] | None, init: Sequence[str], calls: Calls) -> type:
-    """The stand-in for one operator; ``call`` None refuses positional arguments, as nobody can name them."""
+class Result(dict[str, Any]):
+    """What an operator gives; ``spellings`` are the keys that other versions of it have for one of its own."""
+
+    def __init__(self, values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self._spellings = spellings
+
+    def __missing__(self, key: Any) -> Any:
+        own = self._spellings.get(key)
+        if own is None:
+            raise KeyError(key)
+        return self[own]
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._spellings
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._spellings.get(key, key), default)
+
+
+def operator_class(name: str, told: Mapping[str, Any], calls: Calls) -> type:
+    """The stand-in for one operator; ``told`` is of ``OperatorParameters``. Without its names of the call's parameters
+    it refuses positional arguments, as nobody can name them.
+    """
+    call, init = told.get("call", ()), told.get("init", ())
+    forms, spellings = told.get("forms", ()), told.get("spellings", {})
 
     class Operator:
         def __init__(self, llm: Any = None, *args: Any, **kwargs: Any) -> None:
-            kwargs.pop("name", None)  # AFlow's second parameter, a label
+            self.llm = llm
+            self.name = kwargs.pop("name", name)  # AFlow's second parameter, a label
             self._init = bind(name, init, args, kwargs)
 
         async def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            return await calls.call(name, self._init, bind(name, call or (), args, kwargs))
+            for option in aflow.OPTIONS & kwargs.keys():
+                if call and option not in call:
+                    del kwargs[option]
+            names = aflow.form(forms, len(args), kwargs) or call
+            result = await calls.call(name, self._init, bind(name, names, args, kwargs))
+            return Result(result, spellings) if spellings else result
 
     Operator.__name__ = Operator.__qualname__ = name
     return Operator
@@ -152,45 +153,29 @@ def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[s
     return bound
 
 
-class AFlowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Any module under AFlow's roots: one called operator(s) has the operators, every other the two names."""
-
-    def __init__(self, operators: Mapping[str, Any], names: Mapping[str, Any]) -> None:
-        self._operators = operators
-        self._names = names
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in ROOTS:
-            return None
-        return importlib.util.spec_from_loader(fullname, self, is_package=True)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        is_operator = module.__name__.rpartition(".")[2] in ("operator", "operators")
-        module.__dict__.update(self._operators if is_operator else self._names)
-
-
 def run(host: Connection, job: dict[str, Any]) -> str:
     """Build the namespace, run the workflow and return its answer as text."""
     loop = LOOP
     calls = Calls(host, loop)
     operators: dict[str, Any] = {}
     if job["operators"] is None:
-        operators["__getattr__"] = lambda name: operator_class(name, None, (), calls)
+        operators["__getattr__"] = lambda name: operator_class(name, {}, calls)
     else:
-        for name, parameters in job["operators"].items():
-            operators[name] = operator_class(name, parameters["call"], parameters["init"], calls)
+        for name, told in job["operators"].items():
+            operators[name] = operator_class(name, told, calls)
     # The standard module of that name gets them too: a workflow that says ``import operator`` means ours.
     operator.__dict__.update(operators)
-    names = {"create_llm_instance": create_llm_instance, "DatasetType": str}
-    NAMESPACE.update(names, operator=operator)
-    sys.meta_path.append(AFlowImports(operators, names))
+    NAMESPACE.update(create_llm_instance=create_llm_instance, DatasetType=str, operator=operator)
+    roles: dict[str, aflow.Role] = {}
+    for source in (job["source"], job["prompt"]):
+        if "import" in source:
+            roles.update(aflow.modules(ast.parse(source)))
+    sys.meta_path.append(GraphImports(roles, operators, job["prompt"]))
     return loop.run_until_complete(_main(job))
 
 
 async def _main(job: dict[str, Any]) -> str:
-    namespace = execute(job["source"], MODULE)
+    namespace = execute(job["source"], aflow.MODULE)
     if "Workflow" not in namespace:
         raise NameError("name 'Workflow' is not defined")
     workflow = construct(namespace["Workflow"], job["dataset"])

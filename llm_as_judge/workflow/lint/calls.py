@@ -6,12 +6,13 @@ import ast
 import builtins
 import inspect
 import operator as standard_operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_as_judge.operators import catalog
+from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.catalog import Operators
+from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.kinds import (
     Knowledge,
@@ -25,7 +26,8 @@ from llm_as_judge.workflow.lint.paths import Flow
 from llm_as_judge.workflow.lint.state import State
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__class__"}
+BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
+_OF_OPERATORS = ("name", "llm")
 _NO_ANSWER: Mapping[str, str] = {
     "none": "None",
     "bool": "a bool",
@@ -142,7 +144,7 @@ class FunctionLint:
                 self._scope.report("W302", f"{name} is unbound here if the loop above does not run", node)
             state.bound.add(name)  # say it once
             state.likely.add(name)
-        elif name not in self._outer and name not in self._scope.module_names and name not in _BUILTINS:
+        elif name not in self._outer and name not in self._scope.module_names and name not in BUILTINS:
             self._scope.report("W303", f"{name} is not defined", node)
 
     def check_attribute(self, node: ast.Attribute, state: State) -> None:
@@ -150,6 +152,10 @@ class FunctionLint:
         if results and not hasattr(dict, node.attr):
             keys = ", ".join(f"[{key!r}]" for key in self._class(results[0]).RESULT)
             self._scope.report("W207", f"{results[0]}'s result is a dict without .{node.attr}; it has {keys}", node)
+        if (called := operators_of(infer(node.value, state.values, self._scope.knowledge), "operator")) and (
+            node.attr not in _OF_OPERATORS and not node.attr.startswith("__")
+        ):
+            self._scope.report("W202", f"the operator {called[0]} has no .{node.attr}: call it", node)
         if not (isinstance(node.value, ast.Name) and node.value.id == self._self):
             return
         self._scope.used.add(node.attr)
@@ -162,7 +168,11 @@ class FunctionLint:
         if built is not None:
             self._check_built(built, node)
         for name in self._called(node, state)[:1]:
-            self._bind(name, catalog.signature(self._class(name)), node.args, node)
+            signature = catalog.signature(self._class(name))
+            options = aflow.OPTIONS - signature.parameters.keys()
+            keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in options]
+            if aflow.form(published.forms(name), len(node.args), keywords) is None:
+                self._bind(name, signature, node.args, node, skip=options)
         for argument in (*node.args, *(k.value for k in node.keywords)):
             value = infer(argument, state.values, self._scope.knowledge)
             if self._called(node, state) and operators_of(value, "call"):
@@ -190,7 +200,7 @@ class FunctionLint:
         signature: inspect.Signature,
         positional: list[ast.expr],
         node: ast.Call,
-        skip: tuple[str, ...] = (),
+        skip: Collection[str] = (),
     ) -> None:
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             return
@@ -209,9 +219,16 @@ class FunctionLint:
         if unawaited:
             self._scope.report("W204", f"{unawaited[0]}'s call is not awaited", node)
         results = operators_of(value, "result")
-        if not results or not isinstance(key, ast.Constant):
+        if not isinstance(key, ast.Constant):
             return
-        if not any(key.value in catalog.result_keys(self._class(name)) for name in results):
+        if code == "W207" and isinstance(key.value, str) and value and all(kind.name == "string" for kind in value):
+            self._scope.report("W207", f"{ast.unparse(holder)[:80]} is a string and has no key {key.value!r}", node)
+        if not results:
+            return
+        if not any(
+            key.value in catalog.result_keys(self._class(name)) or key.value in published.spellings(name)
+            for name in results
+        ):
             there = ", ".join(self._class(results[0]).RESULT)
             self._scope.report(code, f"{results[0]}'s result has no key {key.value!r}; it has {there}", node)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib
 import inspect
 import operator as standard_operator
 import sys
@@ -23,28 +22,20 @@ from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.construct import constructor_arguments
 from llm_as_judge.types import Finding
-from llm_as_judge.workflow.lint.calls import Function, FunctionLint, Scope
+from llm_as_judge.workflow.lint.calls import BUILTINS, Function, FunctionLint, Scope
 from llm_as_judge.workflow.lint.codes import Report
+from llm_as_judge.workflow.lint.imports import bound_names, check_prompts, read_imports, read_prompt
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
-_DISCOURAGED = frozenset(
-    (
-        "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
-        "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
-    )
-)  # fmt: skip
-#: Modules of which all names may be imported at once.
-_STARRED = ("typing", "math", "collections", "itertools", "functools", "statistics", "asyncio", "dataclasses")
-_AFLOW_ROOTS = ("workspace", "workflows", "scripts")
-_OPERATOR_MODULES = ("operator", "operators")
-
-
-def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS) -> list[Finding]:
+def lint(
+    source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = ""
+) -> list[Finding]:
     """Findings in order of their lines, each place and message once.
 
     Args:
         entry_point: of a code problem; adds W107.
         operators: those a workflow may use.
+        prompt: text of the ``prompt.py`` that it may import.
     """
     try:
         tree = quiet_parse(source)
@@ -56,27 +47,33 @@ def lint(source: str, *, entry_point: str | None = None, operators: Operators = 
         return [Finding("W101", getattr(error, "msg", None) or str(error) or type(error).__name__, line, True)]
     report = Report()
     try:
-        _lint_module(tree, report, entry_point, operators)
+        _lint_module(tree, report, entry_point, operators, prompt)
     except RecursionError:
         report("W101", "nested too deeply", tree)
     return sorted(report.findings, key=lambda finding: (finding.line, finding.code))
 
 
-def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators) -> None:
+def _lint_module(
+    tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str
+) -> None:
     known = {**OPERATORS, **operators}
-    modules, imported = _imports(tree, known, report)
+    prompts = read_prompt(prompt, report)
+    imports = read_imports(tree, known, prompts, report)
+    check_prompts(tree, imports, prompts, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
         return
     methods = {n.name: n for n in workflow.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    names = module_names(tree)
+    names = frozenset({"operator", "create_llm_instance", "DatasetType"} | bound_names(tree) | imports.starred)
     for base in workflow.bases:
         if isinstance(base, ast.Name) and base.id not in names and not hasattr(builtins, base.id):
             report("W303", f"{base.id} is not defined", base)
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    knowledge = Knowledge(operators=known, modules=modules, imported=imported)
+    knowledge = Knowledge(
+        operators=known, modules=frozenset(imports.modules), imported=imports.imported
+    )
     built = _operators_built(methods.get("__init__"), knowledge, operators, report)
     knowledge.attributes = {name: operator for name, (operator, _) in built.items() if operator in operators}
     knowledge.models = _models(methods.get("__init__"))
@@ -92,6 +89,7 @@ def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, oper
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             FunctionLint(scope, node, self_name="").run()
+    _check_outside(tree, names, report)
     _check_annotations(tree, workflow, names, report)
     for name, (operator, node) in built.items():
         if name not in scope.used:
@@ -119,6 +117,21 @@ def _check_methods(
         report("W105", "__call__ must take (self, problem) or, for code, (self, problem, entry_point)", call)
     elif entry_point is not None and not _accepts(call, 2) and call.args.kwarg is None:
         report("W107", "__call__ of a code problem should take (self, problem, entry_point)", call)
+
+
+def _check_outside(tree: ast.Module, names: frozenset[str], report: Report) -> None:
+    """Names of statements outside functions and classes, and of what stands before those."""
+    parts: list[ast.AST] = []
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            parts += statement.decorator_list
+        elif not isinstance(statement, (ast.If, ast.Try)):
+            parts.append(statement)
+    nodes = [node for part in parts for node in ast.walk(part)]
+    known = names | BUILTINS | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
+            report("W303", f"{node.id} is not defined", node)
 
 
 def _check_annotations(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
@@ -173,46 +186,6 @@ def _accepts(function: Function, count: int) -> bool:
     return required <= count and (count <= named or arguments.vararg is not None)
 
 
-def _imports(tree: ast.Module, operators: Operators, report: Report) -> tuple[frozenset[str], dict[str, str]]:
-    """Names that mean the operator module, and operators imported by name."""
-    modules: set[str] = {"operator"}
-    imported: dict[str, str] = {}
-    tried = {n for t in ast.walk(tree) if isinstance(t, ast.Try) for s in t.body for n in ast.walk(s)}
-    unread = {
-        n
-        for t in ast.walk(tree)
-        if isinstance(t, ast.If) and ast.unparse(t.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-        for s in t.body
-        for n in ast.walk(s)
-    }
-    for node in ast.walk(tree):
-        if node in unread:
-            continue
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                _check_import(alias.name, node, report, tried=node in tried)
-                if alias.name.rpartition(".")[2] in _OPERATOR_MODULES and alias.asname:
-                    modules.add(alias.asname)
-        elif isinstance(node, ast.ImportFrom):
-            if not node.level:
-                _check_import(node.module or "", node, report, tried=node in tried)
-            from_operators = (node.module or "").rpartition(".")[2] in _OPERATOR_MODULES
-            for alias in node.names:
-                if alias.name in _OPERATOR_MODULES:
-                    modules.add(alias.asname or alias.name)
-                elif from_operators and alias.name in operators:
-                    imported[alias.asname or alias.name] = alias.name
-    return frozenset(modules), imported
-
-
-def _check_import(module: str, node: ast.stmt, report: Report, *, tried: bool) -> None:
-    root = module.partition(".")[0]
-    if root not in sys.stdlib_module_names and root not in _AFLOW_ROOTS:
-        report("W108" if tried else "W109", f"{module} is not available in the sandbox", node)
-    elif root in _DISCOURAGED:
-        report("W108", f"{module} has no place in a workflow", node)
-
-
 def _models(init: Function | None) -> frozenset[str]:
     """Attributes of self that hold the model itself: made by ``create_llm_instance``, or the parameter ``llm``."""
     found = set()
@@ -220,7 +193,7 @@ def _models(init: Function | None) -> frozenset[str]:
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(), attr=attribute)],
-                value=ast.Call(func=ast.Name(id="create_llm_instance")) | ast.Name(id="llm"),
+                value=ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")) | ast.Name(id="llm"),
             ):
                 found.add(attribute)
     return frozenset(found)
@@ -244,28 +217,6 @@ def _operators_built(
                 if name is not None and (name in operators or not hasattr(standard_operator, name)):
                     built[attribute] = (name, node)
     return built
-
-
-def module_names(tree: ast.Module) -> frozenset[str]:
-    """Every name bound outside functions, and those any function declares global."""
-    names = {"operator", "create_llm_instance", "DatasetType"}
-    todo: list[ast.AST] = list(tree.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-            names.update(n for g in ast.walk(node) if isinstance(g, ast.Global) for n in g.names)
-            continue
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and node.module in _STARRED:
-            names.update(dir(importlib.import_module(node.module)))
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            names.add(node.name)
-        todo.extend(ast.iter_child_nodes(node))
-    return frozenset(names)
 
 
 def attributes_of(workflow: ast.ClassDef) -> set[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
-from llm_as_judge.operators import catalog
+from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 
 Name = Literal[
@@ -160,7 +160,7 @@ def operator_built(func: ast.expr, known: Knowledge) -> str | None:
     """The name in ``operator.Name`` or an imported ``Name``, whether there is such an operator or not."""
     match func:
         case ast.Attribute(value=ast.Name(id=module), attr=name) if module in known.modules:
-            return name
+            return published.own_name(name)
         case ast.Name(id=name) if name in known.imported:
             return known.imported[name]
     return None

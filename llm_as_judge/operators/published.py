@@ -1,0 +1,55 @@
+"""What AFlow's published graphs write beyond the documented calls.
+
+AFlow's operators differ between its datasets, versions and descendants: DROP's ``ScEnsemble`` takes no problem, MMLU's
+``Format`` the solution alone, whose key is ``solution``. The policy is taught none of it; lint, the sandbox and the
+runner take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llm_as_judge.types import Question
+
+_NAMES: Mapping[str, str] = {"QAScEnsemble": "ScEnsemble"}
+_FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "ScEnsemble": (("solutions",),),
+    "MdEnsemble": (("solutions",),),
+    "Format": (("solution",),),
+    "CustomCodeGenerate": (("problem", "entry_point"),),
+}
+_SPELLINGS: Mapping[str, Mapping[str, str]] = {
+    "ScEnsemble": {"solution": "response", "final_solution": "response"},
+    "MdEnsemble": {"final_solution": "solution"},
+    "Format": {"solution": "response"},
+    "Revise": {"revised_solution": "solution"},
+}
+
+
+def own_name(name: str) -> str:
+    """What an operator of this name is called here."""
+    return _NAMES.get(name, name)
+
+
+def names(operator: str) -> tuple[str, ...]:
+    """The names that an operator goes by elsewhere."""
+    return tuple(name for name, own in _NAMES.items() if own == operator)
+
+
+def forms(operator: str) -> tuple[tuple[str, ...], ...]:
+    """Parameters of its call where they are others than the documented ones."""
+    return _FORMS.get(operator, ())
+
+
+def spellings(operator: str) -> Mapping[str, str]:
+    """Other names that the keys of its result go by -> its own."""
+    return _SPELLINGS.get(operator, {})
+
+
+def completed(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
+    """Arguments with what a shorter form leaves out: the question's own problem, no instruction."""
+    if not any(set(form) == arguments.keys() for form in forms(operator)):
+        return dict(arguments)
+    missing = {"instruction": ""} if operator == "CustomCodeGenerate" else {"problem": question.statement}
+    return {**missing, **arguments}
