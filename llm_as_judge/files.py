@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and failures to write them that say which file it was."""
+"""Files that are there whole or not at all, failures to write them that say which file, and texts that a user names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from llm_as_judge.errors import DataError
+
+LONGEST_SOURCE = 1_000_000  # bytes; a prompt or a workflow of a megabyte is a mistake
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -48,3 +52,13 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
         # The folder is there: this is how /proc and its like say that they take no files.
         number = errno.EACCES if error.errno == errno.ENOENT else error.errno
         raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def read_source(path: Path) -> str:
+    """Text of a problem, a workflow or a solution; ``DataError`` tells why it cannot be read."""
+    try:
+        if (size := path.stat().st_size) > LONGEST_SOURCE:
+            raise DataError(f"{path}: {size:,} bytes; a problem, workflow or solution has at most {LONGEST_SOURCE:,}")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error

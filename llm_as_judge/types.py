@@ -74,6 +74,7 @@ class Completion:
     finish_reason: Literal["stop", "length"]
     policy_version: int = 0
     prefill: str = ""  # of the reply, in the prompt: the text goes on from it
+    verbatim: bool = False  # nobody sampled it: the text is the workflow itself
 
 
 @dataclass(frozen=True, slots=True)

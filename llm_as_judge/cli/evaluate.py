@@ -30,6 +30,15 @@ def evaluate(
     device: Device = None,
     checkpoint: Checkpoint = None,
     untrained: Untrained = False,
+    workflow: Annotated[
+        Path | None,
+        typer.Option(
+            "--workflow",
+            exists=True,
+            metavar="PATH",
+            help="Evaluate this workflow, a file or a folder with graph.py and prompt.py, instead of the policy.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -52,10 +61,15 @@ def evaluate(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate the policy, with or without a trained adapter."""
-    settings = load_settings(config, overrides, model, device)
+    """Evaluate the policy, with or without a trained adapter, or a given workflow."""
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.workflow.source import read_workflow
 
-    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
+    if workflow and (checkpoint or untrained):
+        raise ConfigError("--workflow takes the policy's place: give it without --checkpoint and --untrained")
+    settings = load_settings(config, overrides, model, device)
+    given = read_workflow(workflow) if workflow else None
+    checkpoint = None if given else choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
 
@@ -74,13 +88,15 @@ def evaluate(
                 settings,
                 data=data,
                 checkpoint=checkpoint,
+                workflow=given,
                 limit=limit,
                 samples=samples,
                 resume=resume,
                 progress=progress,
             )
         )
-    console.print(policy_name(checkpoint), highlight=False, soft_wrap=True)
+    name = f"workflow {given.file}" if given else policy_name(checkpoint)
+    console.print(name, highlight=False, soft_wrap=True)
     for part in evaluation_report(result.rows, result.usage):
         console.print(part, highlight=False)
     if result.scored:

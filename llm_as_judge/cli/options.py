@@ -140,18 +140,3 @@ def make_question(text: str, domain: str, entry_point: str | None = None) -> Que
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")
     return Question(id="cli", text=text, domain=domain, entry_point=entry_point)
-
-
-LONGEST_SOURCE = 1_000_000  # bytes; a prompt or a workflow of a megabyte is a mistake
-
-
-def read_source(path: Path) -> str:
-    """Text of a file the user named; DataError tells why it cannot be read."""
-    from llm_as_judge.errors import DataError
-
-    try:
-        if (size := path.stat().st_size) > LONGEST_SOURCE:
-            raise DataError(f"{path}: {size:,} bytes; a problem, workflow or solution has at most {LONGEST_SOURCE:,}")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error

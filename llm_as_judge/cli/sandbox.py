@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from llm_as_judge.cli.options import AsJson, make_console, print_result, read_source
+from llm_as_judge.cli.options import AsJson, make_console, print_result
 
 if TYPE_CHECKING:
     from llm_as_judge.sandbox.host import Sandbox
@@ -48,6 +48,7 @@ def verdict(
     verdict is one that a solution written to deceive could have forged.
     """
     from llm_as_judge.errors import SandboxFault
+    from llm_as_judge.files import read_source
 
     texts = read_source(solution), read_source(tests)
     given = _given(mode, cpu_seconds, wall_seconds, memory_mb)
@@ -70,6 +71,7 @@ def run(
 ) -> None:
     """Run a Python file and print what it prints; exit status 1 if it does not finish."""
     from llm_as_judge.errors import SandboxFault
+    from llm_as_judge.files import read_source
 
     source = read_source(file)
     given = _given(mode, cpu_seconds, wall_seconds, memory_mb)

@@ -24,7 +24,6 @@ from llm_as_judge.cli.options import (
     make_question,
     policy_name,
     print_json,
-    read_source,
 )
 
 
@@ -72,6 +71,7 @@ def solve(
 ) -> None:
     """Write a workflow for PROBLEM, run it and print the answer; exit status 1 if there is none."""
     from llm_as_judge.errors import ConfigError
+    from llm_as_judge.files import read_source
 
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")

@@ -21,12 +21,16 @@ from llm_as_judge.cli.options import (
     make_question,
     print_json,
     print_result,
-    read_source,
 )
 
-app = typer.Typer(help="Check or run a workflow file.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Check or run a workflow of a file, or a graph folder of AFlow's.", no_args_is_help=True, rich_markup_mode=None
+)
 
-WorkflowFile = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False)]
+WorkflowPath = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", exists=True, help="A workflow's file, or a folder with graph.py and prompt.py."),
+]
 EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", help="Name of the function to write; makes it a code problem."),
@@ -35,7 +39,7 @@ EntryPoint = Annotated[
 
 @app.command()
 def lint(
-    file: WorkflowFile,
+    path: WorkflowPath,
     entry_point: EntryPoint = None,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
@@ -46,24 +50,26 @@ def lint(
     """List what is wrong with a workflow; exit status 1 if it could not run."""
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
+    from llm_as_judge.workflow.source import read_workflow
 
     operators = load_operators(load_settings(config, overrides, model, device).workflow.operators)
-    findings = find(read_source(file), entry_point=entry_point, operators=operators)
+    workflow = read_workflow(path)
+    findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
     if as_json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
-            typer.echo(f"{file}:{finding.line}: {finding.code} {kind}: {finding.message}")
+            typer.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
         if not findings:
-            typer.echo(f"{file}: nothing found")
+            typer.echo(f"{workflow.file}: nothing found")
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 
 
 @app.command()
 def run(
-    file: WorkflowFile,
+    path: WorkflowPath,
     problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
     entry_point: EntryPoint = None,
     domain: DomainName = "math",
@@ -80,8 +86,9 @@ def run(
     import asyncio
 
     from llm_as_judge.runs.solve import run_workflow
+    from llm_as_judge.workflow.source import read_workflow
 
-    execution = asyncio.run(run_workflow(settings, read_source(file), question))
+    execution = asyncio.run(run_workflow(settings, read_workflow(path), question))
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)

@@ -68,7 +68,9 @@ class Given:
     source: Callable[[Question], str]
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
-        return [[Completion(self.source(question), (), (), (), "stop")] * samples for question in questions]
+        return [
+            [Completion(self.source(question), (), (), (), "stop", verbatim=True)] * samples for question in questions
+        ]
 
 
 class Log(Protocol):

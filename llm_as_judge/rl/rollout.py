@@ -194,7 +194,7 @@ def _cause(rollouts: Sequence[Rollout]) -> str:
 
 async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:
     """One workflow from text to reward."""
-    workflow = extract_code(completion.text, completion.prefill)
+    workflow = completion.text if completion.verbatim else extract_code(completion.text, completion.prefill)
     if completion.finish_reason == "length" and parts.truncated != "run":
         error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
         cut = Execution("invalid", None, error=error)

@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import DataError
-from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
 from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.evaluation.records import Ledger, Record
 from llm_as_judge.evaluation.summary import Summary, summarise
@@ -25,6 +25,7 @@ from llm_as_judge.runs.problems import heldout_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Problem
+from llm_as_judge.workflow.source import WorkflowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class EvaluationResult:
 
     model: str
     checkpoint: Path | None
+    workflow: Path | None  # that was given, instead of the policy's
     executor: str
     rows: Mapping[str, Summary]  # by dataset
     samples: int
@@ -48,12 +50,14 @@ class EvaluationResult:
         return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:
-        own = {
+        own: dict[str, Any] = {
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
             "adapter": adapter_digest(self.checkpoint),
             "executor": self.executor,
             "samples": self.samples,
         }
+        if self.workflow:
+            own["workflow"] = str(self.workflow)
         rest = {"records": str(self.records), "sandbox": self.sandbox}
         return {
             "model": self.model,
@@ -70,6 +74,7 @@ async def run_evaluation(
     *,
     data: Path | None = None,
     checkpoint: Path | None = None,
+    workflow: WorkflowSource | None = None,
     limit: int | None = None,
     samples: int = 1,
     resume: bool = False,
@@ -77,17 +82,21 @@ async def run_evaluation(
 ) -> EvaluationResult:
     """Workflows for each problem, judged by tests and rules; a record of each and a row for each dataset are kept.
 
+    A given ``workflow`` runs on every problem, and no policy is loaded.
+
     With ``resume`` what an interrupted run of the same evaluation has recorded is not done again. The row of a dataset
-    takes the place of an earlier one of the same checkpoint, unless nothing could be scored.
+    takes the place of an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
     watch = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data)[:limit]
     folder, model = config.output.results_dir / "evaluation", config.base_model.key
     source = data.name.partition(".")[0] if data else "heldout"
-    records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples)}.jsonl"
+    records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples, workflow)}.jsonl"
     count = len(problems) * samples
     async with open_services(config, watch) as services:
-        author = load_author(config, checkpoint)
+        parts, author = services.official, _given(workflow) if workflow else load_author(config, checkpoint)
+        if workflow:
+            parts = replace(parts, runner=services.runner.beside(workflow.prompt))
         with Ledger(records, resume) as ledger:
             known = recorded = len(ledger.known)
             if resume:
@@ -99,18 +108,23 @@ async def run_evaluation(
                 watch.advance("workflows", done, count)
 
             try:
-                evaluation = await evaluate(problems, author, services.official, advance, samples=samples, log=ledger)
+                evaluation = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
             except (KeyboardInterrupt, asyncio.CancelledError):
                 watch.say(f"{recorded} of {count} workflows are recorded in {records}; go on with --resume")
                 raise
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
     file = folder / f"{model}_results.json"
+    given = workflow.file if workflow else None
     result = EvaluationResult(
-        model, checkpoint, config.executor.model, rows, samples, known, usage, sandbox, records, file
+        model, checkpoint, given, config.executor.model, rows, samples, known, usage, sandbox, records, file
     )
     _merge(file, result)
     return result
+
+
+def _given(workflow: WorkflowSource) -> Author:
+    return Given(lambda question: workflow.text)
 
 
 def _rows(records: Sequence[Record], unnamed: str) -> dict[str, Summary]:
@@ -126,17 +140,27 @@ def _merge(file: Path, result: EvaluationResult) -> None:
     """Puts the rows that say something into the file, each in the place of the one it renews."""
     try:
         rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["datasets"] if file.exists() else []
-        known = {(row["dataset"], row.get("checkpoint")): row for row in rows}
+        known = {_place(row): row for row in rows}
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file}: no results of evaluations: {error!r}; move it away to have it made anew") from error
     for row in result.as_json()["datasets"]:
         if row["metrics"]["problems"]:
-            known[row["dataset"], row["checkpoint"]] = row
+            known[_place(row)] = row
     if known:
         write_json(file, {"model": result.model, "datasets": list(known.values())})
 
 
-def _identity(config: Config, problems: Sequence[Problem], checkpoint: Path | None, samples: int) -> str:
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["dataset"], row.get("checkpoint"), row.get("workflow")
+
+
+def _identity(
+    config: Config,
+    problems: Sequence[Problem],
+    checkpoint: Path | None,
+    samples: int,
+    workflow: WorkflowSource | None,
+) -> str:
     """Eight hexadecimal digits of all that decides what an evaluation comes to."""
     executor = {"api_key", "base_url", "timeout_s", "max_retries", "concurrency", "no_proxy"}
     told = config.workflow.model_dump(mode="json")
@@ -154,5 +178,6 @@ def _identity(config: Config, problems: Sequence[Problem], checkpoint: Path | No
         config.executor.model_dump(mode="json", exclude=executor),
         config.sandbox.model_dump(mode="json"),
         told,
+        *([workflow.text, workflow.prompt] if workflow else []),
     ]
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]

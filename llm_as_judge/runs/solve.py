@@ -25,6 +25,7 @@ from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Execution, Question
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.repair import initialise_unbound
+from llm_as_judge.workflow.source import WorkflowSource
 
 _FALLBACK = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
@@ -219,7 +220,7 @@ async def solve(
         return await solver.solve(question, repair=repair, fallback=fallback)
 
 
-async def run_workflow(config: Config, source: str, question: Question) -> Execution:
-    """A workflow's text on one problem, without any policy."""
+async def run_workflow(config: Config, workflow: WorkflowSource, question: Question) -> Execution:
+    """A given workflow on one problem, without any policy."""
     async with open_services(config) as services:
-        return await services.runner.run(source, question)
+        return await services.runner.beside(workflow.prompt).run(workflow.text, question)

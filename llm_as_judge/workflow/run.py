@@ -79,9 +79,7 @@ class WorkflowRunner:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed`` each request to the
         executor has one of its own, which depends on the prompt and not on the order in which calls come.
         """
-        findings = tuple(
-            lint(source, entry_point=question.entry_point, operators=self._operators, prompt=self._prompt)
-        )
+        findings = tuple(lint(source, entry_point=question.entry_point, operators=self._operators, prompt=self._prompt))
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
             return Execution("invalid", None, error="; ".join(fatal), findings=findings)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import read_source
 
 GRAPH, PROMPT = "graph.py", "prompt.py"
-LONGEST = 1_000_000  # bytes; a workflow of a megabyte is a mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,4 @@ def read_workflow(path: Path) -> WorkflowSource:
         raise DataError(f"{path}: there is no {file.name} in it; name a workflow's file, or a folder with {GRAPH}")
     prompt = file.with_name(PROMPT)
     beside = prompt.is_file() and prompt != file
-    return WorkflowSource(file, _read(file), _read(prompt) if beside else "")
-
-
-def _read(file: Path) -> str:
-    try:
-        if (size := file.stat().st_size) > LONGEST:
-            raise DataError(f"{file}: {size:,} bytes; a workflow or its prompts have at most {LONGEST:,}")
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read: {error}") from error
+    return WorkflowSource(file, read_source(file), read_source(prompt) if beside else "")

@@ -203,3 +203,58 @@ def test_nothing_scored_is_null_and_exit_status_1(
     assert json.loads(told.out)["datasets"][0]["metrics"]["accuracy"] is None and "NaN" not in told.out
     assert "no problem could be scored" in told.err and "nobody answers" in told.err
     assert saved() == before, "results that say something are not replaced by some that do not"
+
+
+GRAPH = """import workspace.X.workflows.template.operator as operator
+from . import prompt as prompt_custom
+from scripts.async_llm import create_llm_instance
+
+FENCED = "```python\\nx = 1\\n```"
+
+
+class Workflow:
+    def __init__(self, name, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.custom = operator.Custom(self.llm)
+
+    async def __call__(self, problem: str):
+        result = await self.custom(input=problem, instruction=prompt_custom.ASK)
+        return result["response"], self.llm.cost_manager.total_cost
+"""
+
+
+def test_a_graph_folder_is_evaluated_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the embedded executor, and without a policy."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("llm_as_judge.runs.evaluate.load_author", None)
+    Path("round_3").mkdir()
+    Path("round_3/graph.py").write_text(GRAPH)
+    Path("round_3/prompt.py").write_text('ASK = ""\n')
+    Path("two.jsonl").write_text(
+        '{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n'
+        '{"problem": "What is 3 + 5?", "answer": "8", "type": "math"}\n'
+    )
+    assert main(["evaluate", "--workflow", "round_3", "--data", "two.jsonl"]) == 0
+    (row,) = saved()
+    assert (row["workflow"], row["checkpoint"], row["metrics"]["outcomes"]) == (
+        "round_3/graph.py", None, {"finished": 2},
+    )  # fmt: skip
+    (records,) = Path("results/evaluation").glob("*.jsonl")
+    written = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [record["workflow"] for record in written] == [GRAPH, GRAPH]
+    Path("round_3/prompt.py").write_text('ASK = "Answer: "\n')
+    assert main(["evaluate", "--workflow", "round_3/graph.py", "--data", "two.jsonl", "--limit", "1"]) == 0
+    assert len(list(Path("results/evaluation").glob("*.jsonl"))) == 2
+    Path("round_3/prompt.py").unlink()
+    assert main(["evaluate", "--workflow", "round_3", "--data", "two.jsonl", "--limit", "1"]) == 0
+    (row,) = saved()
+    assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
+
+
+def test_a_given_workflow_and_a_policy_exclude_each_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("w.py").write_text("class Workflow: ...\n")
+    assert main(["evaluate", "--workflow", "w.py", "--untrained"]) == 2
+    assert "--workflow takes the policy's place" in capsys.readouterr().err

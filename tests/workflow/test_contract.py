@@ -119,6 +119,7 @@ CLAIMS = (
             text(ASK + "return r.get('answer', '')"),
         ),
         (
+            ("W211", text(ASK + "return problem + r")),
             ("W207", text(ASK + "return r['response']")),
             ("W207", text(ASK + "return r.answer")),
             ("W208", text(ASK + "return r.get('response', 'x')")),

@@ -347,6 +347,8 @@ BAD = {
     "model called": ("W209", "return await self.llm(problem)"),
     "model's method called": ("W209", "return await self.llm.generate(prompt=problem)"),
     "attribute of a result": ("W207", "r = await self.answer(input=problem)\nreturn r.answer"),
+    "prompt there is not": ("W210", "import workspace.X.workflows.round_1.prompt as p\nreturn p.ASK"),
+    "result and text": ("W211", "r = await self.answer(input=problem)\nreturn problem + r"),
     "whole result": ("W401", "r = await self.answer(input=problem)\nreturn r, 0.0"),
     "whole awaited result": ("W401", "return await self.answer(input=problem)"),
     "unawaited answer": ("W401", "return self.answer(input=problem)"),

@@ -30,8 +30,8 @@ _HELPERS = (
 )  # fmt: skip
 #: All that those modules have.
 NAMES = (
-    "create_llm_instance", "AsyncLLM", "CostManager", "logger", "DatasetType", "QuestionType", "LLMConfig", "LLMsConfig",
-    "ModelsConfig", "BaseLLM", "Benchmark", "BaseEvaluator",
+    "create_llm_instance", "AsyncLLM", "CostManager", "logger", "DatasetType", "QuestionType", "LLMConfig",
+    "LLMsConfig", "ModelsConfig", "BaseLLM", "Benchmark", "BaseEvaluator",
 )  # fmt: skip
 
 
@@ -50,9 +50,7 @@ def role(module: str) -> Role | None:
     return "names" if last in _HELPERS else None
 
 
-def form(
-    forms: Iterable[Collection[str]], positional: int, keywords: Collection[str]
-) -> tuple[str, ...] | None:
+def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection[str]) -> tuple[str, ...] | None:
     """The one of these lists of parameters that such a call gives exactly; None where there is none."""
     for parameters in map(tuple, forms):
         if positional + len(keywords) == len(parameters) and set(keywords) == set(parameters[positional:]):

@@ -210,6 +210,12 @@ class FunctionLint:
         except TypeError as error:
             self._scope.report("W203", f"{catalog.call_line(self._class(name))}: {error}", node)
 
+    def check_sum(self, node: ast.BinOp, state: State) -> None:
+        for part in (node.left, node.right):
+            if results := operators_of(infer(part, state.values, self._scope.knowledge), "result"):
+                keys = ", ".join(f"[{key!r}]" for key in self._class(results[0]).RESULT)
+                self._scope.report("W211", f"{results[0]}'s whole result is added to something; take {keys}", part)
+
     def check_subscript(self, node: ast.Subscript, state: State) -> None:
         self._check_key(node.value, node.slice, node, state, "W207")
 
@@ -266,6 +272,11 @@ class _Visitor(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         self._checks.check_call(node, self._state)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Add):
+            self._checks.check_sum(node, self._state)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)

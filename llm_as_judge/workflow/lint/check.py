@@ -27,6 +27,7 @@ from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.imports import bound_names, check_prompts, read_imports, read_prompt
 from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
 
+
 def lint(
     source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = ""
 ) -> list[Finding]:
@@ -53,11 +54,9 @@ def lint(
     return sorted(report.findings, key=lambda finding: (finding.line, finding.code))
 
 
-def _lint_module(
-    tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str
-) -> None:
+def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
     known = {**OPERATORS, **operators}
-    prompts = read_prompt(prompt, report)
+    prompts = read_prompt(prompt)
     imports = read_imports(tree, known, prompts, report)
     check_prompts(tree, imports, prompts, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
@@ -71,9 +70,7 @@ def _lint_module(
             report("W303", f"{base.id} is not defined", base)
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    knowledge = Knowledge(
-        operators=known, modules=frozenset(imports.modules), imported=imports.imported
-    )
+    knowledge = Knowledge(operators=known, modules=frozenset(imports.modules), imported=imports.imported)
     built = _operators_built(methods.get("__init__"), knowledge, operators, report)
     knowledge.attributes = {name: operator for name, (operator, _) in built.items() if operator in operators}
     knowledge.models = _models(methods.get("__init__"))

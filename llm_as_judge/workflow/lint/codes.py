@@ -27,6 +27,7 @@ CODES: Mapping[str, tuple[str, bool]] = {
     "W208": ("get() of a key that an operator's result never has", False),
     "W209": ("the model is called directly, and not through an operator", True),
     "W210": ("a prompt is used that the prompt.py beside the workflow does not have", True),
+    "W211": ("an operator's whole result is added to text", True),
     "W301": ("a variable may be unbound", True),
     "W302": ("a variable is unbound if a loop does not run", False),
     "W303": ("a name is not defined", True),

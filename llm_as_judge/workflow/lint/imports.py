@@ -33,23 +33,24 @@ class Imports:
     imported: dict[str, str] = field(default_factory=dict)  # an operator -> its own name
     prompts: set[str] = field(default_factory=set)  # the module prompt.py
     starred: set[str] = field(default_factory=set)  # all that came by a star
+    of_prompt: ast.stmt | None = None  # the first import of prompt.py
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The ``prompt.py`` beside a workflow: its names (None: any), and the texts among them."""
+    """The ``prompt.py`` beside a workflow: its names (None: any), the texts among them, and why it is no Python."""
 
     names: frozenset[str] | None = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
 
 
-def read_prompt(source: str, report: Report) -> Prompt:
+def read_prompt(source: str) -> Prompt:
     try:
         tree = quiet_parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         message = getattr(error, "msg", None) or str(error) or type(error).__name__
-        report("W101", f"prompt.py, line {getattr(error, 'lineno', None) or 1}: {message}", ast.Module([], []))
-        return Prompt(None)
+        return Prompt(None, error=f"prompt.py, line {getattr(error, 'lineno', None) or 1}: {message}")
     names = bound_names(tree)
     if any(isinstance(n, ast.alias) and n.name == "*" for n in ast.walk(tree)) or "__getattr__" in names:
         return Prompt(None)
@@ -80,6 +81,8 @@ def read_imports(tree: ast.Module, operators: Operators, prompt: Prompt, report:
             continue
         role, own = aflow.role(module), alias.asname or alias.name
         last = module.rpartition(".")[2]
+        if role == "prompt":
+            found.of_prompt = found.of_prompt or node
         operator_like = role == "operators" or last in ("operator", "operators")
         if role is None:
             _check_import(module, node, report, tried=node in tried)
@@ -125,6 +128,8 @@ def _check_import(module: str, node: ast.stmt, report: Report, *, tried: bool) -
 
 def check_prompts(tree: ast.Module, imports: Imports, prompt: Prompt, report: Report) -> None:
     """What the workflow takes of ``prompt.py`` and what it fills into texts, wherever nothing catches the error."""
+    if prompt.error and imports.of_prompt:
+        report("W101", prompt.error, imports.of_prompt)
     tried = set(_inside(tree, ast.Try))
     for node in ast.walk(tree):
         if node in tried:

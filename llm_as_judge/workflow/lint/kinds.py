@@ -151,9 +151,18 @@ def element_of(value: Value) -> Value:
     """What iterating over ``value`` gives."""
     if value is None:
         return None
-    return either(
-        k.element if k.name == "list" else either(k.items) if k.name == "tuple" and k.items else None for k in value
-    )
+    return either(_element(kind) for kind in value)
+
+
+def _element(kind: Kind) -> Value:
+    match kind.name:
+        case "list":
+            return kind.element
+        case "tuple" if kind.items:
+            return either(kind.items)
+        case "string":
+            return just("string")
+    return None
 
 
 def operator_built(func: ast.expr, known: Knowledge) -> str | None:

@@ -1,0 +1,1 @@
+AGAIN = " Look again."

@@ -1,0 +1,3 @@
+STEPS_PROMPT = """
+Work in small steps. Set {braces} aside.
+"""

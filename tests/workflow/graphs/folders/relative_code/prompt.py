@@ -1,0 +1,1 @@
+CODE_PROMPT = "Write {name} plainly, in a block:\n```python\n```\n"

@@ -1,0 +1,1 @@
+DRAFT = "A first draft: "
