@@ -1,11 +1,12 @@
-"""Files that are there whole or not at all, failures to write them that say which file, and texts that a user names."""
+"""Files that are there whole or not at all, that one process writes at a time, and what cannot be read or written."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,23 @@ def read_source(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+@contextmanager
+def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iterator[None]:
+    """Holds ``path`` until the process ends or the block is left; the kernel frees it, whatever happens.
+
+    Where another process holds it, waits, or raises what ``refuse`` makes of that process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refuse else 0))
+        except BlockingIOError:
+            assert refuse is not None
+            file.seek(0)
+            raise refuse(file.read().strip() or "unknown") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield

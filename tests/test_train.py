@@ -131,10 +131,11 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, port: int)
     train_file = tmp_path / "train.jsonl"
     rows = [{"problem": f"What is {i} + {i}?", "answer": str(2 * i), "type": "math"} for i in range(1, 9)]
     train_file.write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "test.jsonl").write_text(json.dumps({"problem": "What is 90 + 9?", "answer": "99", "type": "math"}))
     chosen = overrides(
         tmp_path, port, **{
             "model_name": policy, "executor.model": MODEL_NAME, "judge.model": MODEL_NAME,
-            "train_dataset": train_file, "test_dataset": train_file, "response_max_length": 24,
+            "train_dataset": train_file, "test_dataset": tmp_path / "test.jsonl", "response_max_length": 24,
             "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "gradient_checkpointing": "false", "dtype": "float32",
             "max_steps": 1,
         },

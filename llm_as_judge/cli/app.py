@@ -165,7 +165,7 @@ def _interrupted(arguments: Sequence[str], interrupted: Interrupted | None, term
     if interrupted is not None:
         again = [word for word in arguments if word not in ("--resume", "--fresh")]
         command = _without_secrets(f"llm-as-judge {shlex.join(again)} --resume", arguments)
-        saved = f"; go on from the last checkpoint with: {command}"
+        saved = f"; go on from there with: {command}"
         hint = saved if interrupted.resumable else "; nothing was saved yet"
     sys.stderr.write(f"{'terminated' if terminated else 'interrupted'}{hint}\n")
     return 143 if terminated else 130

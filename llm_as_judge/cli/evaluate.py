@@ -13,6 +13,7 @@ from llm_as_judge.cli.options import (
     Checkpoint,
     ConfigPath,
     Device,
+    Interrupted,
     ModelName,
     Overrides,
     Untrained,
@@ -50,7 +51,8 @@ def evaluate(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Evaluate only the first N problems.")
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of --data FILE the first ones."),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
@@ -72,29 +74,35 @@ def evaluate(
     checkpoint = None if given else choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
+    import time
 
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.embedded.world import CAVEAT, outside
-    from llm_as_judge.runs.evaluate import run_evaluation
+    from llm_as_judge.runs.evaluate import recorded_since, run_evaluation
     from llm_as_judge.views.evaluation import evaluation_report
     from llm_as_judge.views.terminal import TerminalProgress
 
     console = make_console(as_json)
     if data and settings.executor.provider == "embedded" and any(outside(p.question) for p in read_problems(data, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
-    with TerminalProgress(console) as progress:
-        result = asyncio.run(
-            run_evaluation(
-                settings,
-                data=data,
-                checkpoint=checkpoint,
-                workflow=given,
-                limit=limit,
-                samples=samples,
-                resume=resume,
-                progress=progress,
+    begun = time.time()
+    try:
+        with TerminalProgress(console) as progress:
+            result = asyncio.run(
+                run_evaluation(
+                    settings,
+                    data=data,
+                    checkpoint=checkpoint,
+                    workflow=given,
+                    limit=limit,
+                    samples=samples,
+                    resume=resume,
+                    progress=progress,
+                )
             )
-        )
+    except KeyboardInterrupt as error:
+        # A file system's clock may lag behind the processor's by a tick.
+        raise Interrupted(recorded_since(settings, begun - 1)) from error
     name = f"workflow {given.file}" if given else policy_name(checkpoint)
     console.print(name, highlight=False, soft_wrap=True)
     for part in evaluation_report(result.rows, result.usage):

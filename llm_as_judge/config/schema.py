@@ -199,8 +199,15 @@ class DataConfig(_Strict):
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; sums to 1."
     )
-    eval_problems: int = Field(150, gt=0, description="Number of problems in an evaluation.")
-    max_problems: int | None = Field(None, gt=0, description="Use at most this many training problems; null = all.")
+    eval_problems: int = Field(
+        150,
+        gt=0,
+        description="Number of problems in an evaluation; of a file with more, each dataset and domain keeps its "
+        "share, and every run takes the same ones.",
+    )
+    max_problems: int | None = Field(
+        None, gt=0, description="Use at most this many training problems, chosen likewise; null = all."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -224,6 +231,13 @@ class DataConfig(_Strict):
                 f"{', '.join(named) or 'source'} means files, but train_dataset is not set; name a JSONL file (to "
                 "evaluate on one alone, give evaluate --data FILE)"
             )
+        places = {name: Path(getattr(self, name)).resolve() for name in named}
+        for name in named[1:]:
+            if places[name] == places[named[0]]:
+                raise ValueError(
+                    f"{named[0]} and {name} name one file, {places[name]}: the policy would be measured on what it is "
+                    "trained on; split it: llm-as-judge data process --datasets none --custom FILE"
+                )
         return self
 
 

@@ -27,7 +27,7 @@ async def agreement(judge: JudgeLike, rollouts: Sequence[Rollout]) -> Agreement:
     """``judge``'s verdicts beside those of ``rollouts``, which rules gave; code has no part in it."""
     known = [r for r in rollouts if r.execution.answer and not r.problem.reference.tests]
     asked = known[:: max(1, len(known) // LIMIT)][:LIMIT]
-    verdicts = await asyncio.gather(*(judge.verdict(r.problem, r.execution.answer) for r in asked))
+    verdicts = await asyncio.gather(*(judge.verdict(r.problem, r.execution.answer, r.execution.cut_off) for r in asked))
     pairs = Counter((r.verdict.correct, v.correct) for r, v in zip(asked, verdicts, strict=True))
     decided = sum(n for (_, v), n in pairs.items() if v is not None)
     return Agreement(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.loading import to_yaml
+from llm_as_judge.config.identity import identity
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import Outcome, Worth, markdown, without, worths
@@ -66,12 +66,12 @@ async def run_ablation(
         made = []
         for seed in range(config.training.seed, config.training.seed + seeds):
             settings = changed(config, change, name, seed)
-            run_name, text = settings.output.run_name, to_yaml(settings)
+            run_name, told = settings.output.run_name, identity(settings)
             label = f"{'everything' if name == 'full' else f'without {name}'}, seed {seed}"
             known = runs.get(run_name)
-            if known is None or known["config"] != text:
+            if known is None or known["config"] != told:
                 progress.say(label)
-                known = runs[run_name] = {**(await _trained(settings, progress)).as_json(), "config": text}
+                known = runs[run_name] = {**(await _trained(settings, progress)).as_json(), "config": told}
                 write_json(path, {"runs": runs})
             share, tokens = known["overall"], known["executor_tokens"]
             progress.say(f"{label}: {100 * share:.1f} % right, {tokens:.0f} tokens")

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.datasets.catalog import DATASETS
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
 from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.evaluation.records import Ledger, Record
 from llm_as_judge.evaluation.summary import Summary, summarise
-from llm_as_judge.files import write_json
+from llm_as_judge.files import locked, write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.runs.policy import adapter_digest, load_author
 from llm_as_judge.runs.problems import heldout_problems
@@ -88,16 +88,20 @@ async def run_evaluation(
     takes the place of an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
     watch = progress or Silent()
-    problems = read_problems(data, limit) if data else heldout_problems(config.data)[:limit]
+    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     folder, model = config.output.results_dir / "evaluation", config.base_model.key
     source = data.name.partition(".")[0] if data else "heldout"
     records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples, workflow)}.jsonl"
     count = len(problems) * samples
-    async with open_services(config, watch) as services:
+
+    def under_way(holder: str) -> ConfigError:
+        return ConfigError(f"{records} is being written by another process ({holder}); wait for it, then --resume")
+
+    async with open_services(config, watch, judging=False) as services:
         parts, author = services.official, _given(workflow) if workflow else load_author(config, checkpoint)
         if workflow:
             parts = replace(parts, runner=services.runner.beside(workflow.prompt))
-        with Ledger(records, resume) as ledger:
+        with locked(records.with_name(f".{records.name}.lock"), under_way), Ledger(records, resume) as ledger:
             known = recorded = len(ledger.known)
             if resume:
                 watch.say(f"{known} of {count} workflows are recorded in {records}")
@@ -110,7 +114,7 @@ async def run_evaluation(
             try:
                 evaluation = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
             except (KeyboardInterrupt, asyncio.CancelledError):
-                watch.say(f"{recorded} of {count} workflows are recorded in {records}; go on with --resume")
+                watch.say(f"{recorded} of {count} workflows are recorded in {records}")
                 raise
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
@@ -119,7 +123,7 @@ async def run_evaluation(
     result = EvaluationResult(
         model, checkpoint, given, config.executor.model, rows, samples, known, usage, sandbox, records, file
     )
-    _merge(file, result)
+    merge(file, result)
     return result
 
 
@@ -136,18 +140,23 @@ def _rows(records: Sequence[Record], unnamed: str) -> dict[str, Summary]:
     }
 
 
-def _merge(file: Path, result: EvaluationResult) -> None:
-    """Puts the rows that say something into the file, each in the place of the one it renews."""
-    try:
-        rows: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["datasets"] if file.exists() else []
-        known = {_place(row): row for row in rows}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}: no results of evaluations: {error!r}; move it away to have it made anew") from error
-    for row in result.as_json()["datasets"]:
-        if row["metrics"]["problems"]:
-            known[_place(row)] = row
-    if known:
-        write_json(file, {"model": result.model, "datasets": list(known.values())})
+def merge(file: Path, result: EvaluationResult) -> None:
+    """Puts the rows that say something into the file, each in the place of the one it renews.
+
+    Evaluations that end at once wait for each other. Raises ``DataError`` for a file of something else.
+    """
+    with locked(file.with_name(f".{file.name}.lock")):
+        try:
+            told = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
+            known: dict[Any, dict[str, Any]] = {_place(row): row for row in told["datasets"]}
+        except (ValueError, KeyError, TypeError) as error:
+            cure = "move it away to have it made anew"
+            raise DataError(f"{file}: no results of evaluations: {error!r}; {cure}") from error
+        for row in result.as_json()["datasets"]:
+            if row["metrics"]["problems"]:
+                known[_place(row)] = row
+        if known:
+            write_json(file, {"model": result.model, "datasets": list(known.values())})
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -162,22 +171,19 @@ def _identity(
     workflow: WorkflowSource | None,
 ) -> str:
     """Eight hexadecimal digits of all that decides what an evaluation comes to."""
-    executor = {"api_key", "base_url", "timeout_s", "max_retries", "concurrency", "no_proxy"}
-    told = config.workflow.model_dump(mode="json")
-    for setting in ("guidance", "enhancer"):
-        path = getattr(config.workflow, setting)
-        told[setting] = hashlib.sha256(path.read_bytes()).hexdigest() if path and path.is_file() else None
-    weights = sorted(checkpoint.glob("adapter_model.*")) if checkpoint else []
-    decisive = [
-        config.base_model.path,
-        [hashlib.sha256(file.read_bytes()).hexdigest() for file in weights],
+    told = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
+    parts = [
+        {**told, "model": {name: told["model"][name] for name in ("model_name", "adapter", "dtype")}},
+        adapter_digest(checkpoint),
         [repr(problem) for problem in problems],
         samples,
-        config.generation.model_dump(mode="json"),
-        [config.training.seed, config.training.response_max_length, config.model.dtype],
-        config.executor.model_dump(mode="json", exclude=executor),
-        config.sandbox.model_dump(mode="json"),
-        told,
+        [config.training.seed, config.training.response_max_length],
         *([workflow.text, workflow.prompt] if workflow else []),
     ]
-    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:8]
+    return digest(parts)[:8]
+
+
+def recorded_since(config: Config, moment: float) -> bool:
+    """Whether an evaluation of the configured policy has written records since ``moment`` (Unix seconds)."""
+    files = (config.output.results_dir / "evaluation").glob(f"{config.base_model.key}_*.jsonl")
+    return any(file.stat().st_size and file.stat().st_mtime >= moment for file in files)

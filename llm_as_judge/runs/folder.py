@@ -7,23 +7,23 @@ so are the workflows in the buffer's folder, unless ``experience_buffer.reuse`` 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import EventLog
 from llm_as_judge.experience.buffer import sample_files
-from llm_as_judge.files import write_json
+from llm_as_judge.files import locked, write_json
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runs.policy import checkpoint_folder
 from llm_as_judge.runs.progress import Progress
@@ -68,9 +68,8 @@ class RunFolder:
         began = time.time()
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
         run_id = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{digest}"
-        config_digest = hashlib.sha256(self.config_text.encode()).hexdigest()[:16]
-        identity = {"id": run_id, "began": began, "config": config_digest, "data": data_digest}
-        write_json(self.checkpoints / _IDENTITY, identity)
+        told = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
+        write_json(self.checkpoints / _IDENTITY, told)
         self._claim_buffer(run_id, progress)
         return Started(self, run_id, EventLog(self.log_file))
 
@@ -121,11 +120,10 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     buffer = config.experience_buffer
     with ExitStack() as locks:
         own_name = "give this run a name of its own: --set output.run_name=NAME"
-        locks.enter_context(_locked(checkpoints.with_name(f".{checkpoints.name}.lock"), checkpoints, own_name))
+        locks.enter_context(locked(checkpoints.with_name(f".{checkpoints.name}.lock"), _taken(checkpoints, own_name)))
         if buffer.enabled and (kept := buffer.persistence_dir) is not None:
-            kept.mkdir(parents=True, exist_ok=True)
             own_folder = "give this run a folder of its own: --set experience_buffer.persistence_dir=DIR"
-            locks.enter_context(_locked(kept / ".lock", kept, own_folder))
+            locks.enter_context(locked(kept / ".lock", _taken(kept, own_folder)))
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
         if resume and newest is None:
             raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
@@ -164,19 +162,8 @@ def _free(path: Path) -> Path:
     return path if not path.exists() else _free(path.with_name(f"{path.name}~"))
 
 
-@contextmanager
-def _locked(path: Path, what: Path, cure: str) -> Iterator[None]:
-    """Holds ``path`` until the process ends or the block is left; the kernel frees it, whatever happens."""
-    with open(path, "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "unknown"
-            raise ConfigError(
-                f"{what} is in use by a training run of another process ({holder}); wait for it, or {cure}"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
-        yield
+def _taken(what: Path, cure: str) -> Callable[[str], ConfigError]:
+    """What a second run is told of a place that a first one holds."""
+    return lambda holder: ConfigError(
+        f"{what} is in use by a training run of another process ({holder}); wait for it, or {cure}"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config, DataConfig
-from llm_as_judge.data.problems import read_problems
+from llm_as_judge.data.problems import overlap, read_problems, spread
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.embedded.tasks.generate import Split
 from llm_as_judge.embedded.tasks.generate import problems as generated
@@ -26,6 +26,7 @@ class Problems:
     sampler: DomainSampler
     validation: Sequence[Problem]
     heldout: Sequence[Problem]  # the same in every run, and never those of the validations
+    seen: int = 0  # of the held-out problems, those that are among the training problems too
 
     @property
     def digest(self) -> str:
@@ -47,21 +48,25 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
         training = _read(data.train_dataset, data.max_problems, "train_dataset")
         validation = _read(data.val_dataset, data.eval_problems, "val_dataset") if validating else []
     sampler = DomainSampler(_by_domain(training), data.domain_ratios, config.training.seed)
-    return Problems(sampler, validation, heldout_problems(data) if measured else [])
+    heldout = heldout_problems(data) if measured else []
+    return Problems(sampler, validation, heldout, overlap(heldout, training))
 
 
-def heldout_problems(data: DataConfig) -> list[Problem]:
-    """``eval_problems`` held-out problems in the configured ratios, or of ``test_dataset``."""
+def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem]:
+    """``eval_problems`` held-out problems in the configured ratios, or of ``test_dataset``, spread over it; at most
+    ``limit`` of them.
+    """
     if data.source == "embedded":
-        return _generated(data, "heldout", data.eval_problems)
-    return _read(data.test_dataset, data.eval_problems, "test_dataset")
+        return _generated(data, "heldout", data.eval_problems)[:limit]
+    return _read(data.test_dataset, min(limit or data.eval_problems, data.eval_problems), "test_dataset")
 
 
 def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
     if path is None:
         hint = ", or set eval_every=0" if name == "val_dataset" else ""
         raise ConfigError(f"data.{name} is not set; name a JSONL file{hint}")
-    return read_problems(path, limit)
+    problems = read_problems(path)
+    return spread(problems, limit) if limit else problems
 
 
 def _generated(data: DataConfig, split: Split, n: int, seed: int = 0) -> list[Problem]:

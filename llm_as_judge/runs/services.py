@@ -8,7 +8,7 @@ The embedded server is started where the configuration says so. Here, and only h
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,8 @@ from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
 from llm_as_judge.workflow.run import WorkflowRunner
 
 _ROLLOUT_CONCURRENCY = 48
+#: Of the models that ``Config.endpoints`` names; the first alone runs workflows.
+ROLES = ("executor", "judge", "second_judge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,20 @@ class Services:
 
 
 @asynccontextmanager
-async def open_services(config: Config, progress: Progress | None = None) -> AsyncIterator[Services]:
+async def open_services(
+    config: Config, progress: Progress | None = None, *, judging: bool = True
+) -> AsyncIterator[Services]:
     """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
-    ``progress`` is told where a run pauses for an endpoint.
+    ``progress`` is told where a run pauses for an endpoint. Without ``judging`` no judge's endpoint is asked: tests and
+    rules decide alone.
     """
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
-    async with Sandbox(config.sandbox) as sandbox, open_clients(config, executor=True) as clients:
+    roles = ROLES if judging else ROLES[:1]
+    async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
-        judge = Judge(config.judge, model, sandbox, second)
+        judge = Judge(config.judge if judging else RULES, model, sandbox, second)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
         audited = AuditedJudge(config.judge, judge, second) if model and config.judge.audit_share else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
@@ -82,14 +88,14 @@ async def open_services(config: Config, progress: Progress | None = None) -> Asy
 @asynccontextmanager
 async def open_judge(config: Config) -> AsyncIterator[Judge]:
     """The configured judge alone, without a sandbox: it cannot judge code. Raises ``ProviderError``."""
-    async with open_clients(config, executor=False) as clients:
+    async with open_clients(config, ROLES[1:]) as clients:
         yield Judge(config.judge, clients.get("judge"), second=clients.get("second_judge"))
 
 
 @asynccontextmanager
-async def open_clients(config: Config, *, executor: bool) -> AsyncIterator[dict[str, LLMClient]]:
-    """The models that the configuration names, by role, each of which has answered."""
-    endpoints = {role: e for role, e in config.endpoints().items() if executor or role != "executor"}
+async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[dict[str, LLMClient]]:
+    """The models that the configuration names for ``roles``, by role, each of which has answered."""
+    endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
         for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:
             log = config.output.log_dir / "embedded_server.log"

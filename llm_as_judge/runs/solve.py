@@ -203,8 +203,7 @@ def _too_long(author: PolicyAuthor, question: Question) -> DataError | None:
 @asynccontextmanager
 async def open_solver(config: Config, checkpoint: Path | None = None) -> AsyncIterator[Solver]:
     """The policy with the adapter of ``checkpoint``, and all that its workflows need; no judge, who has no work."""
-    unjudged = config.model_copy(update={"judge": config.judge.model_copy(update={"mode": "rules"})})
-    async with open_services(unjudged) as services:
+    async with open_services(config, judging=False) as services:
         solver = Solver(services.runner, load_author(config, checkpoint), checkpoint)
         try:
             yield solver
@@ -222,5 +221,5 @@ async def solve(
 
 async def run_workflow(config: Config, workflow: WorkflowSource, question: Question) -> Execution:
     """A given workflow on one problem, without any policy."""
-    async with open_services(config) as services:
+    async with open_services(config, judging=False) as services:
         return await services.runner.beside(workflow.prompt).run(workflow.text, question)

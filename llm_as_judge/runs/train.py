@@ -96,6 +96,11 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
         async with open_services(config, told) as services:
             told.say(services.sandbox.describe().summary)
             author, problems = load_author(config), open_problems(config)
+            if problems.seen:
+                told.say(
+                    f"{problems.seen} of {len(problems.heldout)} held-out problems are among the training problems: "
+                    "they tell what is remembered, not what was learned; split files by llm-as-judge data process"
+                )
             run = folder.begin(problems.digest, told)
             earlier = usage_of(folder.log_file)
             trainer = assemble(

@@ -10,11 +10,11 @@ import pytest
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
-from llm_as_judge.data.problems import read_problems
+from llm_as_judge.data.problems import read_problems, spread
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.runs.problems import open_problems
+from llm_as_judge.runs.problems import heldout_problems, open_problems
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,3 +70,65 @@ def test_spellings_of_dataset_yaml_hold_in_training_too(tmp_path: Path, monkeypa
     (tmp_path / "config/dataset.yaml").write_text(text.replace("instruction", "a").replace("fields:", "fiels:"))
     with pytest.raises(ConfigError, match="fiels"):
         read_problems(own)
+
+
+def sorted_file(path: Path, *counts: tuple[str, int]) -> Path:
+    """Problems of one domain after the other."""
+    records = [
+        {"problem": f"{domain} {i}?", "answer": str(i), "type": domain} for domain, n in counts for i in range(n)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_same(tmp_path: Path) -> None:
+    problems = read_problems(sorted_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30), ("code", 0)))
+    chosen = spread(problems, 30)
+    assert Counter(p.question.domain for p in chosen) == {"math": 20, "qa": 10}
+    assert [problems.index(p) for p in chosen] == sorted(problems.index(p) for p in chosen)
+    mixed = sorted(problems, key=lambda p: p.question.statement[::-1])
+    assert {p.question.id for p in spread(mixed, 30)} == {p.question.id for p in chosen}
+    assert spread(problems, 90) == spread(problems, 1000) == problems
+    places = [problems.index(p) for p in chosen if p.question.domain == "math"]
+    assert max(places) > 40, "not the first ones alone"
+
+
+@pytest.mark.parametrize("setting", ["test_dataset", "val_dataset"])
+def test_held_out_problems_are_spread_over_their_file(tmp_path: Path, setting: str) -> None:
+    held = sorted_file(tmp_path / "held.jsonl", ("math", 40), ("qa", 20))
+    seen = sorted_file(tmp_path / "train.jsonl", ("math", 3), ("qa", 3))
+    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
+    files = [f"train_dataset={seen}", f"test_dataset={seen.with_name('t.jsonl')}", f"{setting}={held}"]
+    sorted_file(tmp_path / "t.jsonl", ("math", 1))
+    often = f"eval_every={int(setting == 'val_dataset')}"
+    config = load_config(ROOT / "config/embedded.yaml", [*files, ratios, "eval_problems=12", often])
+    problems = open_problems(config)
+    chosen = problems.heldout if setting == "test_dataset" else problems.validation
+    assert Counter(p.question.domain for p in chosen) == {"math": 8, "qa": 4}
+    if setting == "test_dataset":
+        assert Counter(p.question.domain for p in heldout_problems(config.data, 3)) == {"math": 2, "qa": 1}
+
+
+def test_training_problems_that_are_limited_keep_their_domains(tmp_path: Path) -> None:
+    path = sorted_file(tmp_path / "train.jsonl", ("math", 40), ("qa", 20))
+    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
+    config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios, "max_problems=9"])
+    drawn = open_problems(config, measured=False).sampler.peek(99)
+    assert Counter(p.question.domain for p in drawn) == {"math": 6, "qa": 3}
+
+
+def test_one_file_for_training_and_testing_is_refused_with_the_cure(tmp_path: Path) -> None:
+    path = sorted_file(tmp_path / "own.jsonl", ("math", 3))
+    (tmp_path / "link.jsonl").symlink_to(path)
+    for other in (path, tmp_path / "link.jsonl"):
+        with pytest.raises(ConfigError, match=r"train_dataset and test_dataset name one file.*data process"):
+            load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", f"test_dataset={other}"])
+
+
+def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> None:
+    train, test = sorted_file(tmp_path / "a.jsonl", ("math", 9)), sorted_file(tmp_path / "b.jsonl", ("math", 4))
+    test.write_text(test.read_text().replace("math 0?", "another?").replace("math 1?", "MATH  1?"))
+    only = "domain_ratios={math: 1, qa: 0, code: 0}"
+    files = [f"train_dataset={train}", f"test_dataset={test}", only]
+    assert open_problems(load_config(ROOT / "config/embedded.yaml", files)).seen == 3
+    assert open_problems(load_config(ROOT / "config/embedded.yaml")).seen == 0

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shlex
+import signal
+import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +20,15 @@ import pytest
 from helpers.rollouts import problem
 
 from llm_as_judge.cli.app import main
-from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.config.schema import Config, EndpointConfig
+from llm_as_judge.errors import ConfigError, DataError, ProviderError
 from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.runs.evaluate import EvaluationResult, run_evaluation
+from llm_as_judge.runs.evaluate import EvaluationResult, merge, run_evaluation
 from llm_as_judge.runs.progress import Silent
+from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Reward, Verdict
 
 
@@ -73,7 +80,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     made = World()
 
     @asynccontextmanager
-    async def services(config: Config, *rest: Any) -> AsyncIterator[Any]:
+    async def services(config: Config, *rest: Any, **more: Any) -> AsyncIterator[Any]:
         sandbox = SimpleNamespace(describe=lambda: "none")
         usage = {"executor": Usage(calls=len(made.ran), cost=0.5), "judge": Usage()}
         official = RolloutParts(made, made, made, concurrency=1)
@@ -258,3 +265,94 @@ def test_a_given_workflow_and_a_policy_exclude_each_other(
     Path("w.py").write_text("class Workflow: ...\n")
     assert main(["evaluate", "--workflow", "w.py", "--untrained"]) == 2
     assert "--workflow takes the policy's place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("done", "status", "number"), [(4, 130, signal.SIGINT), (4, 143, signal.SIGTERM), (0, 130, signal.SIGINT)]
+)
+def test_an_interruption_ends_with_the_command_that_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path,
+    done: int, status: int, number: signal.Signals,
+) -> None:  # fmt: skip
+    run = World.run
+
+    async def interrupted(self: World, source: str, question: Question, seed: int | None = None) -> Execution:
+        if len(self.ran) == done:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(5)
+        return await run(self, source, question, seed)
+
+    monkeypatch.setattr(World, "run", interrupted)
+    words = ["evaluate", "--config", str(root / "config/embedded.yaml"), "--data", str(data(monkeypatch, MIXED))]
+    assert main([*words, "--untrained"]) == status
+    told = capsys.readouterr().err.splitlines()[-1]
+    if done:
+        assert told.endswith(f"go on from there with: llm-as-judge {shlex.join(words)} --untrained --resume")
+    else:
+        assert told == "interrupted; nothing was saved yet"
+    monkeypatch.setattr(World, "run", run)
+    assert main([*words, "--untrained", "--resume", "--json"]) == 0
+    assert world.ran == [f"p{i}" for i in range(6)]
+
+
+async def test_evaluations_that_end_at_once_lose_no_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a dataset of its own, and takes its time between reading the file of results and writing it."""
+    result = await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
+    (template,) = result.as_json()["datasets"]
+    result.file.unlink()
+
+    def slowly(path: Path, value: Any) -> None:
+        time.sleep(0.05)
+        write_json(path, value)
+
+    def end(name: str) -> None:
+        told = SimpleNamespace(model="nano", as_json=lambda: {"datasets": [{**template, "dataset": name}]})
+        merge(result.file, told)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("llm_as_judge.runs.evaluate.write_json", slowly)
+    names = {f"set {i}" for i in range(8)}
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(end, names))
+    assert {row["dataset"] for row in saved()} == names
+
+
+async def test_the_same_evaluation_twice_at_once_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = data(monkeypatch, MIXED)
+    run = World.run
+
+    async def second(self: World, source: str, question: Question, seed: int | None = None) -> Execution:
+        if not self.ran:
+            with pytest.raises(ConfigError, match=r"written by another process \(process \d+\).*--resume"):
+                await run_evaluation(Config(), data=path, resume=True)
+        return await run(self, source, question, seed)
+
+    monkeypatch.setattr(World, "run", second)
+    result = await run_evaluation(Config(), data=path)
+    assert result.scored == 6 and len(result.records.read_text().splitlines()) == 6
+
+
+async def test_no_judge_is_asked_where_rules_decide_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Client:
+        def __init__(self, endpoint: EndpointConfig, cache: object) -> None:
+            self.endpoint, self.usage = endpoint, Usage()
+
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *rest: object) -> None: ...
+
+        async def check(self) -> None:
+            asked.append(self.endpoint.model)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("llm_as_judge.runs.services.LLMClient", Client)
+    told = {"executor": {"provider": "openai", "model": "e"}, "judge": {"provider": "openai", "model": "j"}}
+    config = Config.model_validate(told)
+    async with open_services(config, judging=False) as services:
+        assert asked == ["e"]
+        verdict = await services.official.judge.verdict(MIXED[0], "x")
+        assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
+    async with open_services(config):
+        assert asked == ["e", "e", "j"]

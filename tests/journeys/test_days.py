@@ -124,16 +124,17 @@ def test_an_own_data_users_day(terminal: Terminal, here: list[str]) -> None:
     """A file with a bad row, mended, looked at, trained on and measured on, from a configuration beside it."""
     Path("mine").mkdir()
     rows = [{"problem": f"Tom has {i} apples. He buys 4 more. How many apples does Tom have now?",
-             "answer": str(i + 4), "type": "math"} for i in range(3, 9)]  # fmt: skip
-    lines = [json.dumps(row) for row in rows]
+             "answer": str(i + 4), "type": "math"} for i in range(3, 13)]  # fmt: skip
+    lines, held = [json.dumps(row) for row in rows[:6]], [json.dumps(row) for row in rows[6:]]
     data = Path("mine/problems.jsonl")
     data.write_text("\n".join(['{"problem": "no answer", "type": "math"}', *lines]), encoding="utf-8")
     Path("mine/run.yaml").write_text(
-        "train_dataset: problems.jsonl\ntest_dataset: problems.jsonl\nguidance: guide.yaml\nworkflow.prompt: short\n"
+        "train_dataset: problems.jsonl\ntest_dataset: held.jsonl\nguidance: guide.yaml\nworkflow.prompt: short\n"
         "domain_ratios: {math: 1, code: 0, qa: 0}\nprompt_max_length: 1024\nresponse_max_length: 230\n"
         "executor.max_tokens: 160\n",
         encoding="utf-8",
     )
+    Path("mine/held.jsonl").write_text("\n".join(held), encoding="utf-8")
     Path("mine/guide.yaml").write_text("math: Return the number.\ncode: x\nqa: x\n", encoding="utf-8")
     run = ["--config", "mine/run.yaml", *here]
     told = terminal.types("train", "--max-steps", 1, *run, expect=2)
