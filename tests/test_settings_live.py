@@ -101,8 +101,9 @@ def test_every_setting_is_read_on_the_path_of_a_run(
     )  # fmt: skip
     asyncio.run(train(run))
 
-    Path("own.jsonl").write_text(json.dumps({"problem": "1 + 1?", "answer": "2", "type": "math"}), "utf-8")
-    files = {f"{split}_dataset": "own.jsonl" for split in ("train", "val", "test")}
+    files = {f"{split}_dataset": f"{split}.jsonl" for split in ("train", "val", "test")}
+    for name in files.values():
+        Path(name).write_text(json.dumps({"problem": "1 + 1?", "answer": "2", "type": "math"}), "utf-8")
     open_problems(recorder.load(**files, domain_ratios=MATHS, eval_every=1))
 
     own = {"domain": "math", "workflow": workflow(PLANS["answer"], "math")}
