@@ -44,6 +44,9 @@ SMALL_MODEL = 20_000_000
 #: The adapter that the KL term is measured to, where training does not start from the bare base model.
 _REFERENCE = "reference"
 
+#: What Mamba layers compute with by its weights, past any adapter around it.
+_PAST_LAYERS = frozenset(("out_proj", "conv1d", "dt_proj"))
+
 #: Names under which modules keep the strength of a noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
 
@@ -58,7 +61,7 @@ class Policy:
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device))
         silence(base)
-        modules = config.lora_target_modules
+        layers, modules = _linear_layers(base), config.lora_target_modules
         lora = LoraConfig(
             r=config.lora_rank,
             lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
@@ -75,10 +78,7 @@ class Policy:
                 try:
                     self.model: Any = get_peft_model(base, lora)
                 except (ValueError, re.error) as error:
-                    raise ConfigError(
-                        f"model.lora_target_modules={modules!r}: {error}; give all-linear, names of layers such as "
-                        "[q_proj, v_proj], or a regular expression over their full names"
-                    ) from error
+                    raise ConfigError(_no_adapter(config, base.config.model_type, layers, error)) from error
         if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # the newer name
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
@@ -367,3 +367,26 @@ def fit_threads(policy: Policy) -> None:
     small = policy.base.num_parameters() < SMALL_MODEL
     if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
+
+
+def _linear_layers(base: Any) -> set[str]:
+    """Names of the layers that ``all-linear`` means."""
+    head = base.get_output_embeddings()
+    found = (
+        name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head
+    )
+    return {name.rpartition(".")[2] for name in found}
+
+
+def _no_adapter(config: ModelConfig, kind: str, layers: set[str], error: Exception) -> str:
+    """Why the model takes no such adapter, with the cure."""
+    if "Mamba-based" in str(error):  # PEFT's own list of types
+        rest = ", ".join(sorted(layers - _PAST_LAYERS))
+        return (
+            f"model.model_name={config.model_name!r} is a Mamba model ({kind}): no adapter reaches its out_proj and "
+            f"conv1d; give model.lora_target_modules=[{rest}]"
+        )
+    return (
+        f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of layers such as "
+        "[q_proj, v_proj], or a regular expression over their full names"
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from peft import PeftModel
 from tiny import VOCABULARY, NumberTokenizer, random_completions, tiny_policy
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
@@ -186,3 +187,23 @@ def test_a_small_model_takes_one_thread_unless_told_otherwise(
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["mamba", "mamba2"])
+def test_a_mamba_model_is_refused_with_the_layers_that_an_adapter_reaches(kind: str) -> None:
+    """PEFT refuses its out_proj; what is named instead trains, every layer of it."""
+    small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_heads": 8, "head_dim": 8, "n_groups": 1}
+    architecture = AutoConfig.for_model(kind, **{**small, "state_size": 4})
+
+    def made(**settings: Any) -> Policy:
+        return Policy.from_config(architecture, None, ModelConfig(device="cpu", lora_rank=2, **settings))
+
+    with pytest.raises(ConfigError, match=rf"is a Mamba model \({kind}\)") as refused:
+        made()
+    layers = str(refused.value).rpartition("[")[2].removesuffix("]").split(", ")
+    assert "in_proj" in layers
+    policy = made(lora_target_modules=layers)
+    policy.logprobs([Completion("", (1, 2), (3, 4, 5), (), "stop")]).logprobs.sum().backward()
+    moved = {n: p.grad for n, p in policy.model.named_parameters() if "lora_B" in n}
+    assert len(moved) == 2 * len(layers)
+    assert all(grad is not None and grad.abs().sum() > 0 for grad in moved.values())
