@@ -22,7 +22,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Raises ``OSError`` with the name of ``path``; what was there before is as it was.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with naming(path, aside):
         try:
@@ -38,6 +38,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """``value`` as indented JSON, whole or not at all. Raises ``ValueError`` for NaN, which JSON has not."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def make_folder(path: Path) -> None:
+    """``path`` and those above it. Raises ``OSError``, also where a file system such as /proc takes no folders."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), error.filename) from error
 
 
 @contextmanager
@@ -71,7 +79,7 @@ def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iter
 
     Where another process holds it, waits, or raises what ``refuse`` makes of that process.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with open(path, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refuse else 0))

@@ -66,6 +66,8 @@ _OF_THE_USERS = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO,
     errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP,
 )  # fmt: skip
+#: What torch says of it: an error of its own on an accelerator, a common one on the CPU.
+_OUT_OF_MEMORY = re.compile(r"^OutOfMemoryError: |^RuntimeError: .*can't allocate memory", re.DOTALL)
 _ELSEWHERE = "--set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
 
 
@@ -131,6 +133,12 @@ def _explained(error: Exception) -> str | None:
     if (usage := getattr(error, "format_message", None)) is not None:  # of the parser of options
         message = " ".join(usage().split())
         return f"{message[:1].lower()}{message[1:].removesuffix('.')}; --help tells what there is"
+    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
+        size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
+        return (
+            f"not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
+            "num_return_sequences_in_group, prompt_max_length or response_max_length, or take a smaller model"
+        )
     if isinstance(error, OSError) and error.errno in _OF_THE_USERS:
         reason = os.strerror(error.errno).lower()
         if error.filename is None:

@@ -58,6 +58,8 @@ def _url(value: str) -> str:
 
 #: Of a whole number: what the kernel's limits, sockets and tensors take.
 _MOST = 2**31 - 1
+#: Of what is held in memory at once; no machine holds more.
+_WIDEST = 1 << 16
 Url = Annotated[str, AfterValidator(_url)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
@@ -89,7 +91,7 @@ class _Strict(BaseModel):
 
 class ModelConfig(_Strict):
     model_name: str = Field("nano", min_length=1, description="Key of models.yaml, Hugging Face id or folder.")
-    lora_rank: int = Field(64, gt=0, description="Rank of the LoRA adapter.")
+    lora_rank: int = Field(64, gt=0, le=_WIDEST, description="Rank of the LoRA adapter.")
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale; the update is multiplied by alpha / rank.")
     lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout of the adapter's input.")
     lora_target_modules: str | Names = Field(
@@ -109,12 +111,12 @@ class WarmupConfig(_Strict):
     """The cold start before GRPO."""
 
     sft_steps: int = Field(60, gt=0, description="Maximum number of optimiser steps.")
-    sft_learning_rate: Float = Field(7e-4, gt=0, description="Peak learning rate, from which it falls linearly.")
-    problems_per_step: int = Field(1, gt=0, description="Problems of a step.")
-    workflows_per_problem: int = Field(10, gt=0, description="Workflows for each problem of a step.")
+    sft_learning_rate: Float = Field(7e-4, gt=0, le=1, description="Peak learning rate, from which it falls linearly.")
+    problems_per_step: int = Field(1, gt=0, le=_WIDEST, description="Problems of a step.")
+    workflows_per_problem: int = Field(10, gt=0, le=_WIDEST, description="Workflows for each problem of a step.")
     look_every: int = Field(20, gt=0, description="Steps between looks at held-out loss, valid rate and shapes.")
-    look_problems: int = Field(12, gt=0, description="Problems held back for those looks.")
-    look_samples: int = Field(4, gt=0, description="Workflows sampled for each of them, at temperature 1.")
+    look_problems: int = Field(12, gt=0, le=_WIDEST, description="Problems held back for those looks.")
+    look_samples: int = Field(4, gt=0, le=_WIDEST, description="Workflows sampled for each of them, at temperature 1.")
     own_workflows: InputPath | None = Field(
         None, description="JSONL of your own workflows (domain, workflow); null: generated ones of many shapes."
     )
@@ -123,10 +125,10 @@ class WarmupConfig(_Strict):
 class TrainingConfig(_Strict):
     seed: int = Field(0, ge=0, description="Seed of sampling, data order and the adapter's initial weights.")
     max_steps: int = Field(100, gt=0, description="Optimiser steps over the whole run.")
-    rollout_batch_size: int = Field(4, gt=0, description="Problems per step.")
-    num_return_sequences_in_group: int = Field(6, ge=2, description="Workflows sampled per problem (G).")
+    rollout_batch_size: int = Field(4, gt=0, le=_WIDEST, description="Problems per step.")
+    num_return_sequences_in_group: int = Field(6, ge=2, le=_WIDEST, description="Workflows sampled per problem (G).")
     ppo_epochs: int = Field(1, gt=0, description="Updates per batch; 1 is online learning.")
-    learning_rate: Float = Field(5e-6, gt=0, description="Peak learning rate of the adapter.")
+    learning_rate: Float = Field(5e-6, gt=0, le=1, description="Peak learning rate of the adapter.")
     warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
     weight_decay: Float = Field(0.0, ge=0, description="AdamW's weight decay.")
     max_grad_norm: Float = Field(1.0, gt=0, description="Maximum norm of the gradient.")
@@ -202,6 +204,7 @@ class DataConfig(_Strict):
     eval_problems: int = Field(
         150,
         gt=0,
+        le=1_000_000,
         description="Number of problems in an evaluation; of a file with more, each dataset and domain keeps its "
         "share, and every run takes the same ones.",
     )

@@ -152,7 +152,11 @@ class ExperienceBuffer:
         for path in sample_files(directory).values() if directory is not None else ():
             if not path.exists():
                 continue
-            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}: no experiences: {error}; delete the file, or set reuse=false") from error
+            for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
                     try:
                         self.add(Experience(**json.loads(line)))

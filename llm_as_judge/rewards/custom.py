@@ -22,6 +22,7 @@ import importlib.util
 import inspect
 import logging
 import math
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -96,7 +97,7 @@ class CustomRewards:
         """``groups`` with each function's value as a term and the weighted sum in the total.
 
         Unscored rollouts stay unscored. Raises ``ConfigError`` where a function returns anything but a number or None
-        for each workflow; its own errors travel.
+        for each workflow, and what it raised itself.
         """
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
@@ -124,9 +125,15 @@ async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) ->
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     columns = {name: column for name, column in _columns(rollouts).items() if takes_all or name in named}
-    result: Any = function(**columns)
-    if inspect.isawaitable(result):
-        result = await result
+    try:
+        result: Any = function(**columns)
+        if inspect.isawaitable(result):
+            result = await result
+    except Exception as error:  # the user's own code may raise anything
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"reward.functions: {name!r} raised {type(error).__name__}: {error} ({line.filename}, line {line.lineno})"
+        ) from error
     if hasattr(result, "tolist"):  # an array or a tensor
         result = result.tolist()
     if not isinstance(result, list | tuple) or len(result) != len(rollouts):

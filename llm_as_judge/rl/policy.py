@@ -251,7 +251,12 @@ class Policy:
         self.model.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
 
     def load_adapter(self, directory: Path) -> None:
-        """Puts a saved adapter's weights in place of the present ones; the shapes must agree."""
+        """Puts a saved adapter's weights in place of the present ones; the shapes must agree.
+
+        Raises ``DataError`` where there is none that can be read, ``ConfigError`` for one of another shape or model.
+        """
+        if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
+            raise DataError(f"{directory} holds no adapter: no adapter_model.safetensors in it; give a folder step_N")
         try:
             weights = load_peft_weights(str(directory), device="cpu")
         except (OSError, ValueError, KeyError, SafetensorError, pickle.UnpicklingError) as error:

@@ -23,7 +23,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import EventLog
 from llm_as_judge.experience.buffer import sample_files
-from llm_as_judge.files import locked, write_json
+from llm_as_judge.files import locked, make_folder, write_json
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runs.policy import checkpoint_folder
 from llm_as_judge.runs.progress import Progress
@@ -114,7 +114,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     log_file = output.log_dir / key / f"{output.run_name}.jsonl"
     results = output.results_dir / "training" / key / f"{output.run_name}.json"
     for folder in (checkpoints.parent, log_file.parent, results.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, os.strerror(13), str(folder))
     buffer = config.experience_buffer

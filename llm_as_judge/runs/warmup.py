@@ -167,7 +167,11 @@ class _Teacher:
 def _own(path: Path) -> Iterator[tuple[str, str]]:
     """Domain and workflow of each line of a user's JSONL; raises ``DataError`` with every line that cannot be used."""
     wrong = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"warmup.own_workflows={path}: cannot be read: {error}; name a JSONL file") from error
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
