@@ -22,6 +22,7 @@ from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.head import Head
 from llm_as_judge.logprobs.plain import plain_logprobs, tolerance
+from llm_as_judge.logprobs.precision import own_precision
 from llm_as_judge.logprobs.sampling import sampling_logprobs
 from llm_as_judge.logprobs.shareable import why_not_attention
 from llm_as_judge.types import Completion
@@ -87,7 +88,7 @@ class LocalEngine:
         noise = torch.Generator().manual_seed(seed)
         at_once = max(1, self._max_sequences // n)
         groups: list[list[Completion]] = []
-        with self._policy.generation_weights() as base, torch.inference_mode():
+        with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
             attention = base.config._attn_implementation
             for start in range(0, len(prompts), at_once):
                 chunk = [list(p) for p in prompts[start : start + at_once]]

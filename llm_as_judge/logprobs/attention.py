@@ -24,11 +24,16 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from llm_as_judge.logprobs.precision import own_precision
 from llm_as_judge.logprobs.tree import Layout, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
 Kernel = Literal["cascade", "flex", "dense"]
 KeyValue = tuple[Tensor, Tensor]  # each [1, heads, T, D]
+
+#: Keys up to which a piece's backward runs in float32 on the CPU: in bfloat16 that kernel packs its operands, which
+#: costs up to five times the products of a short piece and pays off for a long one only.
+SHORT = 256
 
 #: Tile of FlexAttention's block mask, in tokens.
 BLOCK = 128
@@ -70,15 +75,16 @@ def kernel_for(device: torch.device) -> Kernel:
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
     """Hidden states [T, hidden] of a row."""
     device = base.device
-    out = base.get_decoder()(
-        input_ids=tree.ids[None].to(device),
-        position_ids=tree.positions[None].to(device),
-        # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
-        # the beginnings of packed documents. ``attention`` does not look at it.
-        attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
-        use_cache=False,
-        tree=attention,
-    )
+    with own_precision(base):
+        out = base.get_decoder()(
+            input_ids=tree.ids[None].to(device),
+            position_ids=tree.positions[None].to(device),
+            # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
+            # the beginnings of packed documents. ``attention`` does not look at it.
+            attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
+            use_cache=False,
+            tree=attention,
+        )
     hidden: Tensor = out.last_hidden_state[0]
     return hidden
 
@@ -194,6 +200,8 @@ class _Cascade(torch.autograd.Function):
             q, k, v = _fold(query[:, :, rows], key, value, p)
             g, o = (t[:, :, rows].reshape(q.shape) for t in (gradients[0], out))
             part_lse = lse[:, :, rows].reshape(q.shape[:3])
+            if p.k1 - p.k0 <= SHORT:
+                g, q, k, v, o = (t.to(wide) for t in (g, q, k, v, o))
             found = _flash_backward(g, q, k, v, o, part_lse, 0.0, p.causal, scale=ctx.scale)
             grads[0][:, :, rows] += found[0].reshape(grads[0][:, :, rows].shape)
             for whole, part in zip(grads[1:], found[1:], strict=True):

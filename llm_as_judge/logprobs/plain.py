@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llm_as_judge.logprobs.precision import own_precision
 from llm_as_judge.types import Completion
 
 
@@ -16,7 +17,8 @@ def plain_logprobs(base: Any, completion: Completion) -> Tensor:
     ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]], device=base.device)
     count = len(completion.token_ids)
     last = {"logits_to_keep": count + 1} if "logits_to_keep" in inspect.signature(base.forward).parameters else {}
-    logits = base(input_ids=ids, use_cache=False, **last).logits[0, -count - 1 : -1]
+    with own_precision(base):
+        logits = base(input_ids=ids, use_cache=False, **last).logits[0, -count - 1 : -1]
     logprobs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     found: Tensor = logprobs.gather(-1, ids[0, -count:, None])[:, 0]
     return found

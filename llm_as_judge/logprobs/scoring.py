@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from llm_as_judge.logprobs import tree as prefix_tree
 from llm_as_judge.logprobs.attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.logprobs.head import Head
+from llm_as_judge.logprobs.precision import own_precision
 from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.logprobs.tree import Stage
 from llm_as_judge.types import Completion
@@ -138,7 +139,8 @@ def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
         ids[row, : len(sequence)] = torch.tensor(sequence)
         where[row, len(completion.prompt_ids) - 1 : len(sequence)] = True
     # Right padding under a causal mask: no real token sees padding, so the mask stays implicit and fast.
-    out = base.get_decoder()(input_ids=ids.to(base.device), use_cache=False)
+    with own_precision(base):
+        out = base.get_decoder()(input_ids=ids.to(base.device), use_cache=False)
     hidden: Tensor = out.last_hidden_state[where.to(base.device)]
     return hidden
 

@@ -38,7 +38,7 @@ from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.rl.chat import chat_ids
 from llm_as_judge.types import Completion, Prompt
 
-#: Parameters below which an operation is too short to be shared among threads.
+#: Parameters below which an operation is too short to be shared among threads, or to gain by lower precision.
 SMALL_MODEL = 20_000_000
 
 #: The adapter that the KL term is measured to, where training does not start from the bare base model.
@@ -59,7 +59,7 @@ class Policy:
         self.config = config
         self.tokenizer = tokenizer
         device = resolve_device(config.device)
-        base = base.to(device=device, dtype=resolve_dtype(config.dtype, device))
+        base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         silence(base)
         layers, modules = _linear_layers(base), config.lora_target_modules
         lora = LoraConfig(
@@ -100,9 +100,9 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        dtype = resolve_dtype(config.dtype, resolve_device(config.device))
         try:
-            tokenizer, base = load_gguf(Path(path), dtype) if path.endswith(".gguf") else load_folder(path, dtype)
+            load = load_gguf if path.endswith(".gguf") else load_folder
+            tokenizer, base = load(Path(path), config.dtype)
         except (OSError, ValueError, ImportError) as error:
             raise ConfigError(
                 f"model.model_name={config.model_name!r}: {path} cannot be loaded: {error}. "
@@ -310,12 +310,12 @@ def silence(base: Any) -> None:
             setattr(module, name, 0.0)
 
 
-def load_folder(path: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
     """Tokenizer and causal LM of a folder or hub id."""
-    return load_tokenizer(path), AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+    return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
 
 
-def load_gguf(path: Path, dtype: torch.dtype) -> tuple[Any, Any]:
+def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
     from transformers import GgufConfig
 
@@ -353,14 +353,23 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """``auto`` is bfloat16 on cuda and float32 elsewhere."""
+def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
+    """``auto`` is bfloat16 on cuda, and for all but small models on CPUs with instructions for it (AVX512-BF16, AMX);
+    float32 elsewhere.
+    """
     if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
+        return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ConfigError(f'model.dtype={name!r} is no dtype; use "auto", "float32", "bfloat16" or "float16"')
     return dtype
+
+
+def _cpu_computes_bfloat16() -> bool:
+    """Elsewhere bfloat16 is emulated, several times slower than float32."""
+    capabilities = torch.cpu.get_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def fit_threads(policy: Policy) -> None:

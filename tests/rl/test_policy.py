@@ -168,7 +168,7 @@ def test_mistakes_in_settings_are_named() -> None:
     with pytest.raises(ConfigError, match=r"model\.model_name='/nowhere'"):
         Policy.load("/nowhere", ModelConfig(model_name="/nowhere"))
     with pytest.raises(ConfigError, match=r"model\.dtype='float33'"):
-        resolve_dtype("float33", torch.device("cpu"))
+        resolve_dtype("float33", torch.device("cpu"), 1)
     with pytest.raises(ValueError, match="at least one token"):
         tiny_policy().logprobs([Completion("", (1,), (), (), "length")])
 
