@@ -429,3 +429,17 @@ def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str]) -> 
     for name in ("model", "executor", "folder logs"):
         assert not checks[name]["ok"], checks[name]
         assert checks[name]["detail"]
+
+
+def test_doctor_tells_a_policy_that_writes_workflows_from_one_that_needs_a_warm_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def policy_check(prompt: str) -> tuple[bool, str]:
+        main(["doctor", "--policy", "--json", "--set", f"workflow.prompt={prompt}", "--set", "prompt_max_length=4096"])
+        check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "policy")
+        return check["ok"], check["detail"]
+
+    ok, detail = policy_check("short")
+    assert ok and detail.startswith("valid 100 % of 24 workflows"), detail
+    ok, detail = policy_check("full")  # a prompt that the nano policy has never seen
+    assert not ok and "llm-as-judge warmup" in detail and " x W" in detail, detail

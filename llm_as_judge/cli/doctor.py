@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,11 +46,15 @@ def doctor(
     model: ModelName = None,
     device: Device = None,
     overrides: Overrides = None,
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Load the policy too, and look at what it writes for a few problems.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
     settings = load_settings(config, overrides, model, device)
-    checks = [_run(name, check) for name, check in _checks(settings).items()]
+    wanted = _checks(settings) | ({"policy": partial(_policy, settings)} if policy else {})
+    checks = [_run(name, check) for name, check in wanted.items()]
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -177,6 +181,18 @@ def _engine(settings: Config) -> str:
     config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path
     names = VLLMEngine(config, model, Path(), None).check()
     return f"{config.base_url}: {model} answers; it serves {', '.join(names)}"
+
+
+def _policy(settings: Config) -> str:
+    """Fails where so few workflows are valid that GRPO would have nothing to compare."""
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.runs.policy import probe
+
+    written = probe(settings)
+    reasons = "".join(f"\n  {count} x {reason}" for reason, count in written.findings.items())
+    if written.too_few:
+        raise ConfigError(f"{written}; give it a cold start: llm-as-judge warmup{reasons}")
+    return f"{written}{reasons}"
 
 
 def _writable(folder: Path) -> str:

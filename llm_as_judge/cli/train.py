@@ -44,7 +44,14 @@ def train(
 
     from llm_as_judge.runs.train import train as run
     from llm_as_judge.views.evaluation import usage_table
-    from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table
+    from llm_as_judge.views.terminal import (
+        TerminalProgress,
+        gain_line,
+        plans_table,
+        result_table,
+        shapes_table,
+        unseen_line,
+    )
 
     console, begun = make_console(as_json), time.time()
     try:
@@ -69,6 +76,8 @@ def train(
     console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
+    if line := unseen_line(result.before, result.after):
+        console.print(line, highlight=False)
     if result.workflows:
         console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:

@@ -43,7 +43,7 @@ def warmup(
         result = warm_up(settings, resume=resume, progress=progress)
     if as_json:
         print_json(result.as_json())
-    first, last = result.looks[0], result.looks[-1]
-    console.print(f"valid workflows: {100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after")
+    before, after = (f"{100 * look.written.valid_rate:.0f} %" for look in (result.looks[0], result.looks[-1]))
+    console.print(f"valid workflows: {before} before, {after} after")
     console.print(f"adapter {result.adapter}", highlight=False, soft_wrap=True)
     console.print(f"train from it with: --set model.adapter={result.adapter}", highlight=False, soft_wrap=True)

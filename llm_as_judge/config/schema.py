@@ -98,8 +98,9 @@ class ModelConfig(_Strict):
         "all-linear", description="Modules that get an adapter: all-linear, a list, or a regular expression."
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Precision of the base weights; auto: bfloat16 on CUDA and, for models that "
-        "are not tiny, on CPUs with instructions for it; else float32."
+        "auto",
+        description="Precision of the base weights; auto: bfloat16 on CUDA and, for models that "
+        "are not tiny, on CPUs with instructions for it; else float32.",
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations: saves memory, costs time.")

@@ -18,7 +18,8 @@ from llm_as_judge.evaluation.official import Official, official, share
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.workflow import variety
+from llm_as_judge.workflow.catalogue import PLANS, name_of
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.shape import shape
 
@@ -44,6 +45,14 @@ class Summary:
 
     __pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")
 
+    @property
+    def unseen(self) -> dict[Domain, dict[str, int]]:
+        """Those of ``shapes`` that nobody wrote down: neither the catalogue nor the warm-up's generator has them."""
+        return {
+            d: {name: n for name, n in shapes.items() if name not in {*PLANS, *variety.shapes(d), "invalid"}}
+            for d, shapes in self.shapes.items()
+        }
+
     def as_json(self) -> dict[str, Any]:
         estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
             str(d): e for d, e in self.domains.items()
@@ -60,6 +69,7 @@ class Summary:
             "outcomes": self.outcomes,
             "invalid": self.invalid,
             "shapes": self.shapes,
+            "unseen_shapes": self.unseen,
             "executor_tokens": number(self.tokens),
             "seconds": number(self.seconds),
             "cost": self.cost,

@@ -317,8 +317,10 @@ def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
 
 def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
-    from transformers import GgufConfig
+    from transformers import GgufConfig, modeling_gguf_pytorch_utils
 
+    # The library's switch for progress bars does not reach this one.
+    vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
     unpacked = GgufConfig(dequantize=True)
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     base = AutoModelForCausalLM.from_pretrained(

@@ -17,6 +17,7 @@ from llm_as_judge.evaluation.agreement import Agreement, agreement
 from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.evaluation.written import TOO_FEW_VALID
 from llm_as_judge.events import read_events
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
@@ -35,9 +36,6 @@ from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.catalogue import PLANS
 
 logger = logging.getLogger(__name__)
-
-#: Share of valid workflows below which GRPO has too little to compare.
-_TOO_FEW_VALID = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +198,7 @@ async def _before(run: Started, author: PolicyAuthor, measure: Measurement) -> S
     measure.progress.say(f"held-out evaluation of the untrained policy on {len(measure.problems)} problems")
     summary = (await measure.author("untrained policy", author)).summary
     summary.save(file)
-    if summary.valid_rate.value < _TOO_FEW_VALID:
+    if summary.valid_rate.value < TOO_FEW_VALID:
         measure.progress.say(
             f"only {summary.valid_rate.value:.0%} of the untrained policy's workflows are valid: groups without "
             "contrast teach nothing; give it a cold start first: llm-as-judge warmup, then --set model.adapter=FOLDER"

@@ -6,10 +6,8 @@ It writes an adapter that training starts from (``model.adapter``), which is the
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,35 +16,39 @@ from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runs.policy import checkpoint_folder, load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.types import Completion, Question
+from llm_as_judge.workflow import variety
 from llm_as_judge.workflow.contract import HEAD
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.shape import shape
-from llm_as_judge.workflow.variety import draw, write
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The policy at one moment: what it writes at temperature 1, and its loss on pairs it does not learn from."""
+    """The policy at one moment: its loss on pairs it does not learn from, and what it writes at temperature 1."""
 
     step: int
     loss: float  # nats a token
-    valid_rate: float
-    entropy: float  # of the shapes of valid workflows, in nats
-    shapes: dict[str, int]  # most frequent first
+    written: Written
 
     def __str__(self) -> str:
-        return (
-            f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats a token, "
-            f"valid {100 * self.valid_rate:.0f} %, {len(self.shapes)} shapes (entropy {self.entropy:.2f} nats)"
-        )
+        return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats a token, {self.written}"
+
+    def as_json(self) -> dict[str, Any]:
+        written = self.written
+        return {
+            "step": self.step,
+            "loss": self.loss,
+            "valid_rate": written.valid_rate,
+            "entropy": written.entropy,
+            **asdict(written),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,7 @@ class WarmedUp:
     looks: Sequence[Look]
 
     def as_json(self) -> dict[str, Any]:
-        fields = ("step", "loss", "valid_rate", "entropy", "shapes")
-        return {"adapter": str(self.adapter), "looks": [{f: getattr(k, f) for f in fields} for k in self.looks]}
+        return {"adapter": str(self.adapter), "looks": [look.as_json() for look in self.looks]}
 
 
 def warm_up(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
@@ -76,23 +77,13 @@ def warm_up(config: Config, *, resume: bool = False, progress: Progress | None =
     if newest is not None:
         checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
         loop.steps = checkpoint.step_of(newest)
+        for _ in range(loop.steps):
+            teacher.draw()  # what those steps learned from
     checks, asked = teacher.held_out(), teacher.questions[: settings.look_problems]
 
     def look() -> Look:
-        author.engine.sync(author.policy, loop.steps)
-        written = [c for group in author.engine.generate(
-            [author.policy.encode(author.prompt(q)) for q in asked], settings.look_samples,
-            temperature=1.0, max_new_tokens=config.training.response_max_length, seed=config.training.seed,
-        ) for c in group]  # fmt: skip
-        prefill = HEAD if config.workflow.prompt == "full" and config.workflow.prefill else ""
-        sources = [extract_code(c.text, prefill) for c in written]
-        owners = [q for q in asked for _ in range(settings.look_samples)]
-        operators = load_operators(config.workflow.operators)
-        pairs = zip(sources, owners, strict=True)
-        valid = [s for s, q in pairs if not lint(s, entry_point=q.entry_point, operators=operators)]
-        counts = Counter(shape(s) for s in valid)
-        entropy = -sum(n / len(valid) * math.log(n / len(valid)) for n in counts.values())
-        return Look(loop.steps, loop.loss(checks), len(valid) / len(sources), entropy, dict(counts.most_common()))
+        written = look_at(replace(author, version=loop.steps), asked, settings.look_samples)
+        return Look(loop.steps, loop.loss(checks), written)
 
     looks = [look()]
     told.say(str(looks[-1]))
@@ -149,7 +140,7 @@ class _Teacher:
         own = [source for domain, source in self.own if domain == question.domain]
         if own:
             return rng.choice(own)
-        return write(draw(question.domain, rng, self.operators), question.domain, rng)
+        return variety.write(variety.draw(question.domain, rng, self.operators), question.domain, rng)
 
     def _pair(self, question: Question, source: str) -> Completion:
         policy, workflow = self.author.policy, self.config.workflow

@@ -181,6 +181,14 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
     return table
 
 
+def unseen_line(before: Summary, after: Summary) -> str:
+    """How many workflows have shapes that nobody wrote down; '' where none has."""
+    counts = [sum(n for shapes in summary.unseen.values() for n in shapes.values()) for summary in (before, after)]
+    if not any(counts):
+        return ""
+    return f"Workflows of shapes that nobody wrote down: {counts[0]} before, {counts[1]} after."
+
+
 def calibration_table(counts: Sequence[Counts]) -> Table:
     """A judge's verdicts against the labels, by kind of candidate."""
     table = Table(title="verdicts by kind of candidate")

@@ -12,10 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Literal
 
+from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
+from llm_as_judge.workflow.shape import shape
 
 Draft = Literal["Custom", "AnswerGenerate", "Programmer", "CustomCodeGenerate"]
 Ensemble = Literal["ScEnsemble", "MdEnsemble"]
@@ -108,6 +111,12 @@ def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
 def write(recipe: Recipe, domain: Domain, rng: Random) -> str:
     """``recipe`` as a workflow for problems of ``domain``."""
     return _Writer(recipe, domain, rng).text()
+
+
+@cache
+def shapes(domain: Domain) -> frozenset[str]:
+    """Every shape that ``write`` gives; what a policy writes beyond them it was not taught by it."""
+    return frozenset(shape(write(recipe, domain, Random(0))) for recipe in recipes(domain, OPERATORS))
 
 
 class _Writer:

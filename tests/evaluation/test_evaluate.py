@@ -20,6 +20,7 @@ from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
@@ -72,6 +73,15 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     assert next(iter(shapes["math"])) == "answer"
     assert shapes["code"] == {"code": 1}
     assert shapes["qa"] == {"vote": 2}
+
+
+def test_shapes_that_nobody_wrote_down_are_counted_apart() -> None:
+    known = workflow(PLANS["program"], "math")
+    new = known.replace(
+        "        return", "        again = await self.programmer(problem=problem, analysis='')\n        return"
+    )
+    written = [rollout(M1, True, text=new), rollout(M2, True, text=known), rollout(M3, False, text="no workflow")]
+    assert list(summarise(written).unseen["math"].values()) == [1]
 
 
 def test_a_summary_comes_back_from_its_file(tmp_path: Path) -> None:

@@ -10,19 +10,19 @@ from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shape import normalise_code, shape
-from llm_as_judge.workflow.variety import draw, recipes, write
+from llm_as_judge.workflow.variety import draw, recipes, shapes, write
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_every_recipe_gives_workflows_without_a_finding_in_at_least_sixty_shapes(domain: Domain) -> None:
-    rng, shapes = Random(1), set()
+    rng, seen = Random(1), set()
     entry_point = "solve" if domain == "code" else None
     for recipe in recipes(domain, OPERATORS):
         for _ in range(3):
             source = write(recipe, domain, rng)
             assert not lint(source, entry_point=entry_point), source
-            shapes.add(shape(source))
-    assert len(shapes) >= 60
+            seen.add(shape(source))
+    assert len(seen) >= 60
 
 
 def test_one_recipe_is_written_in_many_ways() -> None:
@@ -45,3 +45,11 @@ def test_the_same_seed_writes_the_same() -> None:
     for _ in range(5):
         sources = [write(draw("code", rng, OPERATORS), "code", rng) for rng in (first, second)]
         assert sources[0] == sources[1]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_what_is_written_has_a_known_shape_and_another_order_has_not(domain: Domain) -> None:
+    rng = Random(5)
+    known = shapes(domain)
+    assert {shape(write(draw(domain, rng, OPERATORS), domain, rng)) for _ in range(200)} <= known
+    assert "AnswerGenerate>Programmer>AnswerGenerate" not in known

@@ -1,0 +1,81 @@
+"""What a policy writes at temperature 1, looked at without running it: valid or not, why not, and of which shapes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.rl.rollout import extract_code
+from llm_as_judge.types import Question
+from llm_as_judge.workflow import variety
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shape import shape
+
+#: Share of valid workflows below which GRPO has too little to compare.
+TOO_FEW_VALID = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Counts are of workflows, most frequent first."""
+
+    workflows: int
+    shapes: Mapping[str, int]  # of valid workflows
+    unseen: int  # of these shapes, how many no generated workflow has
+    findings: Mapping[str, int]  # by code and message, the first that kept a workflow from being run
+
+    @property
+    def valid_rate(self) -> float:
+        return sum(self.shapes.values()) / self.workflows
+
+    @property
+    def too_few(self) -> bool:
+        """Groups would be without contrast: a cold start is needed first."""
+        return self.valid_rate < TOO_FEW_VALID
+
+    @property
+    def entropy(self) -> float:
+        """Of the shapes, in nats."""
+        total = sum(self.shapes.values())
+        return sum(n / total * math.log(total / n) for n in self.shapes.values())
+
+    def __str__(self) -> str:
+        return (
+            f"valid {100 * self.valid_rate:.0f} % of {self.workflows} workflows, {len(self.shapes)} shapes, "
+            f"{self.unseen} of them never generated (entropy {self.entropy:.2f} nats)"
+        )
+
+
+def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -> Written:
+    """Has ``author`` write ``samples`` workflows for each of ``questions``, with its engine at ``author.version``."""
+    config = author.config
+    operators = load_operators(config.workflow.operators)
+    prompts = [author.prompt(question) for question in questions]
+    author.engine.sync(author.policy, author.version)
+    groups = author.engine.generate(
+        [author.policy.encode(prompt) for prompt in prompts],
+        samples,
+        temperature=1.0,
+        max_new_tokens=config.training.response_max_length,
+        seed=config.training.seed,
+    )
+    shapes: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
+    unseen = set[str]()
+    for question, prompt, group in zip(questions, prompts, groups, strict=True):
+        for completion in group:
+            source = extract_code(completion.text, prompt.prefill)
+            fatal = [f for f in lint(source, entry_point=question.entry_point, operators=operators) if f.fatal]
+            if fatal:
+                findings[f"{fatal[0].code} {fatal[0].message}"] += 1
+                continue
+            name = shape(source)
+            shapes[name] += 1
+            if name not in variety.shapes(question.domain):
+                unseen.add(name)
+    count = shapes.total() + findings.total()
+    return Written(count, dict(shapes.most_common()), len(unseen), dict(findings.most_common()))
