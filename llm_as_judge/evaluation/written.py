@@ -17,6 +17,10 @@ from llm_as_judge.workflow.shape import shape
 
 #: Share of valid workflows below which GRPO has too little to compare.
 TOO_FEW_VALID = 0.2
+NEEDS_WARM_UP = (
+    "groups without contrast teach nothing: give the policy a cold start first, llm-as-judge warmup, and train with "
+    "--set model.adapter=FOLDER"
+)
 
 
 @dataclass(frozen=True, slots=True)

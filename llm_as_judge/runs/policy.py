@@ -9,11 +9,9 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
-from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import Engine
-from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.workflow.prompt import Layer1
 
 
@@ -46,9 +44,3 @@ def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
     else:
         engine = LocalEngine(policy, policy.tokenizer)
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
-
-
-def probe(config: Config, problems: int = 6, samples: int = 4) -> Written:
-    """What the configured policy writes for a few training problems, before anything is trained."""
-    sampler = open_problems(config, measured=False).sampler
-    return look_at(load_author(config), [problem.question for problem in sampler.sample(problems)], samples)

@@ -1,7 +1,8 @@
-"""Whether the policy can use examples: what it writes with some in the prompt and without, before the first step.
+"""Whether the policy can be trained at all, and whether it can use examples: what it writes before the first step.
 
-A very small policy, or one brought up on prompts without them, may write nothing valid as soon as it is shown an
-example; a run would find that out only when its buffer has filled.
+A model that has never seen a workflow writes hardly a valid one, and groups without contrast teach nothing. A very
+small policy, or one brought up on prompts without them, may write nothing valid as soon as it is shown an example; a
+run would find that out only when its buffer has filled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from llm_as_judge.workflow.lint.check import lint
 
 #: Problems of each domain, and workflows of each.
 PROBLEMS = 4
-_SAMPLES = 2
+SAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def probe_examples(config: Config, author: PolicyAuthor, problems: Sequence[Prob
     def rate(prompts: Sequence[Prompt]) -> Estimate:
         groups = author.engine.generate(
             [author.policy.encode(prompt) for prompt in prompts],
-            _SAMPLES,
+            SAMPLES,
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
