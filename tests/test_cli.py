@@ -282,20 +282,28 @@ def test_a_checkpoint_of_an_earlier_run_is_not_offered(trainer: Trainer, capsys:
     assert "train --resume" in capsys.readouterr().err
 
 
-def test_sigterm_is_as_ctrl_c_but_exit_143(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ignored", [False, True], ids=["in a terminal", "in the background of a script"])
+def test_sigterm_is_as_ctrl_c_but_exit_143(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ignored: bool
+) -> None:
     saved = []
 
     async def run(*_: object, **__: object) -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(5)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, KeyboardInterrupt):
             saved.append("as on Ctrl-C")
             raise
 
     monkeypatch.setattr("llm_as_judge.runs.train.train", run)
-    before = signal.getsignal(signal.SIGTERM)
-    assert main(["train"]) == 143
+    before, on_sigint = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert main(["train"]) == 143
+    finally:
+        signal.signal(signal.SIGINT, on_sigint)
     assert capsys.readouterr().err.startswith("terminated") and saved
     assert signal.getsignal(signal.SIGTERM) is before
 

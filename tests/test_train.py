@@ -103,7 +103,7 @@ def test_training_starts_from_a_cold_start(tmp_path: Path, port: int, capsys: py
     assert "warm-up step 0: held-out loss" in printed and "warm-up step 2" in printed
     adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
     assert f"--set model.adapter={adapter}" in printed.replace("\n", "")
-    config = load_config(EMBEDDED, [*overrides(tmp_path, port), f"model.adapter={adapter}"])
+    config = load_config(EMBEDDED, [*overrides(tmp_path, port), f"model.adapter={adapter.parent}"])
     warmed = [p.detach() for p in load_author(config).policy.trainable_parameters()]
     assert all(bool(p.any()) for p in warmed)
     report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))

@@ -156,6 +156,8 @@ def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
 
     def on_sigterm(number: int, frame: Any) -> None:
         terminated.append(number)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what a script runs with &
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
     if threading.current_thread() is not threading.main_thread():

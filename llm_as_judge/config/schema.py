@@ -105,7 +105,9 @@ class ModelConfig(_Strict):
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations: saves memory, costs time.")
     adapter: InputPath | None = Field(
-        None, description="Folder of the adapter that training starts from, as `warmup` writes it; null: a new one."
+        None,
+        description="Adapter that training starts from: its folder, or one of checkpoints such as `warmup` writes, of "
+        "which the newest is taken; null: a new one.",
     )
 
 

@@ -166,7 +166,12 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
 
     def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         full = sampling_logprobs(head(states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids)
-        return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach()), (full > -torch.inf).sum(-1)
+        logprobs, fixed = full.gather(-1, ids[:, None])[:, 0], full.detach()
+        if sampling.top_p < 1 or sampling.top_k:
+            return logprobs, entropy_of(fixed), (fixed > -torch.inf).sum(-1)
+        # Nothing is cut: two passes over the vocabulary less.
+        entropy = -fixed.exp().mul_(fixed).nansum(-1)  # a logit of -inf gives 0 * -inf
+        return logprobs, entropy, torch.full_like(ids, fixed.shape[-1])
 
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:

@@ -265,7 +265,7 @@ class Policy:
             result: Any = set_peft_model_state_dict(self.model, weights)
         except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{directory} is an adapter of another shape or model: {error}") from error
-        missing = [name for name in result.missing_keys if "lora_" in name]
+        missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
         if missing:
             raise ConfigError(f"{directory} is an adapter of other modules: it lacks {missing[:3]}")
         if result.unexpected_keys:

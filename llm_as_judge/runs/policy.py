@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import Config, ModelConfig
 from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
@@ -36,7 +36,7 @@ def adapter_digest(folder: Path | None) -> str | None:
 def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
     """The configured policy and its engine, with the weights of ``adapter`` or those it came with."""
     base = config.base_model.path
-    policy = Policy.load(base, config.model, seed=config.training.seed, adapter=adapter)
+    policy = Policy.load(base, _start(config.model), seed=config.training.seed, adapter=adapter)
     engine: Engine
     if config.generation.engine == "vllm":
         engine = VLLMEngine(config.engine, base, checkpoint_folder(config) / "adapters", policy.tokenizer)
@@ -44,3 +44,11 @@ def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
     else:
         engine = LocalEngine(policy, policy.tokenizer)
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
+
+
+def _start(model: ModelConfig) -> ModelConfig:
+    """``model.adapter`` may be a folder of checkpoints, as a warm-up leaves it: the newest is meant."""
+    folder = model.adapter
+    if folder is None or (folder / "adapter_config.json").exists() or (newest := latest(folder)) is None:
+        return model
+    return model.model_copy(update={"adapter": newest})

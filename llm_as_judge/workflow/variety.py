@@ -102,9 +102,12 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
 
 
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
-    """A recipe at random, short ones as often as long ones."""
+    """A recipe at random: of each length half as many as of the one before, for there are few short recipes and many
+    long ones, and a small policy learns the language from the short ones first.
+    """
     known = list(recipes(domain, operators))
-    steps = rng.choice(sorted({len(recipe.operators) for recipe in known}))
+    lengths = sorted({len(recipe.operators) for recipe in known})
+    (steps,) = rng.choices(lengths, [0.5**length for length in lengths])
     return rng.choice([recipe for recipe in known if len(recipe.operators) == steps])
 
 
