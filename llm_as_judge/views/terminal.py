@@ -58,7 +58,8 @@ class TerminalProgress:
         self._bar.stop()
 
     def say(self, line: str) -> None:
-        self.console.print(line, highlight=False)
+        # In a file a line stays one, for whoever greps or tails it.
+        self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def step(self, report: StepReport, total: int) -> None:
         self.advance("training", report.step, total)
