@@ -5,20 +5,14 @@ VLLM_PYTHON names the Python of an environment with vLLM; without it these tests
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import socket
-import subprocess
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers.vllm import START_S, Server, needs_vllm
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import EngineConfig
@@ -31,65 +25,7 @@ from llm_as_judge.runs.policy import load_author
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
-PYTHON = os.environ.get("VLLM_PYTHON", "")
-START_S = 300
-
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; make test-vllm sets it"),
-]
-
-
-class Server:
-    """vLLM on a free port, in a process group of its own."""
-
-    def __init__(self, model: str, log: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.model, self.log = model, log
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        options = (
-            f"--host 127.0.0.1 --port {self.port} --served-model-name nano --enable-lora --max-lora-rank 64 "
-            "--max-loras 2 --dtype float32 --max-model-len 2048 --max-num-seqs 32 --enforce-eager "
-            "--logprobs-mode processed_logprobs"
-        )
-        quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-        # The module, for the console script looks for a distribution called "vllm". No PYTHONPATH: it is ours.
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model, *options.split()],
-                env={**environment, **quiet, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def wait(self) -> None:
-        assert self.process is not None
-        end = time.monotonic() + START_S
-        while time.monotonic() < end:
-            try:
-                with urllib.request.urlopen(self.url + "/health", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.5)
-            assert self.process.poll() is None, self.log.read_text(errors="replace")[-3000:]
-        raise AssertionError(f"no vLLM server within {START_S} s")
-
-    def stop(self) -> None:
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
-
-    def models(self) -> set[str]:
-        with urllib.request.urlopen(self.url + "/v1/models", timeout=30) as reply:
-            return {m["id"] for m in json.load(reply)["data"]}
+pytestmark = needs_vllm
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +36,7 @@ def policy() -> Policy:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     model = load_config(ROOT / "config/embedded.yaml").base_model.path
-    served = Server(model, tmp_path_factory.mktemp("vllm") / "log")
+    served = Server(model, tmp_path_factory.mktemp("vllm") / "log", "nano")
     served.start()
     try:
         served.wait()
