@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Download, process, train, evaluate:
-#   scripts/run_full_pipeline.sh --model qwen25-7b --device cuda:0 [--skip-download] [--skip-process]
+#   scripts/run_full_pipeline.sh [--model qwen25-7b] [--device cuda:0] [--skip-download] [--skip-process]
 # --raw DIR      folder of the raw files (data/raw)
 # --data DIR     folder of what is made of them (data)
 # --steps N      optimiser steps; by default those of the configuration
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "$0"; }
 
-model= device=auto raw=data/raw data=data steps= limit= sample= skip_download= skip_process=
+model=qwen25-7b device=auto raw=data/raw data=data steps= limit= sample= skip_download= skip_process=
 settings=()
 while (($#)); do
     case $1 in
@@ -39,13 +39,9 @@ while (($#)); do
     esac
     shift 2
 done
-if [[ -z $model ]]; then
-    printf 'error: --model is missing: a key of config/models.yaml\n' >&2
-    usage >&2
-    exit 2
-fi
 
-python=${PYTHON:-.venv/bin/python}
+# The interpreter that is named, else that of the active environment, else that of `make setup`.
+python=${PYTHON:-${VIRTUAL_ENV:-.venv}/bin/python}
 llm_as_judge() { "$python" -m llm_as_judge.cli.app "$@"; }
 
 process=()
@@ -81,7 +77,9 @@ printf '== train\n'
 llm_as_judge train --config "$config" --model "$model" --device "$device" ${steps:+--max-steps "$steps"} "${settings[@]}"
 
 printf '== evaluate\n'
+files=()
 for file in "$data"/test/*_test.jsonl; do
-    llm_as_judge evaluate --config "$config" --model "$model" --set "model.device=$device" \
-        --data "$file" ${limit:+--limit "$limit"} "${settings[@]}"
+    files+=(--data "$file")
 done
+llm_as_judge evaluate --config "$config" --model "$model" --device "$device" \
+    "${files[@]}" ${limit:+--limit "$limit"} "${settings[@]}"

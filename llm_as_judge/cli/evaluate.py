@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +27,9 @@ from llm_as_judge.cli.options import (
     print_json,
 )
 
+if TYPE_CHECKING:
+    from llm_as_judge.runs.evaluate import EvaluationResult
+
 
 def evaluate(
     config: ConfigPath = DEFAULT_CONFIG,
@@ -41,18 +47,18 @@ def evaluate(
         ),
     ] = None,
     data: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--data",
             exists=True,
             dir_okay=True,
             metavar="FILE",
-            help="File or folder of problems; by default the configured ones.",
+            help="File or folder of problems; by default the configured ones; may be repeated.",
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of --data FILE the first ones."),
+        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of each --data FILE the first."),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
@@ -82,36 +88,48 @@ def evaluate(
     from llm_as_judge.views.evaluation import evaluation_report
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console = make_console(as_json)
-    if data and settings.executor.provider == "embedded" and any(outside(p.question) for p in read_problems(data, 20)):
+    console, embedded = make_console(as_json), settings.executor.provider == "embedded"
+    if embedded and any(outside(p.question) for path in data or () for p in read_problems(path, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
-    begun = time.time()
-    try:
-        with TerminalProgress(console) as progress:
-            result = asyncio.run(
-                run_evaluation(
-                    settings,
-                    data=data,
-                    checkpoint=checkpoint,
-                    workflow=given,
-                    limit=limit,
-                    samples=samples,
-                    resume=resume,
-                    progress=progress,
+    results, begun = [], time.time()
+    for path in data or (None,):
+        try:
+            with TerminalProgress(console) as progress:
+                result = asyncio.run(
+                    run_evaluation(
+                        settings,
+                        data=path,
+                        checkpoint=checkpoint,
+                        workflow=given,
+                        limit=limit,
+                        samples=samples,
+                        resume=resume,
+                        progress=progress,
+                    )
                 )
-            )
-    except KeyboardInterrupt as error:
-        # A file system's clock may lag behind the processor's by a tick.
-        raise Interrupted(recorded_since(settings, begun - 1)) from error
-    name = f"workflow {given.file}" if given else policy_name(checkpoint)
-    console.print(name, highlight=False, soft_wrap=True)
-    for part in evaluation_report(result.rows, result.usage):
-        console.print(part, highlight=False)
-    if result.scored:
-        console.print(f"results  {result.file}", highlight=False, soft_wrap=True)
-    console.print(f"records  {result.records}", highlight=False, soft_wrap=True)
+        except KeyboardInterrupt as error:
+            # A file system's clock may lag behind the processor's by a tick.
+            raise Interrupted(recorded_since(settings, begun - 1)) from error
+        results.append(result)
+        name = f"workflow {given.file}" if given else policy_name(checkpoint)
+        console.print(name, highlight=False, soft_wrap=True)
+        for part in evaluation_report(result.rows, result.usage):
+            console.print(part, highlight=False)
+        if result.scored:
+            console.print(f"results  {result.file}", highlight=False, soft_wrap=True)
+        console.print(f"records  {result.records}", highlight=False, soft_wrap=True)
     if as_json:
-        print_json(result.as_json())
-    if not result.scored:
+        print_json(joined(results))
+    if not all(result.scored for result in results):
         typer.echo("error: no problem could be scored, see the reasons above; results are left as they were", err=True)
         raise typer.Exit(1)
+
+
+def joined(results: Sequence[EvaluationResult]) -> dict[str, Any]:
+    """The rows of all files, and what the models were asked for them together."""
+    from llm_as_judge.runs.train import added
+
+    told = [result.as_json() for result in results]
+    usage = functools.reduce(added, (result.usage for result in results))
+    rows = [row for one in told for row in one["datasets"]]
+    return {"model": told[0]["model"], "datasets": rows, "usage": {role: asdict(u) for role, u in usage.items()}}
