@@ -34,7 +34,7 @@ _FORM_ASKED = re.compile(
     r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
 )
 _PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_DECIMAL_COMMA = re.compile(r"[-+]?(?![1-9]\d{0,2},\d{3}$)\d+,\d+")  # 1,200 is twelve hundred
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
 _CURRENCIES = frozenset("$€£¥")
 _WORDS_AFTER = re.compile(

@@ -76,6 +76,11 @@ _JOINS = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECA
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|。|\n")
 # a second sentence that gives another answer: "Paris. It is London."
 _SECOND = re.compile(r"\b(?i:it|that|this|answer)(?:['\u2019]s| is| was)\s+(?!an?\b|the\b|in\b|on\b)[A-Z0-9]")
+# a second sentence that holds another answer open: "It could also be London."
+_HEDGED = re.compile(
+    r"\b(?i:it|that|this|answer) (?:could|might|may)(?: also| well| equally| just as well)* be\s+"
+    r"(?!an?\b|the\b|in\b|on\b)[$\\({]{0,3}[-A-Z0-9]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +259,7 @@ def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
     first = [word.lower().replace("\u2019", "'") for word in re.findall(r"[\w'\u2019]+", rest[:60])[:4]]
     if span.boxed and (not _NEGATIONS.isdisjoint(first) or first[:1] in (["or"], ["maybe"], ["perhaps"])):
         return True
-    if _says_another(rest, span.content):
+    if _says_another(rest, span.content) or _HEDGED.search(rest):
         return True
     if (other := _OPPOSITE.get(span.content.lower().strip(".*$ "))) and re.search(rf"\b{other}\b", rest, re.IGNORECASE):
         return True
@@ -285,7 +290,7 @@ def _says_another(rest: str, content: str) -> bool:
 
 def _goes_on(rest: str) -> bool:
     """Whether what follows an answer in its line only tells more about it."""
-    return len(rest.split()) >= 3 and not _TAKEN_BACK.search(rest) and not _SECOND.search(rest)
+    return len(rest.split()) >= 3 and not any(said.search(rest) for said in (_TAKEN_BACK, _SECOND, _HEDGED))
 
 
 def _offers_another(text: str) -> bool:

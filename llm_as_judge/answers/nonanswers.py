@@ -66,7 +66,11 @@ _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     ),
 }
 _POLAR = frozenset(("yes", "no", "true", "false"))
-_ERROR = re.compile(r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)")
+_ERROR = re.compile(
+    r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)"
+    r"|(?:Compilation|Execution|Fatal|Internal|Parsing|Runtime|Server|Syntax|Unknown) [Ee]rror\b"
+    r"|Error(?: code)?:? \d"
+)
 
 
 def is_no_answer(text: str) -> bool:

@@ -8,7 +8,7 @@ from llm_as_judge.answers.extraction import LONGEST_REPLY, visible
 from llm_as_judge.answers.latex import clean
 
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
-_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\]]|[${}*`]|\\q?quad")
+_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`]|\\q?quad")
 _OPENING = re.compile(r"\(?([A-J])(?:\)\.?|[.:。：、](?=\s|$|[\u3400-\u9fff])|(?=不是)|\Z)")
 _SAID = re.compile(
     r"(?:\b(?i:answer|option|choice|r[ée]ponse)(?:\s(?:is|must be|would be|should be|est|has to be))?\s?[:=]?"

@@ -105,6 +105,8 @@ def _printed(decimal: Value, tree: Tree) -> bool:
 def _same_items(a: Value, b: Value) -> bool:
     if {a.brackets, b.brackets} == {"|", "∪"}:
         a, b = (_union(side) if side.brackets == "|" else side for side in (a, b))
+    if _joined_otherwise(a, b):
+        return False
     a, b = (replace(side, brackets="&") if side.brackets == "|" else side for side in (_spread(a), _spread(b)))
     if len(a.items) != len(b.items):
         return False
@@ -211,3 +213,12 @@ def _interval(value: Value) -> Value | None:
     brackets = {">": "()", "≥": "[)", "<": "()", "≤": "(]"}[sign]
     items = (end, _INFINITE) if up else (_MINUS_INFINITE, end)
     return Value(value.text, name=str(left[1]), items=items, brackets=brackets)
+
+
+def _joined_otherwise(a: Value, b: Value) -> bool:
+    """``x < 1 or x > 3`` is not ``x < 1 and x > 3``, and ``x = 1 or y = 2`` does not say both."""
+    if (a.brackets == "|") == (b.brackets == "|"):
+        return False
+    items = (*a.items, *b.items)
+    both = "&" in (a.brackets, b.brackets)
+    return len({item.name for item in items}) > 1 or (both and any(item.relation for item in items))

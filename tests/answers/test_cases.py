@@ -9,6 +9,8 @@ from llm_as_judge.types import Domain
 
 #: answer, reference
 OPTIONS_RIGHT = [
+    (r"\boxed{\textbf{(D)}\ 12}", "D"),
+    (r"$\boxed{\textbf{(D) }~\frac{3}{4}}$", "D"),
     (r"\boxed{\text{D}}", "D"),
     (r"\boxed{\text{(D)}}", "D"),
     (r"\boxed{\textbf{(D)}}", "D"),
@@ -35,6 +37,8 @@ OPTIONS_RIGHT = [
     ("After ruling out the rest I think it is D", "D"),
 ]
 OPTIONS_WRONG = [
+    (r"\boxed{\textbf{(B)}\ 12}", "C"),
+    (r"\boxed{\textbf{(B)}\ 12 \text{ or } \textbf{(C)}\ 14}", "C"),
     ("D) is wrong", "D"),
     ("D is not right", "D"),
     ("Not D", "D"),
@@ -61,6 +65,10 @@ OPTIONS_WRONG = [
     (r"\boxed{D}+1", "D"),
 ]
 MATHS_RIGHT = [
+    (r"x < 1 \text{ or } x > 3", r"x < 1 \text{ or } x > 3"),
+    ("x = 1 and x = 2", "x = 1 or x = 2"),
+    ("0,125", "0.125"),
+    ("1234,5", "1234.5"),
     # lists, tuples, sets and intervals
     ("3 and 8", "3, 8"),
     ("3, 5 and 8", "3, 5, 8"),
@@ -152,6 +160,16 @@ MATHS_RIGHT = [
     ("Area = 7", "7"),
 ]
 MATHS_WRONG = [
+    ("x < 1 and x > 3", r"x < 1 \text{ or } x > 3"),
+    (r"x < 1 \text{ or } x > 3", r"x < 1 \text{ and } x > 3"),
+    ("x = 1 or y = 2", "x = 1, y = 2"),
+    ("x = 1 or y = 2", "x = 1 and y = 2"),
+    ("1,200", "1.2"),
+    ("-12,345", "-12.345"),
+    ("Execution error: 1", "1"),
+    ("Unknown error: 12", "12"),
+    ("Error code: 429", "429"),
+    ("Error 404", "404"),
     ("x = 5, 3", "x=3, y=5"),
     ("x=5, x=3", "x=3, y=5"),
     ("z = 5, 3", "x=3, y=5"),
@@ -224,6 +242,8 @@ MATHS_WRONG = [
     ("ZeroDivisionError: division by 0", "0"),
 ]
 TAKEN_BACK = [
+    (r"\boxed{12}. It could also be 13.", "12"),
+    ("The answer is: 12. It might well be $13$.", "12"),
     (r"\boxed{12} is wrong, 13", "12"),
     (r"\boxed{12} isn't it", "12"),
     (r"\boxed{12}? No.", "12"),
@@ -254,6 +274,7 @@ TAKEN_BACK = [
     ("12 = 13", "12"),
 ]
 QA_RIGHT = [
+    ("The answer is: Paris. It could be the oldest city there.", "Paris"),
     ("The answer is: Marie Curie. She was born in Warsaw.", "Marie Curie"),
     ("Answer: Marie Curie", "marie curie"),
     ("The answer is **Marie Curie**.", "Marie Curie"),
@@ -268,6 +289,7 @@ QA_RIGHT = [
     ("U.S.", "US"),
 ]
 QA_WRONG = [
+    ("The answer is: Paris. It could also be Lyon.", "Paris"),
     (r"\boxed{Paris} is wrong, London", "Paris"),
     (r"\boxed{no} yes", "no"),
     (r"\boxed{Paris} London", "Paris"),

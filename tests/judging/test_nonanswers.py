@@ -67,6 +67,7 @@ async def test_where_there_is_no_answer_the_model_decides_who_does_not_know(said
     [
         "12", "a dozen", "No Way Out", "The Unknown Soldier", "True Blood", "yes, the Normans", "Right Said Fred", "xy",
         "x + 1", "I Know What You Did Last Summer", "Error", "Above Suspicion", "12 errors: too many", "K2",
+        "Percent error: 5", "Standard error: 1.2",
     ],
 )  # fmt: skip
 def test_an_answer_that_only_looks_like_one_is_none(said: str) -> None:
