@@ -22,6 +22,8 @@ _RELATIONS = (
 _DOUBLED = re.compile(
     r"(?<!\\)\\\\(?=(?:left|right|[dtc]?frac|sqrt|pi|le|ge|leq|geq|infty|boxed|cup|text|pm)(?![A-Za-z]))"
 )
+_TIMES_TEN = re.compile(r"(?<=\d) ?[xX×] ?(?=10\^)")
+_QUOTED = re.compile(r"\"[^\"]+\"|'[^']+'|\u201c[^\u201d]+\u201d|\u2018[^\u2019]+\u2019")
 _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\d?frac\{?\d+\}?\{?\d+\}?)\$(?![\w$])")
 
 
@@ -55,6 +57,9 @@ def _clean(text: str) -> str:
     for pattern, sign in _RELATIONS:
         text = re.sub(pattern, sign, text)
     text = " ".join(text.replace(" ^", "^").split())
+    text = _TIMES_TEN.sub(r"\\times ", text.removeprefix("=").lstrip())
+    if _QUOTED.fullmatch(text):
+        text = text[1:-1].strip()
     text = text[:-1].rstrip() if text.endswith((".", "。")) else text
     return text[:-1] if text.endswith("\\") and not text.endswith("\\\\") else text
 

@@ -11,6 +11,7 @@ _POWER_OF_TEN = re.compile(rf"([+-]?{DIGITS})[eE]([+-]?\d{{1,3}})")
 _RATIO = re.compile(rf"([+-]?{DIGITS})\s*/\s*({DIGITS})")
 _FRAC = re.compile(rf"([+-]?)\\frac\{{([+-]?{DIGITS})\}}\{{([+-]?{DIGITS})\}}")
 _MIXED = re.compile(r"([+-]?)(\d+)(?:\s*\\frac\{(\d+)\}\{(\d+)\}|\s+(\d+)/(\d+))")
+_REPEATING = re.compile(r"([+-]?)(\d+)\.(\d*)\\(?:overline|bar)\{(\d+)\}")
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
@@ -27,6 +28,8 @@ def number(text: str) -> Fraction | None:
         return None
     if (value := amount(text)) is not None:
         return value
+    if found := _REPEATING.fullmatch(text):
+        return _repeating(*found.groups())
     if found := _FRAC.fullmatch(text):
         sign, above, below = found.groups()
     elif found := _RATIO.fullmatch(text):
@@ -37,6 +40,13 @@ def number(text: str) -> Fraction | None:
     if not divisor:
         return None
     value = _plain(above) / divisor
+    return -value if sign == "-" else value
+
+
+def _repeating(sign: str, whole: str, first: str, period: str) -> Fraction:
+    """``0.1\\overline{6}`` as 1/6."""
+    fixed = Fraction(int(whole + first), 10 ** len(first))
+    value = fixed + Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(first))
     return -value if sign == "-" else value
 
 

@@ -15,6 +15,12 @@ _SAID = re.compile(
     r"|\b(?i:it's|it is|choose|pick|select|go with)|答案\s?(?:是|为|[:：]))"
     r"(?:\s?(?:for sure|definitely|clearly|therefore|thus|option|choice|letter|the))*\s?\(?([A-J])\)?(?![\w'])",
 )
+_CALLED = re.compile(
+    r"(?:\A|[.:;,!?\n]\s?|\b(?i:so|thus|hence|therefore|then|that|think|believe|option|choice|answer)\s)"
+    r"\(?([A-J])\)? is (?:indeed |clearly |therefore |thus )?(?:the )?"
+    r"(?:correct(?! (?:that|in|about|for|if|when)\b)(?![\w'-])|"
+    r"(?:correct|right|best) (?:answer|option|choice|one)\b)"
+)
 _REFUSED = re.compile(
     r"(?:\bnot|\bnon|\bcannot be|n['’]t(?:\s(?:\w+\s){0,4}(?:be|to be))?|不是)\s?\(?[A-J]\b\)?"
     r"(?:\s?(?:,|or|and|nor|或|和)\s?\(?[A-J]\b\)?)*"
@@ -29,7 +35,8 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"(?:\b(?:not|never|wrong|incorrect|doubt|unless|if|except|neither|maybe|perhaps|possibly|either)\b|n['’]t\b)[^.,;\n]{0,25}$",
+    r"(?:\b(?:not|never|wrong|incorrect|false|doubt|unless|if|whether|suppose|assum\w+|claims?|says|thinks|except|neither|maybe|"
+    r"perhaps|possibly|either)\b|n['’]t\b)[^.,;\n]{0,25}$",
     re.IGNORECASE,
 )
 _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\s(][A-J][).:]\s))")
@@ -51,7 +58,7 @@ def chosen_option(reply: str, question: str = "") -> str:
     if len(text) > LONGEST_REPLY:
         return ""
     found = _OPENING.match(text)
-    for said in _SAID.finditer(text):
+    for said in sorted((*_SAID.finditer(text), *_CALLED.finditer(text)), key=lambda said: said.start()):
         found = said
     if found is None or _DENIED.search(text[max(0, found.start() - 60) : found.start()]):
         return ""

@@ -53,7 +53,7 @@ def _read() -> dict[str, Unit]:
             size, *names = group.split()
             for name in names:
                 letters = name.rstrip("^23²³")
-                measure = quantity in _SILENT and letters.isalpha() and len(letters) > 1
+                measure = quantity in _SILENT and letters.replace("/", "").isalpha() and len(letters) > 1
                 units[name] = Unit(quantity, Fraction(size), measure or (quantity in _SILENT_SIGNS and size == "1"))
                 if len(name) > 2 and name.isalpha():
                     units[name + "s"] = units[name]

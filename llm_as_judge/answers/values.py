@@ -75,12 +75,17 @@ def _shallow(text: str) -> bool:
     return deepest <= _DEEPEST and signs <= _MOST_SIGNS
 
 
+_ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
+
+
 @lru_cache(maxsize=4096)
 def _read(text: str) -> Value:
     plain = clean(text)
     if plain.startswith("{") and plain.endswith("}") and balanced(plain[1:-1]):  # LaTeX shows no such braces
         inner = plain[1:-1].strip()
         plain = inner if "," not in inner else plain
+    if _ALL_REAL.fullmatch(plain):
+        plain = "(-\\infty,\\infty)"
     return (
         _quantity(plain)
         or _bracketed(plain)

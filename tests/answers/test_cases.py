@@ -9,6 +9,9 @@ from llm_as_judge.types import Domain
 
 #: answer, reference
 OPTIONS_RIGHT = [
+    ("So D is the correct answer.", "D"),
+    ("D is correct.", "D"),
+    ("Only 12 is even, therefore (D) is the right choice.", "D"),
     (r"\boxed{\textbf{(D)}\ 12}", "D"),
     (r"$\boxed{\textbf{(D) }~\frac{3}{4}}$", "D"),
     (r"\boxed{\text{D}}", "D"),
@@ -37,6 +40,16 @@ OPTIONS_RIGHT = [
     ("After ruling out the rest I think it is D", "D"),
 ]
 OPTIONS_WRONG = [
+    ("angle C is right", "C"),
+    ("vitamin C is best", "C"),
+    ("Is C correct?", "C"),
+    ("I doubt that C is correct", "C"),
+    ("It is false that C is correct", "C"),
+    ("He thinks C is correct", "C"),
+    ("Whether C is the right answer is open", "C"),
+    ("C is the best answer, but D is also good", "C"),
+    ("C is correct. No wait, D.", "C"),
+    ("So C is correct if x is odd", "C"),
     (r"\boxed{\textbf{(B)}\ 12}", "C"),
     (r"\boxed{\textbf{(B)}\ 12 \text{ or } \textbf{(C)}\ 14}", "C"),
     ("D) is wrong", "D"),
@@ -65,6 +78,16 @@ OPTIONS_WRONG = [
     (r"\boxed{D}+1", "D"),
 ]
 MATHS_RIGHT = [
+    ("= 12", "12"),
+    ("'12'", "12"),
+    ("\u201cx + 1\u201d", "x+1"),
+    (r"0.\overline{3}", r"\frac{1}{3}"),
+    (r"-2.1\overline{6}", r"-\frac{13}{6}"),
+    (r"0.\bar{09}", r"\frac{1}{11}"),
+    ("1.5 x 10^6", "1500000"),
+    (r"\mathbb{R}", r"(-\infty,\infty)"),
+    ("all real numbers", r"\mathbb{R}"),
+    (r"60 \text{ km/h}", "60"),
     (r"x < 1 \text{ or } x > 3", r"x < 1 \text{ or } x > 3"),
     ("x = 1 and x = 2", "x = 1 or x = 2"),
     ("0,125", "0.125"),
@@ -160,6 +183,18 @@ MATHS_RIGHT = [
     ("Area = 7", "7"),
 ]
 MATHS_WRONG = [
+    (r"0.\overline{3}", "0.3"),
+    (r"0.\overline{3}", r"0.\overline{4}"),
+    (r"0.1\overline{6}", r"0.\overline{16}"),
+    (r"\overline{3}", "3"),
+    ("all real numbers but 0", r"(-\infty,\infty)"),
+    ("all positive real numbers", r"\mathbb{R}"),
+    (r"\mathbb{Q}", r"\mathbb{R}"),
+    ("1.5 x 10^6", "15"),
+    ("2x + 10^2", r"2 \times 10^2"),
+    (r"60 \text{ km/h}", "60 m/s"),
+    (r"60 \text{ m/s}", "216"),
+    ("f'", "f"),
     ("x < 1 and x > 3", r"x < 1 \text{ or } x > 3"),
     (r"x < 1 \text{ or } x > 3", r"x < 1 \text{ and } x > 3"),
     ("x = 1 or y = 2", "x = 1, y = 2"),
