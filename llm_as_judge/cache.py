@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import make_folder
 
 #: Entries of a cache without a file; a long run makes hundreds of thousands.
 IN_MEMORY = 10_000
@@ -33,7 +34,7 @@ class ResponseCache:
         """``path`` None keeps responses in memory. Raises ``DataError`` when the file is no cache."""
         self._path = path
         if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            make_folder(Path(path).parent)
         try:
             self._db = sqlite3.connect(path or ":memory:", timeout=30, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")

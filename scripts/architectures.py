@@ -156,7 +156,7 @@ def way_of(policy: Policy, way: str) -> str:
                 layout = "tree"
             found, logprobs = completions, [torch.empty(0)] * len(completions)
             with torch.no_grad():
-                for part in policy.parts(completions, Sampling(), layout, 10**6):
+                for part in policy.micro_batches(completions, Sampling(), layout, 10**6):
                     for i, row, mask in zip(part.members, part.scores.logprobs, part.scores.mask, strict=True):
                         logprobs[i] = row[mask]
     except ConfigError as error:

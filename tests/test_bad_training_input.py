@@ -61,6 +61,8 @@ WRONG = {
     "a batch beyond all measure": (["rollout_batch_size=2147483647"], "rollout_batch_size"),
     "an evaluation beyond all measure": (["eval_problems=2147483647"], "eval_problems"),
     "a learning rate beyond all measure": (["learning_rate=1e38"], "learning_rate"),
+    "a clip range beyond all measure": (["epsilon_high=1e300"], "epsilon_high must be at most"),
+    "a decay beyond all measure": (["weight_decay=1e300"], "weight_decay must be at most"),
     "no training file": (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"),
     "a folder without problems": (["train_dataset=empty"], "empty"),
     "an empty training file": (["train_dataset=empty.jsonl"], "empty.jsonl"),
@@ -80,6 +82,7 @@ WRONG = {
     "guidance for a part": (["guidance=guide2.yaml"], "guide2.yaml"),
     "a folder for the cache": (["judge.cache=empty", "judge.mode=hybrid"], "cache"),
     "another file for the cache": (["judge.cache=bytes.bin", "judge.mode=hybrid"], "cache"),
+    "a folder that takes no cache": (["judge.cache=/proc/x/y", "judge.mode=hybrid"], "/proc/x"),
     "a cache below a file": (["judge.cache=words.txt/x", "judge.mode=hybrid"], "words.txt"),
     **{
         f"a reward of {function}": ([f"functions={{'{function}': 1}}"], function.partition(":")[0])

@@ -58,6 +58,8 @@ def _url(value: str) -> str:
 
 #: Of a whole number: what the kernel's limits, sockets and tensors take.
 _MOST = 2**31 - 1
+#: Of any other number: a tensor's in single precision, with room to calculate.
+_LARGEST = 1e18
 #: Of what is held in memory at once; no machine holds more.
 _WIDEST = 1 << 16
 Url = Annotated[str, AfterValidator(_url)]
@@ -82,10 +84,12 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
     @model_validator(mode="after")
-    def _whole_numbers_fit(self) -> Self:
+    def _numbers_fit(self) -> Self:
         for name, value in self:
             if isinstance(value, int) and value > _MOST:
                 raise ValueError(f"{name} must be at most {_MOST}, got {value}")
+            if isinstance(value, float) and abs(value) > _LARGEST:
+                raise ValueError(f"{name} must be at most {_LARGEST:g}, got {value:g}")
         return self
 
 

@@ -101,14 +101,14 @@ def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) ->
     ]
 
 
-def markdown(full: Sequence[Outcome], parts: Sequence[Worth]) -> str:
+def markdown(full: Sequence[Outcome], ablated: Sequence[Worth]) -> str:
     """The table as it goes into a page: accuracies in percent, differences in points, intervals in brackets."""
     lines = [
         "| without | accuracy % | worth of the part, points [95 %] | tokens | tokens added by the part [95 %] |",
         "| --- | ---: | ---: | ---: | ---: |",
         f"| nothing | {100 * fmean(r.accuracy for r in full):.1f} | | {fmean(r.tokens for r in full):.0f} | |",
     ]
-    for row in parts:
+    for row in ablated:
         worth, tokens = _interval(row.worth, 100, 1), _interval(row.saved, 1, 0)
         lines.append(f"| {row.part} | {100 * row.accuracy:.1f} | {worth} | {row.tokens:.0f} | {tokens} |")
     return "\n".join(lines)

@@ -69,12 +69,12 @@ def official(
         return Official({f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))})
     if metric == "accuracy":
         return Official({"accuracy": estimate([share(c) for c in correct])})
-    found = {
+    by_name = {
         name: [mean([one[name] for one in s if name in one]) if any(name in one for one in s) else None for s in scores]
         for name in _NAMES[metric]
     }
     # A question with an answer is no part of the mean over those without one.
-    values = {name: v if name in _NAMES[metric][:2] else [x for x in v if x is not None] for name, v in found.items()}
+    values = {name: v if name in _NAMES[metric][:2] else [x for x in v if x is not None] for name, v in by_name.items()}
     return Official({name: estimate(v) for name, v in values.items() if v})
 
 

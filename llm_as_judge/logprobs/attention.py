@@ -151,9 +151,9 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
     def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (query >= first[key]) & (query < last[key])
 
-    def table(chosen: Tensor) -> tuple[Tensor, Tensor]:
-        count = chosen.sum(-1, dtype=torch.int32)
-        order = torch.argsort(chosen.int(), dim=-1, descending=True, stable=True)
+    def table(blocks: Tensor) -> tuple[Tensor, Tensor]:
+        count = blocks.sum(-1, dtype=torch.int32)
+        order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
         return count[None, None], order.int()[None, None]
 
     return BlockMask.from_kv_blocks(
@@ -202,9 +202,9 @@ class _Cascade(torch.autograd.Function):
             part_lse = lse[:, :, rows].reshape(q.shape[:3])
             if p.k1 - p.k0 <= SHORT:
                 g, q, k, v, o = (t.to(wide) for t in (g, q, k, v, o))
-            found = _flash_backward(g, q, k, v, o, part_lse, 0.0, p.causal, scale=ctx.scale)
-            grads[0][:, :, rows] += found[0].reshape(grads[0][:, :, rows].shape)
-            for whole, part in zip(grads[1:], found[1:], strict=True):
+            own_grads = _flash_backward(g, q, k, v, o, part_lse, 0.0, p.causal, scale=ctx.scale)
+            grads[0][:, :, rows] += own_grads[0].reshape(grads[0][:, :, rows].shape)
+            for whole, part in zip(grads[1:], own_grads[1:], strict=True):
                 heads, length = whole.shape[1], p.k1 - p.k0
                 part = part.reshape(1, heads, -1, length, part.shape[-1])
                 whole[:, :, p.k0 : p.k1] += part.sum(2) if part.shape[2] > 1 else part[:, :, 0]

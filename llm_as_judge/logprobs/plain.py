@@ -20,8 +20,8 @@ def plain_logprobs(base: Any, completion: Completion) -> Tensor:
     with own_precision(base):
         logits = base(input_ids=ids, use_cache=False, **last).logits[0, -count - 1 : -1]
     logprobs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
-    found: Tensor = logprobs.gather(-1, ids[0, -count:, None])[:, 0]
-    return found
+    of_completion: Tensor = logprobs.gather(-1, ids[0, -count:, None])[:, 0]
+    return of_completion
 
 
 def tolerance(dtype: torch.dtype) -> float:

@@ -53,7 +53,7 @@ class TokenScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MicroBatch:
     """A micro-batch: ``members`` are indices of the completions that ``scores`` are of, row by row."""
 
     members: tuple[int, ...]
@@ -78,27 +78,27 @@ def score(
     return _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling)
 
 
-def parts(
+def micro_batches(
     base: Any,
     completions: Sequence[Completion],
     sampling: Sampling,
     layout: Layout,
     budget: int,
     kernel: Kernel | None = None,
-) -> Iterator[Part]:
+) -> Iterator[MicroBatch]:
     """Scores in micro-batches of at most ``budget`` forwarded tokens, where one sequence allows it.
 
-    With gradient enabled, call ``backward`` on what you make of each part before you ask for the next: a stage's
-    prompts get their gradient when its last part is done. The cut depends on the completions and the budget alone.
+    With gradient enabled, call ``backward`` on what you make of each before you ask for the next: a stage's
+    prompts get their gradient when its last one is done. The cut depends on the completions and the budget alone.
     """
     _check(completions)
     if layout == "padded":
         for members in _padded_batches(completions, budget):
-            yield Part(members, score(base, [completions[i] for i in members], sampling, layout))
+            yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
         return
     tree = prefix_tree.plan(*_sequences(completions))
     if tree.unique_tokens <= budget:
-        yield Part(tuple(range(len(completions))), score(base, completions, sampling, layout, kernel))
+        yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout, kernel))
         return
     for stage in prefix_tree.stages(*_sequences(completions), budget):
         yield from _staged(base, stage, sampling, kernel or kernel_for(base.device))
@@ -111,20 +111,20 @@ def choose_layout(completions: Sequence[Completion]) -> Layout:
     return "tree" if unique <= WORTH_SHARING * prefix_tree.padded_tokens(*sequences) else "padded"
 
 
-def _staged(base: Any, stage: Stage, sampling: Sampling, kernel: Kernel) -> Iterator[Part]:
+def _staged(base: Any, stage: Stage, sampling: Sampling, kernel: Kernel) -> Iterator[MicroBatch]:
     caught: dict[int, KeyValue] = {}
     trunk = row_hidden(base, stage.trunk, Tree(stage.trunk.layout, kernel, caught=caught))
     learns = torch.is_grad_enabled()
     roots = [trunk, *(t for layer in sorted(caught) for t in caught[layer])]
     leaves = [t.detach().requires_grad_(learns and t.requires_grad) for t in roots]
     past = list(zip(leaves[1::2], leaves[2::2], strict=True))
-    for tree, members in zip(stage.parts, stage.members, strict=True):
+    for tree, members in zip(stage.micro_batches, stage.members, strict=True):
         hidden = leaves[0]
         if tree.unique_tokens:
             own = row_hidden(base, tree, Tree(tree.layout, kernel, past=past))
             hidden = torch.cat([own, leaves[0]])
         hidden = hidden[tree.rows.to(hidden.device)]
-        yield Part(members, _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling))
+        yield MicroBatch(members, _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling))
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
         torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])
@@ -176,11 +176,11 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:
         return chunk_scores(hidden, targets)
-    found = [
+    chunks = [
         checkpoint(chunk_scores, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
         for i in range(0, len(targets), rows)
     ]
-    logprobs, entropy, support = (torch.cat(values) for values in zip(*found, strict=True))
+    logprobs, entropy, support = (torch.cat(values) for values in zip(*chunks, strict=True))
     return logprobs, entropy, support
 
 

@@ -85,13 +85,13 @@ class TreePlan:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """``trunk`` holds the prompts of some sequences; ``parts`` are rows of their completions, in micro-batches.
+    """``trunk`` holds the prompts of some sequences; ``micro_batches`` are rows of their completions.
 
-    ``members`` are, part by part, the indices of the sequences.
+    ``members`` are, one micro-batch after the other, the indices of the sequences.
     """
 
     trunk: TreePlan
-    parts: tuple[TreePlan, ...]
+    micro_batches: tuple[TreePlan, ...]
     members: tuple[tuple[int, ...], ...]
 
 
@@ -146,7 +146,7 @@ def stages(
     _check(prompts, completions)
     if budget < 1:
         raise ValueError(f"the token budget must be >= 1, got {budget}")
-    found, at = [], 0
+    planned, at = [], 0
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     while at < len(order):
         end, held = at, 0
@@ -157,9 +157,9 @@ def stages(
             if held and held + added > budget:
                 break
             held, before, end = held + added, prompt, end + 1
-        found.append(_stage(order[at:end], prompts, completions, budget, min_share))
+        planned.append(_stage(order[at:end], prompts, completions, budget, min_share))
         at = end
-    return found
+    return planned
 
 
 def dense_mask(layout: Layout) -> Tensor:
@@ -259,21 +259,21 @@ def _stage(
     trunk = _grow([prompts[i] for i in members], 0, min_share)
     # In the trunk's depth-first order, so that below each of its nodes lies one span of completions.
     order = sorted(range(len(members)), key=lambda m: (trunk.paths[m][-1], members[m]))
-    parts: list[TreePlan] = []
-    chosen: list[tuple[int, ...]] = []
+    micro_batches: list[TreePlan] = []
+    taken: list[tuple[int, ...]] = []
     at = 0
     while at < len(order):
         end, held = at, 0
         while end < len(order) and (end == at or held + len(completions[members[order[end]]]) <= budget):
             held, end = held + len(completions[members[order[end]]]), end + 1
-        chosen.append(tuple(members[m] for m in order[at:end]))
-        parts.append(_part(trunk, order[at:end], [completions[i] for i in chosen[-1]], min_share))
+        taken.append(tuple(members[m] for m in order[at:end]))
+        micro_batches.append(_micro_batch(trunk, order[at:end], [completions[i] for i in taken[-1]], min_share))
         at = end
     plan_of_trunk = _finish(trunk, _own_layout(trunk), [], [])
-    return Stage(plan_of_trunk, tuple(parts), tuple(chosen))
+    return Stage(plan_of_trunk, tuple(micro_batches), tuple(taken))
 
 
-def _part(trunk: _Tree, members: list[int], completions: Sequence[Sequence[int]], min_share: int) -> TreePlan:
+def _micro_batch(trunk: _Tree, members: list[int], completions: Sequence[Sequence[int]], min_share: int) -> TreePlan:
     """A row of completions whose prompts are ``members``' paths in ``trunk``, in the order of these paths."""
     row = _Tree([], [], [], [])
     seen: dict[int, Span] = {}  # by trunk node: the queries below it

@@ -42,8 +42,8 @@ def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
     return [*messages, {"role": "user", "content": _joined(before, prompt.user)}]
 
 
-def _joined(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text)
 
 
 @functools.lru_cache(maxsize=16)

@@ -178,8 +178,8 @@ def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Pat
     """The whole checkpoint with the highest step in ``directory``, or None; ``warn`` is told of damaged ones."""
     if not directory.is_dir():
         return None
-    found = [(int(m[1]), p) for p in directory.iterdir() if (m := _STEP.fullmatch(p.name)) and p.is_dir()]
-    for _, path in sorted(found, reverse=True):
+    numbered = [(int(m[1]), p) for p in directory.iterdir() if (m := _STEP.fullmatch(p.name)) and p.is_dir()]
+    for _, path in sorted(numbered, reverse=True):
         try:
             verify(path)
         except DataError as error:

@@ -77,7 +77,7 @@ def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -
     """
     scored = [row[~torch.isnan(row)] for row in rewards]
     batch = torch.cat(scored) if scored else torch.zeros(0)
-    found = []
+    advantages = []
     for row, known in zip(rewards, scored, strict=True):
         worth = torch.zeros_like(row)
         if known.numel() > 1 and float(known.max() - known.min()) > TOLERANCE:
@@ -87,8 +87,8 @@ def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -
             elif scale == "batch":
                 centred = centred / (batch.std() + EPS)
             worth[~torch.isnan(row)] = centred
-        found.append(worth)
-    return found
+        advantages.append(worth)
+    return advantages
 
 
 def _shuffled(rewards: Tensor, seed: int) -> Tensor:

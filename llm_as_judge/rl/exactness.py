@@ -30,7 +30,7 @@ _LOW_PRECISION = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What was found: nats of the worst log-probability, and |tree - padded| / |padded| of the gradient.
+    """Nats of the worst log-probability, and |tree - padded| / |padded| of the gradient.
 
     ``flips``, of ``tokens``, are left out of the first: where ``top_p`` or ``top_k`` cuts between two probabilities
     that are nearly alike, rounding decides what stays, and the distributions differ although the logits agree.
@@ -80,18 +80,18 @@ def check_exact(
 
     Gradients and random states stay as they were.
     """
-    chosen = completions[:: -(-len(completions) // SEQUENCES)]
-    budget = max(1, budget * len(chosen) // len(completions))  # as many stages as the whole would take
+    compared = completions[:: -(-len(completions) // SEQUENCES)]
+    budget = max(1, budget * len(compared) // len(completions))  # as many stages as the whole would take
     kept = [(p, p.grad) for p in policy.trainable_parameters()]
     try:
         with torch.no_grad():
-            shared, padded = (_scores(policy, chosen, sampling, x, budget) for x in ("tree", "padded"))
+            shared, padded = (_scores(policy, compared, sampling, x, budget) for x in ("tree", "padded"))
         alike = shared.support == padded.support
         gaps = (shared.logprobs - padded.logprobs).abs()[alike]
         logprob = float(gaps.max()) if len(gaps) else 0.0
         # Without the filters, which come after the logits and are the same code for both: nothing flips here, and
         # nothing is left out.
-        few, unfiltered = _relatives(chosen), replace(sampling, top_p=1.0, top_k=0)
+        few, unfiltered = _relatives(compared), replace(sampling, top_p=1.0, top_k=0)
         tree, rows = (_gradient(policy, few, unfiltered, x, budget) for x in ("tree", "padded"))
         gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
     except (ConfigError, torch.OutOfMemoryError):
@@ -127,12 +127,12 @@ class _Scores:
 def _scores(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
 ) -> _Scores:
-    found: dict[int, tuple[Tensor, Tensor]] = {}
-    for part in policy.parts(completions, sampling, layout, budget):
-        scores = part.scores
-        rows = zip(part.members, scores.logprobs, scores.support, scores.mask, strict=True)
-        found.update((i, (logprobs[mask], support[mask])) for i, logprobs, support, mask in rows)
-    logprobs, support = (torch.cat(x) for x in zip(*(found[i] for i in range(len(completions))), strict=True))
+    of_sequence: dict[int, tuple[Tensor, Tensor]] = {}
+    for batch in policy.micro_batches(completions, sampling, layout, budget):
+        scores = batch.scores
+        rows = zip(batch.members, scores.logprobs, scores.support, scores.mask, strict=True)
+        of_sequence.update((i, (logprobs[mask], support[mask])) for i, logprobs, support, mask in rows)
+    logprobs, support = (torch.cat(x) for x in zip(*(of_sequence[i] for i in range(len(completions))), strict=True))
     return _Scores(logprobs, support)
 
 
@@ -141,11 +141,11 @@ def _gradient(
 ) -> Tensor:
     """Gradient [parameters] of a sum that weighs every token differently, in float32 or wider."""
     policy.model.zero_grad(set_to_none=True)
-    for part in policy.parts(completions, sampling, layout, budget):
-        scores = part.scores.logprobs
+    for batch in policy.micro_batches(completions, sampling, layout, budget):
+        scores = batch.scores.logprobs
         at = torch.arange(scores.shape[1], device=scores.device)
-        weights = torch.stack([torch.sin(at + 3.0 * i) for i in part.members])
-        (scores * weights * part.scores.mask).sum().backward()  # type: ignore[no-untyped-call]
+        weights = torch.stack([torch.sin(at + 3.0 * i) for i in batch.members])
+        (scores * weights * batch.scores.mask).sum().backward()  # type: ignore[no-untyped-call]
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in policy.trainable_parameters()]
     return torch.cat([g.flatten().to(torch.promote_types(g.dtype, torch.float32)) for g in grads])
 
@@ -155,8 +155,8 @@ def _relatives(completions: Sequence[Completion]) -> list[Completion]:
     first = completions[0].prompt_ids
     same = [c for c in completions if c.prompt_ids == first]
     other = [c for c in completions if c.prompt_ids != first]
-    chosen = [*same[: GRADIENTS_OF // 2], *other]
-    return [*chosen, *same[GRADIENTS_OF // 2 :]][:GRADIENTS_OF]
+    first_ones = [*same[: GRADIENTS_OF // 2], *other]
+    return [*first_ones, *same[GRADIENTS_OF // 2 :]][:GRADIENTS_OF]
 
 
 def _length(completion: Completion) -> int:

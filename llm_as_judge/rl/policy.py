@@ -33,7 +33,7 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
 from llm_as_judge.logprobs import scoring
 from llm_as_judge.logprobs.attention import ATTENTION, Kernel
-from llm_as_judge.logprobs.scoring import Layout, Part, Sampling, TokenScores
+from llm_as_judge.logprobs.scoring import Layout, MicroBatch, Sampling, TokenScores
 from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.rl.chat import chat_ids
 from llm_as_judge.types import Completion, Prompt
@@ -137,10 +137,10 @@ class Policy:
     @property
     def eos_token_ids(self) -> frozenset[int]:
         """Every id that ends a turn: the tokenizer's and the generation config's."""
-        found = {self.tokenizer.eos_token_id}
+        ends = {self.tokenizer.eos_token_id}
         configured = getattr(self.base.generation_config, "eos_token_id", None)
-        found |= set(configured) if isinstance(configured, list) else {configured}
-        return frozenset(int(i) for i in found if i is not None)
+        ends |= set(configured) if isinstance(configured, list) else {configured}
+        return frozenset(int(i) for i in ends if i is not None)
 
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -173,26 +173,26 @@ class Policy:
         with self._reference() if reference else nullcontext():
             return scoring.score(self.base, completions, sampling or Sampling(), layout, self.kernel)
 
-    def parts(
+    def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
-    ) -> Iterator[Part]:
-        """The same in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.parts``.
+    ) -> Iterator[MicroBatch]:
+        """The same in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.micro_batches``.
 
-        Take each part's gradient before asking for the next. Raises ``ConfigError`` like ``logprobs``.
+        Take each one's gradient before asking for the next. Raises ``ConfigError`` like ``logprobs``.
         """
         self._refuse(layout, completions)
-        return scoring.parts(self.base, completions, sampling, layout, budget, self.kernel)
+        return scoring.micro_batches(self.base, completions, sampling, layout, budget, self.kernel)
 
     def reference_logprobs(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> list[Tensor]:
         """Log-probs [T] of every completion without the adapter and without gradient."""
-        found: dict[int, Tensor] = {}
+        logprobs: dict[int, Tensor] = {}
         with self._reference():
-            for part in self.parts(completions, sampling, layout, budget):
-                rows = zip(part.members, part.scores.logprobs, part.scores.mask, strict=True)
-                found.update((i, row[mask]) for i, row, mask in rows)
-        return [found[i] for i in range(len(completions))]
+            for batch in self.micro_batches(completions, sampling, layout, budget):
+                rows = zip(batch.members, batch.scores.logprobs, batch.scores.mask, strict=True)
+                logprobs.update((i, row[mask]) for i, row, mask in rows)
+        return [logprobs[i] for i in range(len(completions))]
 
     def why_no_tree(self, longest: int = 0) -> str:
         """Why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty where they can."""
@@ -388,10 +388,10 @@ def fit_threads(policy: Policy) -> None:
 def _linear_layers(base: Any) -> set[str]:
     """Names of the layers that ``all-linear`` means."""
     head = base.get_output_embeddings()
-    found = (
+    names = (
         name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head
     )
-    return {name.rpartition(".")[2] for name in found}
+    return {name.rpartition(".")[2] for name in names}
 
 
 def _no_adapter(config: ModelConfig, kind: str, layers: set[str], error: Exception) -> str:

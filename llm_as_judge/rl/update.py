@@ -152,7 +152,7 @@ class Updater:
     def _checked_tree(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
         """``tree`` where it is exact; where it is not and nobody asked for it, ``padded`` from now on."""
         try:
-            found = check_exact(self.policy, completions, sampling, self.config.micro_batch_tokens)
+            difference = check_exact(self.policy, completions, sampling, self.config.micro_batch_tokens)
         except ConfigError as error:
             if self._sharing:
                 raise
@@ -162,7 +162,7 @@ class Updater:
         logger.info(
             "shared prefixes: within %.1e nats of padded rows, gradient %.1e; at %d of %d tokens rounding decides what "
             "top_p or top_k keeps",
-            *(found.logprob, found.gradient, found.flips, found.tokens),
+            *(difference.logprob, difference.gradient, difference.flips, difference.tokens),
         )
         self._checked = True
         return "tree"
@@ -174,8 +174,8 @@ class Updater:
         if not rows:
             return
         completions = [row.completion for row in rows]
-        for part in self.policy.parts(completions, sampling, layout, self.config.micro_batch_tokens):
-            scores, members = part.scores, [rows[i] for i in part.members]
+        for batch in self.policy.micro_batches(completions, sampling, layout, self.config.micro_batch_tokens):
+            scores, members = batch.scores, [rows[i] for i in batch.members]
             for row, logprobs in zip(members, scores.logprobs.detach(), strict=True):
                 if row.old is None:
                     row.old = logprobs[: len(row.completion.token_ids)].clone()

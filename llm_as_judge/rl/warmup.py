@@ -60,9 +60,9 @@ class WarmUp:
 
     def _pass(self, replies: Sequence[Completion], *, backward: bool) -> float:
         tokens = sum(len(reply.token_ids) for reply in replies)
-        total = 0.0
-        for part in self.policy.parts(replies, Sampling(), self._layout(replies), self.training.micro_batch_tokens):
-            loss = -(part.scores.logprobs * part.scores.mask).sum() / tokens
+        total, layout, budget = 0.0, self._layout(replies), self.training.micro_batch_tokens
+        for batch in self.policy.micro_batches(replies, Sampling(), layout, budget):
+            loss = -(batch.scores.logprobs * batch.scores.mask).sum() / tokens
             if backward:
                 loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())

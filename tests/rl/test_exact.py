@@ -107,7 +107,7 @@ def result(
     policy.kernel = kernel
     policy.model.zero_grad(set_to_none=True)
     found: dict[int, torch.Tensor] = {}
-    for part in policy.parts(completions, sampling or Sampling(), layout, budget):
+    for part in policy.micro_batches(completions, sampling or Sampling(), layout, budget):
         rows = [r[m] for r, m in zip(part.scores.logprobs, part.scores.mask, strict=True)]
         weights = [torch.sin(torch.arange(len(r)) + 3.0 * i).to(r) for i, r in zip(part.members, rows, strict=True)]
         torch.stack([(r * w).sum() for r, w in zip(rows, weights, strict=True)]).sum().backward()
@@ -174,7 +174,7 @@ def test_padded_rows_may_be_cut_by_the_budget_too(budget: int) -> None:
     policy, completions = policy_of("qwen2", double=True), batch("ragged", 2)
     found = result(policy, completions, "padded", budget)
     assert max(differences(found, result(policy, completions, "padded"))) <= 1e-12
-    sizes = [len(p.members) for p in policy.parts(completions, Sampling(), "padded", budget)]
+    sizes = [len(p.members) for p in policy.micro_batches(completions, Sampling(), "padded", budget)]
     assert sum(sizes) == len(completions) and (len(sizes) > 1) == (budget < WHOLE)
 
 
@@ -397,7 +397,7 @@ def nucleus_edges(policy: Policy, completions: Sequence[Completion]) -> list[flo
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "sampling_logprobs", noting)
         for layout in scoring.Layout.__args__:  # type: ignore[attr-defined]
-            list(policy.parts(completions, Sampling(), layout, WHOLE))
+            list(policy.micro_batches(completions, Sampling(), layout, WHOLE))
     first, second = (x.softmax(-1).sort(-1, descending=True)[0].cumsum(-1) for x in logits)
     assert len(first) == len(second)  # the completions share nothing, so both have the same rows
     apart = (first - second).abs() > 0

@@ -71,7 +71,7 @@ def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_sha
     for stage in found:
         members = [i for m in stage.members for i in m]
         assert stage.trunk.unique_tokens <= budget or len({tuple(prompts[i]) for i in members}) == 1 or min_share > 1
-        for tree, own in zip(stage.parts, stage.members, strict=True):
+        for tree, own in zip(stage.micro_batches, stage.members, strict=True):
             assert tree.unique_tokens <= budget or len(own) == 1
             ids, positions = (
                 torch.cat([getattr(stage.trunk, name), getattr(tree, name)]) for name in ("ids", "positions")
@@ -90,7 +90,7 @@ def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_sha
 def test_pieces_intervals_and_block_tables_say_the_same(pairs: Pairs, min_share: int, budget: int) -> None:
     prompts, completions = split(pairs)
     layouts = [plan(prompts, completions, min_share).layout]
-    layouts += [t.layout for s in stages(prompts, completions, budget, min_share) for t in s.parts]
+    layouts += [t.layout for s in stages(prompts, completions, budget, min_share) for t in s.micro_batches]
     for layout in layouts:
         if not layout.queries:
             continue
