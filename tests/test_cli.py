@@ -124,6 +124,8 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "evaluate",
         "solve",
         "serve",
+        "analyze",
+        "monitor",
         "export",
         "doctor",
         "workflow lint",

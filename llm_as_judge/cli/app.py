@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from llm_as_judge.cli import (
+    analyze,
     compare,
     data,
     doctor,
@@ -29,6 +30,7 @@ from llm_as_judge.cli import (
     evaluate,
     export,
     judge,
+    monitor,
     sandbox,
     serve,
     solve,
@@ -51,6 +53,8 @@ app.command()(train.train)
 app.command()(warmup.warmup)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
+app.command()(analyze.analyze)
+app.command()(monitor.monitor)
 app.command()(solve.solve)
 app.command()(export.export)
 app.command()(serve.serve)

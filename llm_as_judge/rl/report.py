@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
+from llm_as_judge.workflow.shape import shape
 
 
 class Log(Protocol):
@@ -37,6 +38,7 @@ class StepReport:
     grad_norm: float
     learning_rate: float
     groups: int
+    rollouts: int
     skipped_groups: int  # without contrast, replaced ones included
     refilled_groups: int  # groups drawn in place of skipped ones
     unscored: int
@@ -86,6 +88,7 @@ def step_report(
         grad_norm=update.grad_norm,
         learning_rate=learning_rate,
         groups=len(credited),
+        rollouts=len(rollouts),
         skipped_groups=sum(not c.contrast for c in credited),
         refilled_groups=refilled,
         unscored=sum(c.unscored for c in credited),
@@ -112,6 +115,7 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 text=rollout.completion.text,
                 completion_tokens=len(rollout.completion.token_ids),
                 finish_reason=rollout.completion.finish_reason,
+                shape=shape(rollout.workflow),
                 lint=[finding.code for finding in rollout.execution.findings],
                 outcome=rollout.execution.outcome,
                 error=rollout.execution.error,
