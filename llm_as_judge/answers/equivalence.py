@@ -22,7 +22,7 @@ from llm_as_judge.answers.numeric import arranged, numbers, symbols
 from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.prose import operated_after
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import UNITS, split_unit
+from llm_as_judge.answers.units import UNITS, Unit, split_unit
 from llm_as_judge.answers.values import Value, quantity, read
 from llm_as_judge.types import Domain
 
@@ -39,6 +39,12 @@ _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
 _CURRENCIES = frozenset("$€£¥")
 _WORDS_AFTER = re.compile(
     r"\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z]{3,}[A-Za-z ]*)\}$|\s(?:square |cubic )?units?$"
+)
+_POLAR = re.compile(r"\**(yes|no)\**[,.;:!]\**\s+([^\W\d][^\n?]{0,250})", re.IGNORECASE)
+_QUALIFIED = re.compile(
+    r"\b(?:yes|but|however|although|though|while|whereas|except|unless|only|part(?:ly|ially)|depends?|if|or|maybe|perhaps|"
+    r"possibly|actually|wait|instead|rather|right|correct|wrong|incorrect|false|reverse|joke|sometimes|unsure|un(?:clear|known)|opposite|contrary)\b",
+    re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\[\s?([^\[\],;]{1,40})\s?\]")
 
@@ -114,15 +120,26 @@ def _accepted(answer: str, references: Sequence[str], domain: Domain, question: 
         if not cut_off and (wanted := letter(reference)) and chosen_option(answer, question) == wanted:
             return True
         for text in said:
-            if domain == "qa" and equivalent(text, reference, domain):
+            if domain == "qa" and (equivalent(text, reference, domain) or _polar(text) == reference.strip().lower()):
                 return True
             if domain == "math" and _same_maths(text, reference, question):
                 return True
     return False
 
 
+def _polar(text: str) -> str | None:
+    """``yes`` or ``no`` where a sentence begins with it and only says so again."""
+    found = _POLAR.fullmatch(text.strip()) if len(text) <= 300 else None
+    if found is None or _QUALIFIED.search(found.group(2)):
+        return None
+    said = found.group(1).lower()
+    denied = re.search(r"\b(?:not?|never|neither|none|nor)\b|n['\u2019]t\b", found.group(2), re.IGNORECASE)
+    return None if said == "yes" and denied else said
+
+
 def _same_maths(text: str, reference: str, question: str) -> bool:
-    if not (equivalent(text, reference, "math") or _same_number_otherwise(text, reference, question)):
+    same_value = equivalent(text, reference, "math") or _same_number_otherwise(text, reference, question)
+    if not same_value and not _same_measure(text, reference):
         return False
     return not question or not (_not_done(text, reference, question) or _other_unit(text, reference, question))
 
@@ -153,6 +170,18 @@ def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
     value = amount(bare)
     size = unit.size if unit else 1
     return value is not None and same(Value(bare, number=value * size, unit=unit), gold)
+
+
+def _same_measure(text: str, reference: str) -> bool:
+    """``6\\pi \\text{ cm}^2`` beside ``6\\pi``: a formula without variables, and on one side a unit after it."""
+    sides = [(split_unit(plain) or (plain, None), plain) for plain in (clean(text), clean(reference))]
+    (said, gold), units = (split[0] for split, _ in sides), [split[1] for split, _ in sides]
+    if (units[0] is None) == (units[1] is None) or len(text) > 200 or quantity(text) or quantity(reference):
+        return False
+    unit = units[0] or units[1]
+    trees = parse(said), parse(gold)
+    plain = all(tree is not None and not symbols(tree) and tree[0] != "num" for tree in trees)
+    return unit is not None and unit.silent and unit.quantity != "$" and plain and equivalent(said, gold, "math")
 
 
 def _without_words(text: str) -> str:
@@ -186,11 +215,19 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
 
 def _other_unit(answer: str, reference: str, question: str) -> bool:
     """The answer names a unit where the reference names none and the question another one of the same quantity."""
-    said, gold = quantity(answer), quantity(reference)
-    if said is None or said.unit is None or gold is None or gold.unit is not None:
+    unit, gold = _unit_of(answer), _unit_of(reference)
+    if unit is None or gold is not None:
         return False
     words = re.findall(r"[A-Za-z]{2,}|[$€£¥]", question[:20_000])
     known = [UNITS.get(word) or UNITS.get(word.lower()) for word in words]
-    kind = said.unit.quantity
+    kind = unit.quantity
     asked = {(u.quantity, u.size) for u in known if u and (u.quantity == kind or {kind, u.quantity} <= _CURRENCIES)}
-    return bool(asked) and (kind, said.unit.size) not in asked
+    return bool(asked) and (kind, unit.size) not in asked
+
+
+def _unit_of(text: str) -> Unit | None:
+    """The unit of a number, or of a formula that it stands after."""
+    if (value := quantity(text)) is not None:
+        return value.unit
+    split = split_unit(clean(text))
+    return split[1] if split else None

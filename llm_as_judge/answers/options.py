@@ -16,10 +16,9 @@ _SAID = re.compile(
     r"(?:\s?(?:for sure|definitely|clearly|therefore|thus|option|choice|letter|the))*\s?\(?([A-J])\)?(?![\w'])",
 )
 _CALLED = re.compile(
-    r"(?:\A|[.:;,!?\n]\s?|\b(?i:so|thus|hence|therefore|then|that|think|believe|option|choice|answer)\s)"
+    r"(?:\A|[.:;,!?\n]\s?|\b(?i:so|thus|hence|therefore|then|option|choice|answer)\s|\bI (?:think|believe)\s)"
     r"\(?([A-J])\)? is (?:indeed |clearly |therefore |thus )?(?:the )?"
-    r"(?:correct(?! (?:that|in|about|for|if|when)\b)(?![\w'-])|"
-    r"(?:correct|right|best) (?:answer|option|choice|one)\b)"
+    r"(?:correct|(?:correct|right|best) (?:answer|option|choice|one))(?=\s?(?:[.,;:!\n]|\Z|because\b|since\b|as\b))"
 )
 _REFUSED = re.compile(
     r"(?:\bnot|\bnon|\bcannot be|n['’]t(?:\s(?:\w+\s){0,4}(?:be|to be))?|不是)\s?\(?[A-J]\b\)?"

@@ -40,6 +40,11 @@ OPTIONS_RIGHT = [
     ("After ruling out the rest I think it is D", "D"),
 ]
 OPTIONS_WRONG = [
+    ("C is correct only when x > 0", "C"),
+    ("C is correct except for the sign", "C"),
+    ("I used to think C is correct", "C"),
+    ("People believe C is correct.", "C"),
+    ("C is the right answer? No", "C"),
     ("angle C is right", "C"),
     ("vitamin C is best", "C"),
     ("Is C correct?", "C"),
@@ -78,6 +83,8 @@ OPTIONS_WRONG = [
     (r"\boxed{D}+1", "D"),
 ]
 MATHS_RIGHT = [
+    (r"6\pi \text{ cm}^2", r"6\pi"),
+    (r"2\sqrt{3}", r"2\sqrt{3} \text{ inches}"),
     ("= 12", "12"),
     ("'12'", "12"),
     ("\u201cx + 1\u201d", "x+1"),
@@ -183,6 +190,11 @@ MATHS_RIGHT = [
     ("Area = 7", "7"),
 ]
 MATHS_WRONG = [
+    (r"6\pi \text{ cm}", r"7\pi"),
+    (r"6\pi \text{ cm}", r"6\pi \text{ m}"),
+    (r"6\pi m", r"6\pi"),
+    (r"x \text{ cm}", "x"),
+    (r"\$6\pi", r"6\pi"),
     (r"0.\overline{3}", "0.3"),
     (r"0.\overline{3}", r"0.\overline{4}"),
     (r"0.1\overline{6}", r"0.\overline{16}"),
@@ -309,6 +321,10 @@ TAKEN_BACK = [
     ("12 = 13", "12"),
 ]
 QA_RIGHT = [
+    ("Yes, they were.", "yes"),
+    ("**Yes**, both are American.", "yes"),
+    ("No, they are not from the same country.", "no"),
+    ("No. The first is a river.", "no"),
     ("The answer is: Paris. It could be the oldest city there.", "Paris"),
     ("The answer is: Marie Curie. She was born in Warsaw.", "Marie Curie"),
     ("Answer: Marie Curie", "marie curie"),
@@ -324,6 +340,18 @@ QA_RIGHT = [
     ("U.S.", "US"),
 ]
 QA_WRONG = [
+    ("No. 5", "no"),
+    ("No, seven is right", "no"),
+    ("Yes. That was a joke; the answer is the reverse.", "yes"),
+    ("Yes, they were not.", "yes"),
+    ("Yes, but only the first is.", "yes"),
+    ("No, it is the other way round", "yes"),
+    ("Yes, they were.", "no"),
+    ("No, yes", "no"),
+    ("Yes, if it rains.", "yes"),
+    ("Yes and no", "yes"),
+    ("Yes, is it?", "yes"),
+    ("Yes, they were.", "they were"),
     ("The answer is: Paris. It could also be Lyon.", "Paris"),
     (r"\boxed{Paris} is wrong, London", "Paris"),
     (r"\boxed{no} yes", "no"),
@@ -377,6 +405,8 @@ def test_a_wrong_hedged_or_withdrawn_answer_is_never_accepted(domain: Domain, an
         ("How many minutes does it take?", "5 minutes", "5", True),
         ("How many metres and how many km?", "5 km", "5", True),
         ("How many dollars are left?", "£5", "5", False),
+        ("How many meters long is it?", r"6\pi \text{ cm}", r"6\pi", False),
+        ("How many cm long is it?", r"6\pi \text{ cm}", r"6\pi", True),
         ("How many dollars are left?", "$5", "5", True),
         (r"What is \sqrt{144}?", r"\sqrt{144}", "12", False),
         ("Compute 5!.", "5!", "120", False),
