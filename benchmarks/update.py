@@ -40,7 +40,7 @@ from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.prompt import load_guidance, short_prompt
+from llm_as_judge.workflow.prompt import Layer1
 
 ROOT = Path(__file__).parents[1]
 EVERYTHING = 10**9
@@ -107,11 +107,11 @@ def random_policy() -> Policy:
 def embedded_batch(policy: Policy) -> list[Completion]:
     """Eight workflows for each of eight problems of the embedded run, with its prompts."""
     config, draw = load_config(ROOT / "config/embedded.yaml"), Random(0)
-    guidance = load_guidance(ROOT / "config/guidance.yaml")
+    layer1 = Layer1(config.workflow)
     found = []
     for problem in open_problems(config).sampler.sample(8):
         question = problem.question
-        prompt = policy.encode(short_prompt(question, operators=config.workflow.operators, guidance=guidance))
+        prompt = policy.encode(layer1(question))
         for chosen in draw.choices(list(PLANS.values()), k=8):
             text = workflow(chosen, question.domain)
             ids = policy.tokenizer(text, add_special_tokens=False).input_ids

@@ -33,10 +33,9 @@ from llm_as_judge.embedded import corpus, lexicon
 from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
-from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Question
 from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
 
 log = logging.getLogger("pretrain")
 #: Weight of the few tokens of a reply that everything hangs on: names, verdicts, option letters.
@@ -356,7 +355,7 @@ def vocabulary_texts() -> Iterator[str]:
     yield from corpus.samples(Random("vocabulary"), 13000)
     for domain in DOMAINS:
         question = Question("", "", domain, entry_point="f")
-        made = short_prompt(question, operators=list(catalog.OPERATORS), guidance=DEFAULT_GUIDANCE)
+        made = short_prompt(question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
         yield from (made.system, made.user)
         for plan in PLANS.values():
             yield workflow(plan, domain)

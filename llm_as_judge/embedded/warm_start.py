@@ -26,11 +26,10 @@ from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.logprobs import tree as prefix_tree
 from llm_as_judge.logprobs.attention import ATTENTION, Tree, kernel_for, row_hidden
-from llm_as_judge.operators import catalog
 from llm_as_judge.rl.policy import load_tokenizer
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
 
 #: The linear layer that carries the nano policy's adapter (``config/models.yaml``).
 ADAPTED = "model.layers.3.mlp.down_proj"
@@ -71,7 +70,7 @@ class Examples:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def prompt(self, problem: Problem) -> list[int]:
-        made = short_prompt(problem.question, operators=list(catalog.OPERATORS), guidance=DEFAULT_GUIDANCE)
+        made = short_prompt(problem.question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
         return [SYSTEM_ID, *self._ids(made.system), USER_ID, *self._ids(made.user), ASSISTANT_ID]
 
     @property

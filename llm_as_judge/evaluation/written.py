@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import Question
+from llm_as_judge.types import Prompt, Question
 from llm_as_judge.workflow import variety
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shape import shape
@@ -54,11 +54,16 @@ class Written:
         )
 
 
-def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -> Written:
-    """Has ``author`` write ``samples`` workflows for each of ``questions``, with its engine at ``author.version``."""
+def look_at(
+    author: PolicyAuthor, questions: Sequence[Question], samples: int, prompts: Sequence[Prompt] = ()
+) -> Written:
+    """Has ``author`` write ``samples`` workflows for each of ``questions``, with its engine at ``author.version``.
+
+    ``prompts`` are one for each question; by default those without examples.
+    """
     config = author.config
     operators = load_operators(config.workflow.operators)
-    prompts = [author.prompt(question) for question in questions]
+    prompts = prompts or [author.prompt(question) for question in questions]
     author.engine.sync(author.policy, author.version)
     groups = author.engine.generate(
         [author.policy.encode(prompt) for prompt in prompts],

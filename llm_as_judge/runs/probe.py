@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.metrics import Estimate, accuracy
+from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.trainer import COLLAPSE_RATIO
-from llm_as_judge.types import Problem, Prompt
+from llm_as_judge.types import Problem, Prompt, Question
 from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
-from llm_as_judge.workflow.lint.check import lint
 
 #: Problems of each domain, and workflows of each.
 PROBLEMS = 4
@@ -60,35 +58,21 @@ def probe_examples(config: Config, author: PolicyAuthor, problems: Sequence[Prob
         return None
     operators = load_operators(config.workflow.operators)
     plans = [plan for plan in PLANS.values() if set(plan.operators.values()) <= set(operators)]
-    asked: list[tuple[Problem, Prompt, Prompt]] = []
-    for problem in problems:
-        question = problem.question
-        others = [p.question for p in problems if p.question.domain == question.domain and p is not problem]
+    asked: list[Question] = []
+    with_examples: list[Prompt] = []
+    for question in (problem.question for problem in problems):
+        others = [p.question for p in problems if p.question.domain == question.domain and p.question is not question]
         pairs = zip(itertools.cycle(others), plans, strict=False) if others else ()
         examples = [Example(q.statement, workflow(plan, q.domain)) for q, plan in itertools.islice(pairs, buffer.top_k)]
         prompts = author.prompt(question), author.prompt(question, examples)
         if examples and all(len(author.policy.encode(p)) <= training.prompt_max_length for p in prompts):
-            asked.append((problem, *prompts))
+            asked.append(question)
+            with_examples.append(prompts[1])
     if not asked:
         return None
-    sampling = sampling_at(config, 0)
-    author.engine.sync(author.policy, author.version)
+    shown, without = look_at(author, asked, SAMPLES, with_examples), look_at(author, asked, SAMPLES)
+    return ExamplesProbe(buffer.top_k, _valid(shown), _valid(without))
 
-    def valid(problem: Problem, text: str, prefill: str) -> bool:
-        found = lint(extract_code(text, prefill), entry_point=problem.question.entry_point, operators=operators)
-        return not any(finding.fatal for finding in found)
 
-    def rate(prompts: Sequence[Prompt]) -> Estimate:
-        groups = author.engine.generate(
-            [author.policy.encode(prompt) for prompt in prompts],
-            SAMPLES,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_new_tokens=training.response_max_length,
-            seed=training.seed,
-        )
-        written = zip(asked, prompts, groups, strict=True)
-        return accuracy([valid(row[0], c.text, prompt.prefill) for row, prompt, group in written for c in group])
-
-    return ExamplesProbe(buffer.top_k, rate([row[2] for row in asked]), rate([row[1] for row in asked]))
+def _valid(written: Written) -> Estimate:
+    return accuracy([i < sum(written.shapes.values()) for i in range(written.workflows)])

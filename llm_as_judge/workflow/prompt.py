@@ -17,7 +17,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.catalogue import Example, example
 from llm_as_judge.workflow.contract import HEAD, contract
@@ -55,9 +55,9 @@ def load_guidance(path: Path) -> dict[Domain, str]:
     return {domain: str(loaded[domain]) for domain in DOMAINS}
 
 
-def system_prompt(operators: Sequence[str] | None) -> str:
-    """What all problems share in the short prompt, for the ``operators`` of the configuration."""
-    return SYSTEM.format(docs=catalog.docs(catalog.load_operators(operators)))
+def system_prompt(operators: Operators = OPERATORS) -> str:
+    """What all problems share in the short prompt."""
+    return SYSTEM.format(docs=catalog.docs(operators))
 
 
 def bare_prompt(question: Question) -> Prompt:
@@ -69,17 +69,17 @@ def bare_prompt(question: Question) -> Prompt:
 def short_prompt(
     question: Question,
     *,
-    operators: Sequence[str] | None,
+    system: str,
     examples: Sequence[Example] = (),
     guidance: Mapping[Domain, str],
 ) -> Prompt:
-    """A few lines of rules, all in two messages; an example's problem and workflow are shown in full."""
+    """A few lines of rules (``system``), all in two messages; an example's problem and workflow are shown in full."""
     parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
     parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
     parts.append(f"Problem: {question.statement}")
     if question.entry_point:
         parts.append(f"entry_point: {question.entry_point}")
-    return Prompt(system_prompt(operators), "\n".join(parts) + "\nWorkflow:\n")
+    return Prompt(system, "\n".join(parts) + "\nWorkflow:\n")
 
 
 class Layer1:
@@ -95,7 +95,7 @@ class Layer1:
         self._operators = load_operators(config.operators)
         self.system = ""  # what all problems share
         if config.layer1 and config.prompt == "short":
-            self.system = system_prompt(config.operators)
+            self.system = system_prompt(self._operators)
         elif config.layer1:
             self.system = contract(self._operators, config.max_calls)
 
@@ -104,7 +104,7 @@ class Layer1:
         if not config.layer1:
             return bare_prompt(question)
         if config.prompt == "short":
-            return short_prompt(question, operators=config.operators, examples=examples, guidance=guidance)
+            return short_prompt(question, system=self.system, examples=examples, guidance=guidance)
         turns = tuple(
             (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
             for e in examples or example(question.domain, self._operators)

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.catalogue import Example
 from llm_as_judge.workflow.prompt import (
     DEFAULT_GUIDANCE,
+    Layer1,
     load_guidance,
     short_prompt,
     system_prompt,
@@ -26,7 +28,7 @@ EXAMPLES = (Example("How many pears?", "class Workflow: # pears"), Example("How 
 
 
 def prompt(question: Question = QUESTION, examples: tuple[Example, ...] = ()) -> Prompt:
-    return short_prompt(question, operators=OPERATORS, examples=examples, guidance=GUIDANCE)
+    return short_prompt(question, system=system_prompt(), examples=examples, guidance=GUIDANCE)
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -50,7 +52,7 @@ def test_every_operator_is_documented_with_its_call_and_keys(name: str) -> None:
 
 
 def test_an_operator_that_is_not_configured_is_not_told_of() -> None:
-    system = short_prompt(QUESTION, operators=["Custom"], guidance=GUIDANCE).system
+    system = Layer1(WorkflowConfig(prompt="short", operators=("Custom",)))(QUESTION).system
     assert "Custom(input, instruction)" in system
     assert not [name for name in OPERATORS if name != "Custom" and f"{name}(" in system]
 
@@ -78,7 +80,7 @@ def test_the_system_part_is_the_same_for_every_problem() -> None:
         prompt(replace(QUESTION, text="Why?", domain="qa", context="c"), EXAMPLES),
         prompt(replace(QUESTION, domain="code", entry_point="f")),
     ]
-    assert {p.system for p in others} == {prompt().system} == {system_prompt(OPERATORS)}
+    assert {p.system for p in others} == {prompt().system} == {system_prompt()}
 
 
 def test_what_only_some_may_see_is_not_in_the_prompt() -> None:
@@ -95,8 +97,8 @@ def test_what_only_some_may_see_is_not_in_the_prompt() -> None:
         prompt(replace(QUESTION, context="Ann has 3.")),
         prompt(replace(QUESTION, entry_point="f")),
         prompt(examples=EXAMPLES[:1]),
-        short_prompt(QUESTION, operators=OPERATORS, guidance={**GUIDANCE, "math": ""}),
-        short_prompt(QUESTION, operators=OPERATORS[:-1], guidance=GUIDANCE),
+        short_prompt(QUESTION, system=system_prompt(), guidance={**GUIDANCE, "math": ""}),
+        short_prompt(QUESTION, system=system_prompt({"Custom": catalog.OPERATORS["Custom"]}), guidance=GUIDANCE),
     ],
     ids=["text", "context", "entry_point", "examples", "guidance", "operators"],
 )
