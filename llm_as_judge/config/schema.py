@@ -163,7 +163,9 @@ class TrainingConfig(_Strict):
         0, ge=0, description="Extra sampling rounds that replace groups of equal rewards (DAPO)."
     )
     shared_prefix: bool | None = Field(
-        None, description="Compute each shared prefix only once; null: on the CPU, where that saves tokens."
+        None,
+        description="Compute each shared prefix only once; null: where that saves tokens and the first batch comes out "
+        "as padded rows do.",
     )
     micro_batch_tokens: int = Field(
         16384, gt=0, description="Tokens per forward pass; affects speed and memory, not results."

@@ -128,9 +128,8 @@ class Updater:
 
     def layout(self, completions: Sequence[Completion]) -> Layout:
         """How ``completions`` are forwarded. Raises ``ConfigError`` where the settings ask for what cannot be."""
-        wanted = self._sharing
-        if wanted is not None or self.policy.device.type != "cpu":
-            return "tree" if wanted else "padded"
+        if self._sharing is not None:
+            return "tree" if self._sharing else "padded"
         longest = max(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         return "padded" if self.policy.why_no_tree(longest) else choose_layout(completions)
 

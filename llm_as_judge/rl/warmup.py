@@ -6,16 +6,20 @@ replies' tokens. Nothing is sampled here and no reward plays a part.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 
 import torch
 
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.rl.exactness import check_exact
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
+
+logger = logging.getLogger(__name__)
 
 #: The rate at the last step, as a share of the first; it falls linearly.
 LAST_RATE = 0.08
@@ -30,6 +34,7 @@ class WarmUp:
         self.parameters = policy.trainable_parameters()
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.sft_learning_rate, betas=(0.9, 0.99))
         self.steps = 0
+        self._sharing: bool | None = False if training.shared_prefix is False else None
 
     def step(self, replies: Sequence[Completion]) -> float:
         """One optimiser step on ``replies`` (prompt and token ids; log-probs are not read); the loss before it, in nats
@@ -69,7 +74,15 @@ class WarmUp:
         return total
 
     def _layout(self, replies: Sequence[Completion]) -> Layout:
-        if self.training.shared_prefix is False:
-            return "padded"
+        """Shared prefixes where they are worth it and exact, which is tried on the first replies of a run."""
         longest = max(len(r.prompt_ids) + len(r.token_ids) for r in replies)
-        return "padded" if self.policy.why_no_tree(longest) else choose_layout(replies)
+        if self._sharing is False or self.policy.why_no_tree(longest) or choose_layout(replies) == "padded":
+            return "padded"
+        if self._sharing is None:
+            try:
+                check_exact(self.policy, replies, Sampling(), self.training.micro_batch_tokens)
+                self._sharing = True
+            except ConfigError as error:
+                logger.warning("prefixes are not shared: %s", error)
+                self._sharing = False
+        return "tree" if self._sharing else "padded"

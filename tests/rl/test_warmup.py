@@ -10,6 +10,7 @@ import torch
 from tiny import random_completions, tiny_policy
 
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.warmup import WarmUp
@@ -40,6 +41,22 @@ def test_shared_prefixes_change_nothing() -> None:
     for policy, shared in zip(policies, (True, False), strict=True):
         warm_up(policy, 3, shared_prefix=shared)
     assert torch.allclose(*map(likelihoods, policies), atol=1e-4)
+
+
+def test_prefixes_that_do_not_come_out_exactly_are_not_shared(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = []
+
+    def differs(*_: object) -> None:
+        tried.append(1)
+        raise ConfigError("they differ by 3 nats")
+
+    monkeypatch.setattr("llm_as_judge.rl.warmup.check_exact", differs)
+    monkeypatch.setattr("llm_as_judge.rl.warmup.choose_layout", lambda replies: "tree")
+    loop = warm_up(tiny_policy(rank=8), 3)
+    assert len(tried) == 1 and "they differ by 3 nats" in caplog.text
+    assert loop._layout(REPLIES) == "padded"
 
 
 def test_the_loss_is_the_mean_over_the_tokens_of_all_replies() -> None:
