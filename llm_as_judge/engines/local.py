@@ -21,7 +21,7 @@ from llm_as_judge.engines.prefill import Store, prefill
 from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.head import Head
-from llm_as_judge.logprobs.plain import plain_logprobs, tolerance
+from llm_as_judge.logprobs.plain import apart, plain_logprobs, tolerance
 from llm_as_judge.logprobs.precision import own_precision
 from llm_as_judge.logprobs.sampling import sampling_logprobs
 from llm_as_judge.logprobs.shareable import why_not_attention
@@ -111,11 +111,9 @@ class LocalEngine:
         try:
             groups = self.generate(prompts, 2, max_new_tokens=6)
             with self._policy.generation_weights(), torch.inference_mode():
-                worst = max(
-                    float((torch.tensor(c.logprobs) - plain_logprobs(base, c).cpu()).abs().max())
-                    for g in groups
-                    for c in g
-                )
+                sampled = [c for group in groups for c in group]
+                own = torch.cat([plain_logprobs(base, c) for c in sampled])
+                worst = apart(torch.tensor([p for c in sampled for p in c.logprobs]), own, base.dtype)
         except (ConfigError, torch.OutOfMemoryError):
             raise
         except Exception as error:
@@ -125,7 +123,7 @@ class LocalEngine:
             ) from error
         if not worst <= most:  # not >, so that NaN fails
             raise ConfigError(
-                f"generation.engine=local would sample {name} wrongly: its log-probabilities are up to {worst:.1e} "
+                f"generation.engine=local would sample {name} wrongly: its log-probabilities are {worst:.1e} "
                 f"nats off those of the model's own forward pass (at most {most:g}); set generation.engine=vllm"
             )
 

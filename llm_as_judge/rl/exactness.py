@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.logprobs.plain import plain_logprobs, tolerance
+from llm_as_judge.logprobs.plain import apart, plain_logprobs, tolerance
 from llm_as_judge.logprobs.scoring import Layout, Sampling
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.types import Completion
@@ -63,11 +63,10 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
         ) from error
     finally:
         policy.model.train(was_training)
-    rows = zip(scores.logprobs, scores.mask, own, strict=True)
-    worst = max(float((row[mask] - expected).abs().max()) for row, mask, expected in rows)
+    worst = apart(scores.logprobs[scores.mask], torch.cat(own), base.dtype)
     if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
         raise ConfigError(
-            f"log-probabilities of {name} are up to {worst:.1e} nats off its own forward pass (at most "
+            f"log-probabilities of {name} are {worst:.1e} nats off its own forward pass (at most "
             f"{tolerance(base.dtype):g}), so it cannot be trained here; docs/architectures.md has what can"
         )
     return worst
@@ -87,8 +86,7 @@ def check_exact(
         with torch.no_grad():
             shared, padded = (_scores(policy, compared, sampling, x, budget) for x in ("tree", "padded"))
         alike = shared.support == padded.support
-        gaps = (shared.logprobs - padded.logprobs).abs()[alike]
-        logprob = float(gaps.max()) if len(gaps) else 0.0
+        logprob = apart(shared.logprobs[alike], padded.logprobs[alike], policy.base.dtype)
         # Without the filters, which come after the logits and are the same code for both: nothing flips here, and
         # nothing is left out.
         few, unfiltered = _relatives(compared), replace(sampling, top_p=1.0, top_k=0)

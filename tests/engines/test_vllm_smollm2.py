@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,10 +71,11 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 def config(model: Path, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Config:
     """Names and sizes of this model and machine, and a reward that tells apart what a model writes untaught."""
     folder = tmp_path_factory.mktemp("run")
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS * 2), encoding="utf-8")
-    (folder / "own.py").write_text(
-        "def brevity(completions, **kwargs):\n    return [-len(c) / 20 for c in completions]\n"
-    )
+    for name, more in (("train", "Answer."), ("test", "Please answer.")):
+        rows = [row | {"problem": f"{row['problem']} {more}"} for row in ROWS]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    own = "def brevity(completions, **kwargs):\n    return [-len(c) / 20 for c in completions]\n"
+    (folder / "own.py").write_text(own, encoding="utf-8")
     settings = {
         "model_name": model, "executor.model": model, "judge.model": model,
         "executor.base_url": f"{server.url}/v1", "judge.base_url": f"{server.url}/v1",
@@ -99,7 +99,6 @@ def off_by(policy: Policy, completions: list[Completion], *, reference: bool = F
 
 
 def test_ten_steps_with_policy_executor_and_judge_on_vllm(server: Server, config: Config) -> None:
-    threading.Timer(60.0, restart, (server,)).start()  # in the middle of it the server dies and comes back
     result = asyncio.run(train(config))
     assert result.steps == STEPS
     assert result.usage["executor"].calls > 0, "the single call everywhere asks the executor"
@@ -111,11 +110,6 @@ def test_ten_steps_with_policy_executor_and_judge_on_vllm(server: Server, config
     assert max(step["grad_norm"] for step in steps) > 0
     names = {name for name in server.models() if "policy-v" in name}
     assert any(f"policy-v{STEPS}-" in name for name in names), "the final row is of the last weights"
-
-
-def restart(server: Server) -> None:
-    server.stop()
-    server.start()
 
 
 def test_a_checkpoint_is_evaluated_with_its_own_weights(server: Server, config: Config) -> None:
