@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +86,8 @@ def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iter
         except BlockingIOError:
             assert refuse is not None
             file.seek(0)
-            raise refuse(file.read().strip() or "unknown") from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+            raise refuse(file.read(100).strip() or "unknown") from None
+        with suppress(OSError):  # who holds it is told where there is room for that
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), f"process {os.getpid()}".encode())
         yield

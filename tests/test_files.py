@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.files import write_whole
+from llm_as_judge.files import locked, write_whole
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +21,20 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     write_whole(path, b"new")
     assert path.read_text() == "new"
+
+
+def test_a_lock_is_held_where_there_is_no_room_to_say_by_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / ".lock", os.write
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
+        monkeypatch.setattr(os, "write", writes)
+        with locked(path), pytest.raises(RuntimeError, match=told), locked(path, RuntimeError):
+            pass
+        with locked(path, RuntimeError):  # and free again
+            path.write_text("")
 
 
 def test_a_name_that_is_a_folder_is_told(tmp_path: Path) -> None:
