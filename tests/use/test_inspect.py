@@ -76,10 +76,10 @@ def address(executor: str) -> Iterator[str]:
     task = loop.create_task(serve(config, "127.0.0.1", 0, checkpoint=None, options=ServeOptions(), ready=told))
     thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.gather(task, return_exceptions=True),))
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(300)
     yield served[0].base_url
     loop.call_soon_threadsafe(task.cancel)
-    thread.join(30)
+    thread.join(120)
 
 
 def test_the_policy_as_a_model(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
-        shown, written, deadline = b"", 18, time.monotonic() + 60
+        shown, written, deadline = b"", 18, time.monotonic() + 180
         while time.monotonic() < deadline:
             if select.select([ours], [], [], 0.1)[0]:
                 try:
@@ -153,6 +153,6 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(path: Path) -> None:
             if f"step {written}/20".encode() in shown and written < 20:
                 written += 1
                 write(path, ("step", step(written)))
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     os.close(ours)
     assert all(f"step {n}/20".encode() in shown for n in (18, 19, 20))
