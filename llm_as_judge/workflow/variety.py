@@ -70,6 +70,10 @@ _ATTRIBUTES = {
 }
 
 
+#: Share of attributes that are called as their operator is: what an operator takes is learned by its name first.
+_NAMED_ALIKE = 0.7
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """``samples`` drafts by ``draft``; more than one are joined by ``ensemble``, or end early where the first two are
@@ -125,10 +129,9 @@ def shapes(domain: Domain) -> frozenset[str]:
 class _Writer:
     def __init__(self, recipe: Recipe, domain: Domain, rng: Random) -> None:
         self.recipe, self.domain, self.rng = recipe, domain, rng
-        self.attribute = {name: rng.choice(_ATTRIBUTES[name]) for name in recipe.operators}
+        self.attribute = {name: _attribute(name, rng) for name in recipe.operators}
         self.answer = rng.choice(("answer", "solution", "result", "final"))
         self.drafts = rng.choice(("drafts", "solutions", "candidates"))
-        self.quote = rng.choice(("'", '"'))
 
     def text(self) -> str:
         code = self.domain == "code"
@@ -151,7 +154,7 @@ class _Writer:
         )
 
     def _key(self, call: str, key: str) -> str:
-        return f"({call})[{self.quote}{key}{self.quote}]"
+        return f"({call})['{key}']"
 
     def _call(self, name: str) -> str:
         """The draft's call, not awaited."""
@@ -170,7 +173,7 @@ class _Writer:
         if recipe.samples == 1:
             if self.rng.random() < 0.5:
                 return [f"{self.answer} = {self._key(f'await {call}', key)}"]
-            return [f"draft = await {call}", f"{self.answer} = draft[{self.quote}{key}{self.quote}]"]
+            return [f"draft = await {call}", f"{self.answer} = draft['{key}']"]
         if recipe.early_end:
             drafted = self._key(f"await {call}", key)
             return [
@@ -186,12 +189,12 @@ class _Writer:
                 f"{self.drafts} = []",
                 f"for _ in range({recipe.samples}):",
                 f"    draft = await {call}",
-                f"    {self.drafts}.append(draft[{self.quote}{key}{self.quote}])",
+                f"    {self.drafts}.append(draft['{key}'])",
                 *self._joined(self.drafts),
             ]
         return [
             f"replies = await asyncio.gather(*[{call} for _ in range({recipe.samples})])",
-            f"{self.drafts} = [reply[{self.quote}{key}{self.quote}] for reply in replies]",
+            f"{self.drafts} = [reply['{key}'] for reply in replies]",
             *self._joined(self.drafts),
         ]
 
@@ -213,3 +216,8 @@ class _Writer:
         entry = ", entry_point=entry_point" if step == "Test" else ""
         call = f"await self.{attribute[step]}(problem=problem, solution={answer}{entry})"
         return [f"{answer} = {self._key(call, _KEYS[step])}"]
+
+
+def _attribute(operator: str, rng: Random) -> str:
+    plain, *others = _ATTRIBUTES[operator]
+    return plain if rng.random() < _NAMED_ALIKE else rng.choice(others)
