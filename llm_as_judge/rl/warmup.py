@@ -80,7 +80,8 @@ class WarmUp:
             return "padded"
         if self._sharing is None:
             try:
-                check_exact(self.policy, replies, Sampling(), self.training.micro_batch_tokens)
+                with torch.enable_grad():  # a look at the loss may come first
+                    check_exact(self.policy, replies, Sampling(), self.training.micro_batch_tokens)
                 self._sharing = True
             except ConfigError as error:
                 logger.warning("prefixes are not shared: %s", error)

@@ -43,6 +43,14 @@ def test_shared_prefixes_change_nothing() -> None:
     assert torch.allclose(*map(likelihoods, policies), atol=1e-4)
 
 
+def test_prefixes_are_shared_whether_a_look_or_a_step_comes_first(caplog: pytest.LogCaptureFixture) -> None:
+    replies = [replace(c, logprobs=()) for c in random_completions(prompts=1, group=4, seed=5)]
+    loop = WarmUp(tiny_policy(rank=8), WarmupConfig(), TrainingConfig())
+    loop.loss(replies)
+    assert loop._layout(replies) == "tree", caplog.text
+    loop.step(replies)
+
+
 def test_prefixes_that_do_not_come_out_exactly_are_not_shared(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
