@@ -304,6 +304,7 @@ def test_sigterm_is_as_ctrl_c_but_exit_143(
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert main(["train"]) == 143
+        assert signal.getsignal(signal.SIGINT) is (signal.SIG_IGN if ignored else on_sigint)
     finally:
         signal.signal(signal.SIGINT, on_sigint)
     assert capsys.readouterr().err.startswith("terminated") and saved

@@ -167,11 +167,12 @@ def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, on_sigterm)
+    before, on_sigint = signal.signal(signal.SIGTERM, on_sigterm), signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGINT, on_sigint)
 
 
 def _interrupted(arguments: Sequence[str], interrupted: Interrupted | None, terminated: bool) -> int:
