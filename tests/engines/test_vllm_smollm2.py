@@ -58,7 +58,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     log = tmp_path_factory.mktemp("vllm") / "log"
-    served = Server(str(model), log, str(model), dtype="bfloat16", length=4096)
+    served = Server(str(model), log, str(model), dtype="bfloat16", length=4096, rank=8)
     served.start()
     try:
         served.wait()
@@ -77,6 +77,8 @@ def config(model: Path, server: Server, tmp_path_factory: pytest.TempPathFactory
     own = "def brevity(completions, **kwargs):\n    return [-len(c) / 20 for c in completions]\n"
     (folder / "own.py").write_text(own, encoding="utf-8")
     settings = {
+        # On a CPU vLLM gathers an adapter's weights for every token of a prompt, a minute at rank 64.
+        "lora_rank": 8, "lora_alpha": 8,
         "model_name": model, "executor.model": model, "judge.model": model,
         "executor.base_url": f"{server.url}/v1", "judge.base_url": f"{server.url}/v1",
         "engine.base_url": f"{server.url}/v1", "engine.restart_s": START_S, "generation.engine": "vllm",
