@@ -186,13 +186,12 @@ def _engine(settings: Config) -> str:
 def _policy(settings: Config) -> str:
     """Fails where so few workflows are valid that GRPO would have nothing to compare."""
     from llm_as_judge.errors import ConfigError
-    from llm_as_judge.evaluation.written import NEEDS_WARM_UP, look_at
+    from llm_as_judge.evaluation.written import NEEDS_WARM_UP
     from llm_as_judge.runs.policy import load_author
-    from llm_as_judge.runs.probe import PROBLEMS, SAMPLES
+    from llm_as_judge.runs.probe import probe_policy
     from llm_as_judge.runs.problems import open_problems
 
-    problems = open_problems(settings, measured=False).sampler.peek(PROBLEMS)
-    written = look_at(load_author(settings), [problem.question for problem in problems], SAMPLES)
+    written = probe_policy(load_author(settings), open_problems(settings, measured=False))
     reasons = "".join(f"\n  {count} x {reason}" for reason, count in written.findings.items())
     if written.too_few:
         raise ConfigError(f"{written}; {NEEDS_WARM_UP}{reasons}")

@@ -17,12 +17,18 @@ from llm_as_judge.evaluation.metrics import Estimate, accuracy
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.trainer import COLLAPSE_RATIO
+from llm_as_judge.runs.problems import Problems
 from llm_as_judge.types import Problem, Prompt, Question
 from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
 
 #: Problems of each domain, and workflows of each.
 PROBLEMS = 4
 SAMPLES = 2
+
+
+def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
+    """What ``author`` writes for a few training problems of each domain; nothing is drawn from them."""
+    return look_at(author, [problem.question for problem in problems.sampler.peek(PROBLEMS)], SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from llm_as_judge.evaluation.agreement import Agreement, agreement
 from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
-from llm_as_judge.evaluation.written import NEEDS_WARM_UP, look_at
+from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 from llm_as_judge.events import read_events
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
@@ -26,7 +26,7 @@ from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer, TrainerParts
 from llm_as_judge.runs.folder import Started, open_folder
 from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.probe import PROBLEMS, SAMPLES, probe_examples
+from llm_as_judge.runs.probe import PROBLEMS, probe_examples, probe_policy
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
@@ -111,7 +111,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                 told.say,
             )
             if folder.resumed_from is None:
-                written = look_at(author, [p.question for p in problems.sampler.peek(PROBLEMS)], SAMPLES)
+                written = probe_policy(author, problems)
                 told.say(f"what the policy writes before the first step: {written}")
                 if written.too_few:
                     told.say(NEEDS_WARM_UP)
