@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.integrations.background import Background
 from llm_as_judge.solver import Draw, Solution
 from llm_as_judge.solver import Solver as Policy
 from llm_as_judge.types import Domain
@@ -30,32 +31,29 @@ except ImportError as error:
     raise ConfigError(f"Inspect is an extra: python -m pip install 'llm-as-judge[inspect]' ({error})") from error
 
 
-class _Background:
+class _Opened:
     """A policy that stays open, in an event loop of its own, until the process ends: Inspect tells no solver when an
     evaluation is over. The processes that it started end with this one.
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True, name="workflow policy").start()
-        asyncio.run_coroutine_threadsafe(policy.__aenter__(), self._loop).result()
+        self._background = Background("workflow policy")
+        self._background.submit(policy.__aenter__()).result()
         self._policy = policy
 
     def solve(self, *arguments: Any, **options: Any) -> Awaitable[Solution]:
-        return asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(self._policy.solve(*arguments, **options), self._loop)
-        )
+        return asyncio.wrap_future(self._background.submit(self._policy.solve(*arguments, **options)))
 
 
 _ONE_AT_A_TIME = threading.Lock()
 
 
 @cache
-def _open(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Background:
-    return _Background(Policy(config, overrides, checkpoint=checkpoint))
+def _open(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Opened:
+    return _Opened(Policy(config, overrides, checkpoint=checkpoint))
 
 
-def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Background:
+def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Opened:
     """The same policy for all samples, the first of which come together."""
     with _ONE_AT_A_TIME:
         return _open(config, checkpoint, overrides)

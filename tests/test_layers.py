@@ -24,7 +24,7 @@ LAYERS = {
             "evaluation",
             "views embedded",
             "runs",
-            "grpo_trainer solver inspect_solver",
+            "grpo_trainer solver inspect_solver integrations",
             "cli",
         )
     )

@@ -19,12 +19,20 @@ Messages = list[dict[str, str]]
 
 def chat_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
     """Ids up to where the policy begins; thinking is off where the template knows the switch."""
-    messages = chat_messages(prompt, *_takes(tokenizer, bool(prompt.turns)))
     ids = tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
+        messages_for(tokenizer, prompt),
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+        enable_thinking=False,
     )
     prefill = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prompt.prefill else ()
     return [int(i) for i in (*ids, *prefill)]
+
+
+def messages_for(tokenizer: Any, prompt: Prompt) -> Messages:
+    """The chat without its prefill, in the fullest form that the model's template takes."""
+    return chat_messages(prompt, *_takes(tokenizer, bool(prompt.turns)))
 
 
 def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:

@@ -322,19 +322,20 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     # The library's switch for progress bars does not reach this one.
     vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
     unpacked = GgufConfig(dequantize=True)
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     base = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
     )
-    return tokenizer, base
+    return load_tokenizer(str(path)), base
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a model folder or hub id, as its ``tokenizer.json`` has it.
+    """The tokenizer of a model folder, GGUF file or hub id, as its ``tokenizer.json`` has it.
 
     For some model types ``AutoTokenizer`` builds the type's usual splitting rules even where the folder declares a
     plain ``tokenizer.json``; that declaration is taken at its word here.
     """
+    if name.endswith(".gguf"):
+        return AutoTokenizer.from_pretrained(Path(name).parent, gguf_file=Path(name).name)
     if get_tokenizer_config(name).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast"):
         return PreTrainedTokenizerFast.from_pretrained(name)
     return AutoTokenizer.from_pretrained(name)

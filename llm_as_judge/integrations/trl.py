@@ -1,0 +1,161 @@
+"""TRL's ``GRPOTrainer`` with our environment: a reward function, a data set, and the settings by TRL's names.
+
+    config = load_config("config/training.yaml")
+    trainer = GRPOTrainer(
+        model="Qwen/Qwen2.5-7B-Instruct",
+        reward_funcs=WorkflowReward(config),
+        args=GRPOConfig(output_dir="out", **grpo_arguments(config)),
+        train_dataset=dataset(config),
+        peft_config=LoraConfig(**lora_arguments(config)),
+    )
+
+A rollout that nobody could score is None: TRL leaves it out of its group's mean and gives it no advantage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.integrations.rows import training_rows
+from llm_as_judge.integrations.score import RECORD, Scored, Scorer
+from llm_as_judge.llm import derived_seed
+from llm_as_judge.rl.policy import load_tokenizer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Message = dict[str, str]
+
+
+def dataset(config: Config, count: int | None = None) -> Dataset:
+    """``rows.training_rows`` as a Hugging Face data set; raises ``ConfigError`` where ``datasets`` is missing."""
+    try:
+        from datasets import Dataset
+    except ImportError as error:
+        raise ConfigError(f"TRL is an extra: python -m pip install 'llm-as-judge[trl]' ({error})") from error
+    return Dataset.from_list(training_rows(config, count))
+
+
+class WorkflowReward:
+    """An asynchronous reward function: the five-part reward of each completion, all of a batch at once.
+
+    Terms, accuracy and the share that could not be scored are logged as metrics, outcomes as columns of the
+    completions' table.
+    """
+
+    def __init__(self, config: str | Path | Config, overrides: Sequence[str] = ()) -> None:
+        self.scorer = Scorer(config, overrides)
+        self.__name__ = "workflow_reward"  # TRL's metrics bear it
+        self._limit = self.scorer.config.training.response_max_length
+        self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
+
+    async def __call__(
+        self,
+        prompts: Sequence[str | Sequence[Message]],
+        completions: Sequence[str | Sequence[Message]],
+        *,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        trainer_state: Any = None,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Sequence[Any],
+    ) -> list[float | None]:
+        """Raises ``ConfigError`` where the data set has no column ``record``."""
+        records = columns.get(RECORD)
+        if records is None:
+            raise ConfigError(f"the data set has no column {RECORD!r}; make it by integrations.trl.dataset")
+        step = getattr(trainer_state, "global_step", 0)
+        scored = await asyncio.gather(
+            *(
+                self.scorer.score(
+                    {RECORD: record},
+                    _text(completion),
+                    finish_reason="length" if completion_ids and self._cut(completion_ids[place]) else "stop",
+                    seed=derived_seed(self.scorer.config.training.seed, step, record, place),
+                )
+                for place, (record, completion) in enumerate(zip(records, completions, strict=True))
+            )
+        )
+        if log_metric is not None:
+            for name, value in _metrics(scored).items():
+                log_metric(name, value)
+        if log_extra is not None:
+            log_extra("outcome", [s.outcome for s in scored])
+        return [s.reward for s in scored]
+
+    def _cut(self, ids: Sequence[int]) -> bool:
+        return len(ids) >= self._limit and ids[-1] != self._eos
+
+
+def _text(completion: str | Sequence[Message]) -> str:
+    return completion if isinstance(completion, str) else completion[-1]["content"]
+
+
+def _metrics(scored: Sequence[Scored]) -> dict[str, float]:
+    """Means over what was scored; nothing but the share that was not where nothing was."""
+    known = [s for s in scored if s.reward is not None]
+    found = {"workflow/unscored": 1 - len(known) / len(scored)}
+    if known:
+        found["workflow/accuracy"] = sum(s.correct is True for s in known) / len(known)
+        found["workflow/executor_tokens"] = sum(s.executor_tokens for s in known) / len(known)
+        for term in known[0].terms:
+            found[f"workflow/{term}"] = sum(s.terms.get(term, 0.0) for s in known) / len(known)
+    return found
+
+
+def grpo_arguments(config: Config) -> dict[str, Any]:
+    """Our settings as TRL's ``GRPOConfig`` (1.16) takes them: for one process, whose step is the same batch, a group at
+    a time on the device.
+    """
+    training, generation = config.training, config.generation
+    if training.loss_type == "gspo":
+        loss = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
+    else:
+        loss = {"loss_type": training.loss_type}
+    return {
+        **loss,
+        "seed": training.seed,
+        "max_steps": training.max_steps,
+        "num_generations": training.num_return_sequences_in_group,
+        "per_device_train_batch_size": training.num_return_sequences_in_group,
+        "gradient_accumulation_steps": training.rollout_batch_size,
+        "num_iterations": training.ppo_epochs,
+        "learning_rate": training.learning_rate,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": training.warmup_steps,
+        "adam_beta2": 0.99,
+        "weight_decay": training.weight_decay,
+        "max_grad_norm": training.max_grad_norm,
+        "epsilon": training.epsilon,
+        # TRL's is the cap of the ratio itself there.
+        "epsilon_high": training.epsilon_high + (training.loss_type == "cispo"),
+        "beta": training.beta,
+        "use_bias_correction_kl": training.use_bias_correction_kl,
+        "scale_rewards": training.scale_rewards,
+        "max_completion_length": training.response_max_length,
+        "mask_truncated_completions": training.mask_truncated_completions,
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "top_k": generation.top_k,
+        "shuffle_dataset": False,  # the rows stand in the order of the configured mixture
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+def lora_arguments(config: Config) -> dict[str, Any]:
+    """Our adapter as PEFT's ``LoraConfig`` takes it."""
+    model = config.model
+    modules = model.lora_target_modules
+    return {
+        "r": model.lora_rank,
+        "lora_alpha": model.lora_alpha,
+        "lora_dropout": model.lora_dropout,
+        "target_modules": modules if isinstance(modules, str) else list(modules),
+        "task_type": "CAUSAL_LM",
+    }

@@ -1,0 +1,34 @@
+"""The embedded run's settings on an endpoint that knows the answers, judged by rules: quick, and always the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from helpers.knowing import Knowing, knowing
+
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def executor() -> Iterator[Knowing]:
+    with knowing() as served:
+        yield served
+
+
+@pytest.fixture
+def config(executor: Knowing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
+    """``config("name=value", ...)``"""
+    monkeypatch.chdir(tmp_path)
+    fixed = (
+        "executor.provider=openai",
+        f"executor.base_url={executor.url}",
+        "executor.max_retries=0",
+        "judge.mode=rules",
+        "domain_ratios={math: 1, code: 0, qa: 0}",
+    )
+    return lambda *changes: load_config(ROOT / "config/embedded.yaml", [*fixed, *changes])

@@ -1,0 +1,112 @@
+"""One problem and one text in, a reward or none out: the same as the package's own rollouts get."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+from collections.abc import Callable
+
+import pytest
+from helpers.knowing import Knowing
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.datasets.custom import to_record
+from llm_as_judge.errors import DataError
+from llm_as_judge.integrations.rows import heldout_rows, training_rows
+from llm_as_judge.integrations.score import Scored, Scorer, problem_of
+from llm_as_judge.rl.rollout import roll_out
+from llm_as_judge.runs.problems import open_problems
+from llm_as_judge.runs.services import open_services
+from llm_as_judge.types import Completion
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+
+
+def text(plan: str) -> str:
+    return workflow(PLANS[plan], "math")
+
+
+async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Callable[..., Config]) -> None:
+    settings = config()
+    (row,) = training_rows(settings, 1)
+    executor.tell(problem_of(row))
+    scorer = Scorer(settings)
+    try:
+        right, wrong, invalid, cut = await asyncio.gather(
+            scorer.score(row, text("program")),
+            scorer.score(row, text("direct")),
+            scorer.score(row, "import os"),
+            scorer.score(row, text("program"), finish_reason="length"),
+        )
+        assert right.correct is True and right.outcome == "finished" and right.executor_tokens == 30
+        assert set(right.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
+        assert right.reward is not None and right.reward > 8
+        assert wrong.correct is False and invalid.outcome == "invalid" and cut.reason == "truncated"
+        assert wrong.reward is not None and invalid.reward == cut.reward and invalid.reward < wrong.reward < 0
+        executor.down = True
+        fault = await scorer.score(row, text("program"))
+        assert fault.reward is None and fault.correct is None and "500" in fault.reason
+        executor.down = False
+        assert (await scorer.score(row, text("program"))).reward == right.reward
+    finally:
+        scorer.close()
+
+
+async def test_the_score_is_what_a_rollout_of_the_packages_own_gets(
+    executor: Knowing, config: Callable[..., Config]
+) -> None:
+    settings = config()
+    problem = open_problems(settings).sampler.sample(1)[0]
+    executor.tell(problem)
+    async with open_services(settings) as services:
+        own = await roll_out(problem, Completion(text("program"), (), (), (), "stop"), services.training)
+    scorer = Scorer(settings)
+    try:
+        assert await scorer.score(to_record(problem), text("program")) == Scored.of(own)
+    finally:
+        scorer.close()
+
+
+def test_any_thread_and_loop_may_ask_and_services_open_once(
+    executor: Knowing, config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    monkeypatch.setattr("llm_as_judge.integrations.score.open_services", lambda c: opened.append(c) or open_services(c))
+    settings = config()
+    rows = training_rows(settings, 3)
+    for row in rows:
+        executor.tell(problem_of(row))
+    scorer = Scorer(settings)
+    found: list[Scored] = []
+    try:
+        threads = [
+            threading.Thread(target=lambda row=row: found.append(asyncio.run(scorer.score(row, text("program")))))
+            for row in rows
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [s.correct for s in found] == [True] * 3 and len(opened) == 1
+        copy = pickle.loads(pickle.dumps(scorer))
+        assert copy.config == settings
+    finally:
+        scorer.close()
+
+
+def test_rows_are_drawn_as_a_run_draws_them_and_read_back_as_they_were(config: Callable[..., Config]) -> None:
+    settings = config("domain_ratios={math: 0.4, code: 0.3, qa: 0.3}", "max_steps=2", "rollout_batch_size=5")
+    rows = training_rows(settings)
+    assert [problem_of(row) for row in rows] == open_problems(settings).sampler.sample(10)
+    for row in rows + heldout_rows(settings, 4):
+        problem = problem_of(row)
+        shown = "".join(message["content"] for message in row["prompt"])
+        assert problem.question.text in shown and row["prompt"][-1]["role"] == "user"
+        assert not problem.reference.tests or problem.reference.tests not in shown
+    assert len(heldout_rows(settings, 4)) == 4
+
+
+@pytest.mark.parametrize("record", ["not JSON", "[]", '{"problem": "1 + 1?"}', 5])
+async def test_a_row_that_is_no_problem_is_refused(record: object, config: Callable[..., Config]) -> None:
+    with pytest.raises(DataError):
+        await Scorer(config()).score({"record": record}, text("program"))

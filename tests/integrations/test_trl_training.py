@@ -1,0 +1,116 @@
+"""TRL's own ``GRPOTrainer`` trains the nano policy on our environment, and learns nothing where that is unplugged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from helpers.knowing import Knowing
+
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.integrations.score import problem_of
+from llm_as_judge.integrations.trl import WorkflowReward, dataset, grpo_arguments, lora_arguments
+from llm_as_judge.rl.policy import load_folder
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+
+trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
+
+from peft import LoraConfig  # noqa: E402
+
+STEPS = 6
+
+
+def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
+    tokenizer, model = load_folder(locate_weights(config.base_model.path), "float32")
+    arguments = grpo_arguments(config) | {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
+    torch.set_num_threads(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = trl.GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=reward,
+            args=trl.GRPOConfig(
+                output_dir="out",
+                use_cpu=True,
+                bf16=False,
+                report_to=[],
+                gradient_checkpointing=False,
+                disable_tqdm=True,
+                logging_steps=1,
+                save_strategy="no",
+                **arguments,
+            ),
+            train_dataset=rows,
+            peft_config=LoraConfig(**lora_arguments(config)),
+        )
+        trainer.train()
+    return [entry for entry in trainer.state.log_history if "reward" in entry]
+
+
+def quick(config: Callable[..., Config]) -> Config:
+    return config(
+        f"max_steps={STEPS}", "rollout_batch_size=2", "training.beta=0", "learning_rate=1e-2", "scale_rewards=group"
+    )
+
+
+@pytest.mark.parametrize("plugged", [True, False])
+def test_mean_reward_rises_by_the_reward(plugged: bool, executor: Knowing, config: Callable[..., Config]) -> None:
+    settings = quick(config)
+    rows = dataset(settings)
+    for row in rows:
+        executor.tell(problem_of(row))
+    reward = WorkflowReward(settings)
+    means: list[float] = []
+
+    async def watched(**given: Any) -> list[float | None]:
+        found = await reward(**given)
+        assert all(value is not None for value in found)
+        means.append(sum(value or 0 for value in found) / len(found))
+        return found if plugged else [1.0] * len(found)
+
+    try:
+        log = trained(settings, watched, rows)
+    finally:
+        reward.scorer.close()
+    assert [entry["workflow/unscored"] for entry in log] == [0.0] * STEPS
+    assert 0 < log[0]["workflow/efficiency"] <= 10
+    if plugged:
+        assert means == pytest.approx([entry["reward"] for entry in log], abs=1e-3)
+    rise = sum(means[-2:]) / 2 - sum(means[:2]) / 2
+    assert rise > 3 if plugged else rise < 2, means
+
+
+async def test_a_batch_as_trl_hands_it_over(executor: Knowing, config: Callable[..., Config]) -> None:
+    settings = config("response_max_length=8")
+    rows = dataset(settings, 1)
+    executor.tell(problem_of(rows[0]))
+    reward, logged = WorkflowReward(settings), dict[str, Any]()
+    text = workflow(PLANS["program"], "math")
+    batch: dict[str, Any] = {
+        "prompts": list(rows["prompt"]) * 3,
+        "completions": [[{"role": "assistant", "content": text}], text, text],
+        "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8],
+        "log_metric": logged.__setitem__,
+        "log_extra": logged.__setitem__,
+    }
+    try:
+        with pytest.raises(ConfigError, match="record"):
+            await reward(**batch)
+        batch["record"] = list(rows["record"]) * 3
+        whole, ended, cut = await reward(**batch)
+        assert whole == ended and whole is not None and cut is not None and cut < 0 < whole
+        assert logged["outcome"] == ["finished", "finished", "invalid"]
+        assert logged["workflow/accuracy"] == pytest.approx(2 / 3)
+        executor.down = True
+        batch["trainer_state"] = SimpleNamespace(global_step=1)  # other seeds, so that no reply is remembered
+        assert await reward(**batch) == [None, None, cut]
+        assert logged["workflow/unscored"] == pytest.approx(2 / 3)
+    finally:
+        reward.scorer.close()
