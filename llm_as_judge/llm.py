@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.errors import ProviderError
+from llm_as_judge.places import Load
 from llm_as_judge.transport import Transport, Unreadable, model_names, parse_json
 
 #: Asked by ``check``; any reply will do.
@@ -125,6 +126,10 @@ class LLMClient:
         if cache is not None:
             cache.put(entry, message)
         return self._reply(message, seconds=seconds, cached=False)
+
+    def load(self) -> Load:
+        """What the endpoint's places for requests have been used for so far."""
+        return self._transport.load()
 
     async def check(self) -> list[str]:
         """Whether the configured model answers: one short completion, never from the cache. Returns the names of the

@@ -24,6 +24,7 @@ import aiohttp
 
 from llm_as_judge.config.schema import ServerConfig
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.places import Load, Places
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Transport:
         self._backoff_s = backoff_s
         self._restart_s = restart_s
         self._session: aiohttp.ClientSession | None = None
-        self._slots = asyncio.Semaphore(config.concurrency)
+        self._places = Places(config.concurrency)
 
     async def __aenter__(self) -> Transport:
         return self
@@ -108,6 +109,10 @@ class Transport:
         """
         return await self._ask("POST", path, body, parse, who)
 
+    def load(self) -> Load:
+        """What the places for requests have been used for so far."""
+        return self._places.load()
+
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
         return await self._ask("GET", path, None, parse, who)
 
@@ -116,7 +121,7 @@ class Transport:
         where = f"{self.root}{f' ({who})' if who else ''}"
         while True:
             try:
-                async with self._slots:
+                async with self._places.one():
                     text = await self._send(method, path, body, where)
                 self.answered = True
                 return parse(text)
@@ -160,7 +165,7 @@ class Transport:
             self._session = aiohttp.ClientSession(
                 headers={"Authorization": f"Bearer {config.api_key}"} if config.api_key else {},
                 timeout=aiohttp.ClientTimeout(total=config.timeout_s),
-                connector=aiohttp.TCPConnector(limit=0),  # the semaphore is the limit
+                connector=aiohttp.TCPConnector(limit=0),  # the places are the limit
                 trust_env=not direct,
             )
         return self._session

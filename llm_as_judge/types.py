@@ -166,6 +166,7 @@ class Verdict:
     tier: Tier
     reason: str = ""
     score: float | None = None  # partial credit of the official metric (F1), where there is one
+    confirmed: bool | None = None  # what another method said of a True of the LLM judge; None: not checked
 
     @property
     def abstained(self) -> bool:

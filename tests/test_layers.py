@@ -18,7 +18,7 @@ LAYERS = {
         (
             "types errors",
             "files events registry cache config answers",
-            "transport protocol llm sandbox logprobs operators datasets rewards",
+            "places transport protocol llm sandbox logprobs operators datasets rewards",
             "judging workflow data engines experience",
             "rl",
             "evaluation",

@@ -9,7 +9,7 @@ import json
 import pkgutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
@@ -29,7 +29,7 @@ from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_judge, open_services
 from llm_as_judge.runs.train import train
 from llm_as_judge.runs.warmup import warm_up
-from llm_as_judge.types import Question
+from llm_as_judge.types import Group, Question
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -89,9 +89,9 @@ def test_every_setting_is_read_on_the_path_of_a_run(
     recorder = Recorder()
     audited = AuditedJudge.step
 
-    def alarmed(self: AuditedJudge) -> Any:
+    def alarmed(self: AuditedJudge, groups: Sequence[Group]) -> Any:
         self.load_state_dict({"math": {"checks": [False] * LEAST, "lowest": 0.0}})
-        return audited(self)
+        return audited(self, groups)
 
     monkeypatch.setattr(AuditedJudge, "step", alarmed)
     run = recorder.load(

@@ -159,6 +159,22 @@ class TrainingConfig(_Strict):
     importance_sampling_cap: Float = Field(
         3.0, gt=0, description="Importance weight above which it truncates or masks."
     )
+    lookahead: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Batches sampled ahead of the one being trained on, so that the executor stays busy: each is as "
+        "many steps old when it is trained on; 0 = none.",
+    )
+    stale_policy: Literal["behaviour", "truncate"] = Field(
+        "truncate",
+        description="Correction of workflows that older weights sampled. truncate: the gradient is weighted by "
+        "importance, of tokens or sequences as importance_sampling has it, truncated at its cap; behaviour: the "
+        "clipped ratio is to the probabilities they were sampled with.",
+    )
+    rollout_concurrency: int = Field(
+        64, gt=0, description="Maximum number of workflows running or being judged, of all batches together."
+    )
     refill_rounds: int = Field(
         0, ge=0, description="Extra sampling rounds that replace groups of equal rewards (DAPO)."
     )
@@ -186,6 +202,15 @@ class TrainingConfig(_Strict):
         900.0, ge=0, description="Total seconds a paused run waits for its endpoints before it stops."
     )
     shuffle_rewards: bool = Field(False, description="Control experiment: shuffle the rewards.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainingConfig:
+        if self.lookahead and self.stale_policy == "truncate" and self.importance_sampling == "off":
+            raise ValueError(
+                f"lookahead={self.lookahead} with stale_policy=truncate needs importance weights, but "
+                "importance_sampling is off; set that to one of the others, or stale_policy to behaviour"
+            )
+        return self
 
 
 class GenerationConfig(_Strict):

@@ -8,8 +8,9 @@ model of which a few tokens do not come out as its own forward pass has them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -30,6 +31,9 @@ from llm_as_judge.types import Completion
 ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when that share of them or less is still running.
 REPACK_BELOW = 0.75
+
+#: ``(sequence, token ids, log-probs)``
+Ended = Callable[[int, list[int], list[float]], None]
 
 #: Models whose first tokens were right.
 _CHECKED: WeakSet[torch.nn.Module] = WeakSet()
@@ -74,9 +78,10 @@ class LocalEngine:
         top_k: int = 0,
         max_new_tokens: int = 1024,
         seed: int = 0,
+        on_completion: Callable[[int, int, Completion], None] | None = None,
     ) -> list[list[Completion]]:
         """``n`` completions of every prompt, in order. ``temperature`` 0 is greedy, its log-probs those at
-        temperature 1.
+        temperature 1. ``on_completion`` is called with the places of prompt and completion when a sequence ends.
 
         The same ``seed`` and weights give the same tokens (up to rounding differences between batch shapes).
         """
@@ -87,15 +92,21 @@ class LocalEngine:
         refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
         noise = torch.Generator().manual_seed(seed)
         at_once = max(1, self._max_sequences // n)
-        groups: list[list[Completion]] = []
+        found: dict[tuple[int, int], Completion] = {}
+
+        def ended(start: int, sequence: int, ids: list[int], logprobs: list[float]) -> None:
+            place, member = start + sequence // n, sequence % n
+            completion = found[place, member] = self._completion(prompts[place], ids, logprobs)
+            if on_completion is not None:
+                on_completion(place, member, completion)
+
         with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
             attention = base.config._attn_implementation
             for start in range(0, len(prompts), at_once):
                 chunk = [list(p) for p in prompts[start : start + at_once]]
                 base.set_attn_implementation(attention)  # the prefill uses the model's own
-                ids, logprobs = self._decode(base, chunk, n, temperature, top_p, top_k, max_new_tokens, noise)
-                groups += self._completions(chunk, n, ids, logprobs)
-        return groups
+                self._decode(base, chunk, n, temperature, top_p, top_k, max_new_tokens, noise, partial(ended, start))
+        return [[found[place, member] for member in range(n)] for place in range(len(prompts))]
 
     def _check(self) -> None:
         """Raises ``ConfigError`` unless log-probs of a few tokens are those of the model's own forward pass.
@@ -137,8 +148,9 @@ class LocalEngine:
         top_k: int,
         max_new_tokens: int,
         noise: torch.Generator,
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        """Token ids and log-probs of each of the ``len(prompts) * n`` sequences."""
+        ended: Ended,
+    ) -> None:
+        """Calls ``ended`` with each of the ``len(prompts) * n`` sequences when it ends."""
         device = base.device
         decoder, head = base.get_decoder(), Head(base)
         hidden, store = prefill(base, prompts, n)
@@ -148,7 +160,6 @@ class LocalEngine:
         done = torch.zeros(total, dtype=torch.bool)  # by sequence
         tokens = torch.zeros(total, max_new_tokens, dtype=torch.long)
         scores = torch.zeros(total, max_new_tokens)
-        counts = torch.zeros(total, dtype=torch.long)
         eos = torch.tensor(sorted(self._policy.eos_token_ids), dtype=torch.long)
         base.set_attn_implementation(ATTENTION)
         for step in range(max_new_tokens):
@@ -165,9 +176,12 @@ class LocalEngine:
             live = (rows >= 0) & ~done[rows.clamp(min=0)]
             sequences = rows[live]
             tokens[sequences, step], scores[sequences, step] = chosen[live], score[live]
-            counts[sequences] = step + 1
-            done[sequences] = torch.isin(chosen[live], eos)
-            if step + 1 == max_new_tokens or bool(done.all()):
+            stops = torch.isin(chosen[live], eos)
+            done[sequences] = stops
+            last = step + 1 == max_new_tokens
+            for sequence in (sequences if last else sequences[stops]).tolist():
+                ended(sequence, tokens[sequence, : step + 1].tolist(), scores[sequence, : step + 1].tolist())
+            if last or bool(done.all()):
                 break
             live = (rows >= 0) & ~done[rows.clamp(min=0)]
             if (keep := repack(live.view(store.prompts, store.group))) is not None:
@@ -181,34 +195,17 @@ class LocalEngine:
             ).last_hidden_state[:, 0]
             store.length += 1
             logits = head(hidden)
-        lengths = counts.tolist()
-        return (
-            [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)],
-            [row[:length] for row, length in zip(scores.tolist(), lengths, strict=True)],
-        )
 
-    def _completions(
-        self, prompts: list[list[int]], n: int, ids: list[list[int]], logprobs: list[list[float]]
-    ) -> list[list[Completion]]:
-        eos = self._policy.eos_token_ids
-        groups = []
-        for index, prompt in enumerate(prompts):
-            group = []
-            for sequence in range(index * n, (index + 1) * n):
-                stopped = ids[sequence][-1] in eos
-                body = ids[sequence][:-1] if stopped else ids[sequence]
-                group.append(
-                    Completion(
-                        text=text_of(self._tokenizer, body),
-                        prompt_ids=tuple(prompt),
-                        token_ids=tuple(ids[sequence]),
-                        logprobs=tuple(logprobs[sequence]),
-                        finish_reason="stop" if stopped else "length",
-                        policy_version=self.version,
-                    )
-                )
-            groups.append(group)
-        return groups
+    def _completion(self, prompt: Sequence[int], ids: list[int], logprobs: list[float]) -> Completion:
+        stopped = ids[-1] in self._policy.eos_token_ids
+        return Completion(
+            text=text_of(self._tokenizer, ids[:-1] if stopped else ids),
+            prompt_ids=tuple(prompt),
+            token_ids=tuple(ids),
+            logprobs=tuple(logprobs),
+            finish_reason="stop" if stopped else "length",
+            policy_version=self.version,
+        )
 
 
 def decode_attention(

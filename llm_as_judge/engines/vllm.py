@@ -116,9 +116,10 @@ class VLLMEngine:
         top_k: int = 0,
         max_new_tokens: int = 1024,
         seed: int = 0,
+        on_completion: Callable[[int, int, Completion], None] | None = None,
     ) -> list[list[Completion]]:
-        """``n`` completions of every prompt, in order; each prompt has a seed of its own. Raises
-        ``ProviderError``.
+        """``n`` completions of every prompt, in order; each prompt has a seed of its own. ``on_completion`` is called
+        for a prompt's completions when they all are there. Raises ``ProviderError``.
         """
         asked = n if temperature > 0 else 1  # greedy completions are all the same, and vLLM refuses to make several
         sampling = _fields(
@@ -132,7 +133,11 @@ class VLLMEngine:
         async def one(server: _Server, index: int) -> list[Completion]:
             prompt, fields = list(prompts[index]), {**sampling, "seed": (seed + index) % 2**31}
             reply = await server.complete(self._loaded or self._base_model, prompt, fields)
-            return self._completions(prompt, reply, asked) * (n // asked)
+            completions = self._completions(prompt, reply, asked) * (n // asked)
+            for member, completion in enumerate(completions):
+                if on_completion is not None:
+                    on_completion(index, member, completion)
+            return completions
 
         async def ask(server: _Server) -> list[list[Completion]]:
             return await asyncio.gather(*(one(server, index) for index in range(len(prompts))))

@@ -14,6 +14,7 @@ from typing import Protocol
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import Completion, Problem, Question, Rollout
@@ -110,12 +111,15 @@ async def evaluate(
     *,
     samples: int = 1,
     log: Log | None = None,
+    device: Device | None = None,
 ) -> Evaluation:
     """Has ``author`` write workflows for each problem, runs and judges them; ``progress`` gets the number done.
 
+    The author works on ``device``, which it may share with a training run.
+
     A problem all of whose samples ``log`` knows is not run again.
     """
-    log = log or Unwritten()
+    log, device = log or Unwritten(), device or Device()
     members = range(samples)
     records = {key: log.known[key] for key in itertools.product(range(len(problems)), members) if key in log.known}
     todo = [i for i in range(len(problems)) if not all((i, k) in records for k in members)]
@@ -127,7 +131,7 @@ async def evaluate(
     for start in range(0, len(problems), size):
         part = range(start, min(start + size, len(problems)))
         if wanted := set(part) & set(todo):
-            completions = author.write([problems[i].question for i in part], samples, start)
+            completions = await device.run(author.write, [problems[i].question for i in part], samples, start)
             written |= {i: completions[i - start] for i in wanted}
 
     def done(place: int, member: int, rollout: Rollout) -> None:

@@ -3,7 +3,7 @@
 A policy that learns to please the judge rather than to be right shows as True verdicts that nothing else confirms. The
 check is the rules, then the words of the reference in the answer, then a second judge where there is one. The checks
 miss some right answers too (why else ask a model), so the alarm is not the share that fails but its *rise* over the
-lowest share seen so far, per domain. Verdicts are not changed.
+lowest share seen so far, per domain. What a verdict says of an answer is not changed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import asyncio
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from llm_as_judge.answers.equivalence import matches
@@ -21,7 +21,7 @@ from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm import ChatModel
-from llm_as_judge.types import DOMAINS, Domain, Problem, Verdict
+from llm_as_judge.types import DOMAINS, Domain, Group, Problem, Verdict
 
 WINDOW = 100  # checks a domain's share is over
 LEAST = 20  # checks before a share is believed
@@ -29,7 +29,6 @@ LEAST = 20  # checks before a share is believed
 
 @dataclass
 class _Domain:
-    verdicts: Counter[str] = field(default_factory=Counter)  # of the present step
     checks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))  # True: confirmed
     lowest: float = 1.0  # share of failed checks
 
@@ -67,16 +66,10 @@ class AuditedJudge:
         self._domains: dict[Domain, _Domain] = {}
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """The judge's own verdict, unchanged."""
+        """The judge's own verdict, with what the check says where there is one."""
         verdict = await self._judge.verdict(problem, answer, cut_off)
-        state = self._domains.setdefault(problem.question.domain, _Domain())
-        if verdict.correct is None:
-            return verdict
-        state.verdicts[f"{verdict.tier} {verdict.correct}"] += 1
         if verdict.correct and verdict.tier == "llm" and answer and self._chosen(problem, answer):
-            confirmed = await self._confirmed(problem, answer)
-            if confirmed is not None:
-                state.checks.append(confirmed)
+            return replace(verdict, confirmed=await self._confirmed(problem, answer))
         return verdict
 
     def _chosen(self, problem: Problem, answer: str) -> bool:
@@ -94,17 +87,26 @@ class AuditedJudge:
             return False
         return await self._second.judge(question.text, references or ("unanswerable",), answer)
 
-    def step(self) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
-        """Figures of the step by domain, then the alarms; starts the next step.
+    def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
+        """Figures of a step's ``groups`` by domain, then the alarms. They are shown in the order of the steps, each
+        once, whenever their verdicts came.
 
         ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
         weighted by the share of checks that confirmed one; None while nothing was checked. ``checks``: in the window.
         """
         figures: dict[str, dict[str, float | int | None]] = {}
         alarms = []
-        for domain, state in sorted(self._domains.items()):
-            figures[domain] = _figures(state.verdicts, state)
-            state.verdicts.clear()
+        verdicts: dict[Domain, Counter[str]] = {}
+        for rollout in (r for group in groups for r in group.rollouts):
+            verdict, domain = rollout.verdict, rollout.problem.question.domain
+            if rollout.execution.outcome != "finished" or verdict.correct is None:
+                continue  # nobody was asked, or nobody could tell
+            verdicts.setdefault(domain, Counter())[f"{verdict.tier} {verdict.correct}"] += 1
+            if verdict.confirmed is not None:
+                self._domains.setdefault(domain, _Domain()).checks.append(verdict.confirmed)
+        for domain in sorted({*verdicts, *self._domains}):
+            state = self._domains.setdefault(domain, _Domain())
+            figures[domain] = _figures(verdicts.get(domain, {}), state)
             failed = state.failed
             if failed is None or len(state.checks) < LEAST:
                 continue

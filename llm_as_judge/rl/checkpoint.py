@@ -16,7 +16,7 @@ import pickle
 import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,6 +51,7 @@ class TrainingState:
     sampler: Mapping[str, Any] = field(default_factory=dict)
     buffer: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
+    pending: Sequence[Mapping[str, Any]] = ()  # batches that are sampled and not trained on yet
 
 
 def save(
@@ -82,6 +83,7 @@ def save(
                     "sampler": dict(state.sampler),
                     "buffer": dict(state.buffer),
                     "counters": dict(state.counters),
+                    "pending": list(state.pending),
                 },
                 aside / "state.pt",
             )
@@ -147,6 +149,7 @@ def load(
     try:
         raw = torch.load(path / "state.pt", weights_only=True)
         moments = torch.load(path / "optimizer.pt", weights_only=True, map_location=device)
+        raw.setdefault("pending", [])  # before there was such a thing
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
         policy.load_adapter(path)
         _refuse_other_shape(optimizer, moments)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from llm_as_judge.rl.credit import CreditedGroup
@@ -17,6 +19,30 @@ class Log(Protocol):
     """``EventLog.log``."""
 
     def __call__(self, kind: str, /, **fields: Any) -> None: ...
+
+
+@dataclass
+class Timer:
+    """Wall-clock seconds by phase."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How device and executor were used from one step's beginning to its end; NaN: not measured."""
+
+    device_busy: float = math.nan  # share of the time in which the device worked
+    executor_slots: float = math.nan  # places for requests in use, on average
+    slot_wait_s: float = math.nan  # seconds that a request waited for its place, on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +73,10 @@ class StepReport:
     temperature: float = math.nan  # of sampling
     abstained: float = 0.0  # of the rollouts scored or abstained on, the share the judge left open
     left_out_groups: int = 0  # for an abstention in them
+    version: int = 0  # of the weights that were updated
+    staleness: float = 0.0  # steps between the weights that sampled a completion and those, on average
+    staleness_max: int = 0
+    use: Use = Use()
 
     @property
     def between(self) -> tuple[float, float]:
@@ -64,11 +94,14 @@ def step_report(
     seconds: Mapping[str, float],
     temperature: float = math.nan,
     refilled: int = 0,
+    version: int = 0,
+    use: Use = Use(),
 ) -> StepReport:
     """Sums up a step whose update is done; ``step`` counts it. ``credited`` are all groups that were drawn."""
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     abstained = sum(r.verdict.abstained for r in rollouts)
+    stale = [version - r.completion.policy_version for r in rollouts]
     domains = sorted({r.problem.question.domain for r in scored})
     return StepReport(
         step=step,
@@ -97,6 +130,10 @@ def step_report(
         temperature=temperature,
         abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
         left_out_groups=sum(c.left_out for c in credited),
+        version=version,
+        staleness=_mean(stale),
+        staleness_max=max(stale, default=0),
+        use=use,
     )
 
 
@@ -133,8 +170,9 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 advantage=advantage,
             )
     # JSON has no NaN: what was not measured is null.
-    fields = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(report).items()}
-    log("step", **fields)
+    fields = asdict(report)
+    fields |= fields.pop("use")
+    log("step", **{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()})
 
 
 def _digest(prompt: Sequence[int]) -> str:

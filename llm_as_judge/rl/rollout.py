@@ -1,14 +1,13 @@
 """From problems and completions to judged, rewarded groups.
 
-Every workflow runs and is judged as soon as its turn comes, all at once up to a bound. The policy's failures
-are scored; ours (``InfrastructureError``) leave a rollout unscored. The policy's text is unwrapped, never
+Every workflow runs as soon as it is written and is judged as soon as it ends, all at once up to a bound. The policy's
+failures are scored; ours (``InfrastructureError``) leave a rollout unscored. The policy's text is unwrapped, never
 repaired.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import re
 from collections import Counter
@@ -26,9 +25,16 @@ logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 5.0
 
+#: ``(place of the problem, place in the group, ...)``
+OnCompletion = Callable[[int, int, Completion], None]
+OnRollout = Callable[[int, int, Rollout], None]
+
 
 class Engine(Protocol):
-    """Samples completions; ``sync`` brings it to the given weights."""
+    """Samples completions; ``sync`` brings it to the given weights.
+
+    ``on_completion`` may be called with the places of prompt and completion as soon as one is there, in any thread.
+    """
 
     def generate(
         self,
@@ -40,6 +46,7 @@ class Engine(Protocol):
         top_k: int = 0,
         max_new_tokens: int = 1024,
         seed: int = 0,
+        on_completion: OnCompletion | None = None,
     ) -> list[list[Completion]]: ...
 
     def sync(self, policy: object, version: int) -> None: ...
@@ -114,42 +121,19 @@ async def collect(
     problems: Sequence[Problem],
     completions: Sequence[Sequence[Completion]],
     parts: RolloutParts,
-    on_rollout: Callable[[int, int, Rollout], None] = lambda place, member, rollout: None,
+    on_rollout: OnRollout = lambda place, member, rollout: None,
     *,
     seed: int = 0,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
     ``on_rollout`` gets every rollout as soon as it is done, with its problem's place and its own in the group.
-
-    Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
-    the problem and the place in the group. Errors other than ``InfrastructureError`` are bugs: they travel, after the
-    remaining tasks were cancelled.
     """
-    work = [
-        _Work(problem, completion, derived_seed(seed, problem.question.id, member), place, member)
-        for place, (problem, group) in enumerate(zip(problems, completions, strict=True))
-        for member, completion in enumerate(group)
-    ]
-    rollouts = await _run_all(work, parts, on_rollout)
-    waited, wait = 0.0, _FIRST_WAIT_S
-    while (share := _unscored_share(rollouts)) > parts.max_unscored:
-        cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
-        if waited >= parts.patience_s:
-            raise InfrastructureError(f"{cause}; waited {waited:.0f} s for it. Mend that and go on with --resume")
-        wait = min(wait, parts.patience_s - waited)
-        parts.on_pause(f"paused: {cause}; trying those again in {wait:.0f} s")
-        await asyncio.sleep(wait)
-        waited, wait = waited + wait, 2 * wait
-        again = [i for i, rollout in enumerate(rollouts) if rollout.verdict.correct is None]
-        for i, rollout in zip(again, await _run_all([work[i] for i in again], parts, on_rollout), strict=True):
-            rollouts[i] = rollout
-    left = iter(rollouts)
-    groups = [
-        Group(problem, tuple(itertools.islice(left, len(group))))
-        for problem, group in zip(problems, completions, strict=True)
-    ]
-    return groups if parts.extra is None else await parts.extra.add(groups)
+    collector = Collector(problems, parts, seed, on_rollout)
+    for place, group in enumerate(completions):
+        for member, completion in enumerate(group):
+            collector.start(place, member, completion)
+    return await collector.groups()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +145,85 @@ class _Work:
     member: int  # place in the group
 
 
-async def _run_all(
-    work: Sequence[_Work], parts: RolloutParts, on_rollout: Callable[[int, int, Rollout], None]
-) -> list[Rollout]:
-    """A rollout for each, in order, at most ``parts.concurrency`` at once."""
-    limit = asyncio.Semaphore(parts.concurrency)
+class Collector:
+    """The rollouts of one batch, each of which starts when its completion is there.
 
-    async def one(item: _Work) -> Rollout:
-        async with limit:
-            rollout = await roll_out(item.problem, item.completion, parts, item.seed)
-        on_rollout(item.place, item.member, rollout)
-        return rollout
+    Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
+    the problem and the place in the group, so that they do not depend on the order in which completions come.
+    ``limit`` may be shared with other batches; rollouts take its places in the order in which they were started.
+    """
 
-    tasks = [asyncio.ensure_future(one(item)) for item in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        parts: RolloutParts,
+        seed: int = 0,
+        on_rollout: OnRollout = lambda place, member, rollout: None,
+        limit: asyncio.Semaphore | None = None,
+    ) -> None:
+        self._problems = problems
+        self._parts = parts
+        self._seed = seed
+        self._on_rollout = on_rollout
+        self._limit = limit or asyncio.Semaphore(parts.concurrency)
+        self._work: dict[tuple[int, int], _Work] = {}
+        self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
+
+    def start(self, place: int, member: int, completion: Completion) -> None:
+        """Runs, judges and rewards ``completion``, of the problem at ``place``; nothing where that was asked before."""
+        key, problem = (place, member), self._problems[place]
+        if key not in self._work:
+            seed = derived_seed(self._seed, problem.question.id, member)
+            self._work[key] = _Work(problem, completion, seed, place, member)
+            self._run(key)
+
+    async def groups(self) -> list[Group]:
+        """All that was started, when it is done, in the order of problems and members.
+
+        Errors other than ``InfrastructureError`` are bugs: they travel, after the remaining tasks were cancelled.
+        """
+        parts = self._parts
+        rollouts = await self._done()
+        waited, wait = 0.0, _FIRST_WAIT_S
+        while (share := _unscored_share(rollouts)) > parts.max_unscored:
+            cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
+            if waited >= parts.patience_s:
+                raise InfrastructureError(f"{cause}; waited {waited:.0f} s for it. Mend that and go on with --resume")
+            wait = min(wait, parts.patience_s - waited)
+            parts.on_pause(f"paused: {cause}; trying those again in {wait:.0f} s")
+            await asyncio.sleep(wait)
+            waited, wait = waited + wait, 2 * wait
+            for key, rollout in zip(sorted(self._work), rollouts, strict=True):
+                if rollout.verdict.correct is None:
+                    self._run(key)
+            rollouts = await self._done()
+        members: list[list[Rollout]] = [[] for _ in self._problems]
+        for (place, _), rollout in zip(sorted(self._work), rollouts, strict=True):
+            members[place].append(rollout)
+        groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
+        return groups if parts.extra is None else await parts.extra.add(groups)
+
+    async def aclose(self) -> None:
+        """Ends what is under way."""
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _done(self) -> list[Rollout]:
+        try:
+            return list(await asyncio.gather(*(self._tasks[key] for key in sorted(self._tasks))))
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def _run(self, key: tuple[int, int]) -> None:
+        self._tasks[key] = asyncio.ensure_future(self._rollout(self._work[key]))
+
+    async def _rollout(self, work: _Work) -> Rollout:
+        async with self._limit:
+            rollout = await roll_out(work.problem, work.completion, self._parts, work.seed)
+        self._on_rollout(work.place, work.member, rollout)
+        return rollout
 
 
 def _unscored_share(rollouts: Sequence[Rollout]) -> float:

@@ -1,99 +1,38 @@
 """The GRPO loop: sample, prompt, generate, execute and judge, advantages, update, remember, checkpoint.
 
-All parts are handed in. A step is one batch of problems; all its prompts are built before the first token is
-generated, so the examples in them are frozen for the step. Only the update (``rl.update``) touches weights and
-it runs without a pause for other tasks, so an interruption leaves the last finished step, which is then written.
+All parts are handed in. A step is one batch of problems, which ``rl.pipeline`` brings executed and judged; all its
+prompts are built before its first token is generated, so the examples in them are frozen for the batch. Only the update
+(``rl.update``) touches weights, and what follows it up to the finished step is one piece of work for the device's
+thread, so an interruption leaves the last finished step, which is then written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
+import dataclasses
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import DataError
+from llm_as_judge.places import Load
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.report import Log, StepReport, log_step, step_report
-from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
+from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import Pipeline, seed_of
+from llm_as_judge.rl.report import StepReport, Timer, Use, log_step, step_report
 from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.update import TrainingStopped, Updater
-from llm_as_judge.types import Group, Problem, Prompt, Question
+from llm_as_judge.types import Group
 
 logger = logging.getLogger(__name__)
 
-#: Draws of a problem whose prompt fits, before the data are declared unfit.
-MAX_REDRAWS = 20
 #: A run stops where the average valid rate falls below this share of its best, but not in its first steps.
 COLLAPSE_RATIO = 0.5
 COLLAPSE_PATIENCE = 5
-
-
-class Sampler(Protocol):
-    """Draws problems; its state is part of a checkpoint."""
-
-    def sample(self, n: int) -> Sequence[Problem]: ...
-    def state_dict(self) -> Mapping[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class Audit(Protocol):
-    """``judging.audit.AuditedJudge``: figures of the step by domain, and what is alarming about them."""
-
-    def step(self) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[object]]: ...
-    def state_dict(self) -> Mapping[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class Buffer(Protocol):
-    """The experience buffer; ``update`` sees every group once, after its step, and ``save`` writes it down."""
-
-    def update(self, groups: Sequence[Group], step: int) -> None: ...
-    def save(self) -> None: ...
-    def state_dict(self) -> Mapping[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TrainerParts:
-    """What the loop works with. ``evaluate`` is awaited every ``eval_every`` steps, its result logged."""
-
-    policy: Policy
-    engine: Engine
-    sampler: Sampler
-    build_prompt: Callable[[Question], Prompt]
-    rollout: RolloutParts
-    log: Log
-    checkpoint_dir: Path
-    buffer: Buffer | None = None
-    audit: Audit | None = None
-    on_step: Callable[[StepReport], None] | None = None
-    evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None
-    config_text: str = ""  # stored with every checkpoint, as is
-    run_id: str = ""
-
-
-@dataclass
-class _Timer:
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def _to_train_on(credited: Sequence[CreditedGroup], size: int) -> list[CreditedGroup]:
@@ -117,6 +56,7 @@ class Trainer:
         self._valid_average: float | None = None
         self._best_valid = 0.0
         self.updater = Updater(parts.policy, config.training)
+        self.pipeline = Pipeline(parts, config)
         self._saved = 0
         self._finished = self._state()
 
@@ -133,6 +73,7 @@ class Trainer:
             self.parts.buffer.save()
         if self.parts.audit is not None:
             self.parts.audit.load_state_dict(state.counters.get("audit", {}))
+        self.pipeline.restore(state.pending)
         checkpoint.restore_random_states(state.random_states)
         self._finished = self._state()
 
@@ -146,12 +87,14 @@ class Trainer:
         """
         config = self.config.training
         steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
+        end = max(config.max_steps, self.step + steps)
         report = None
         try:
+            self.pipeline.open()
             for _ in range(steps):
-                report = await self._one_step()
+                report = await self._one_step(end)
                 if config.save_every and self.step % config.save_every == 0:
-                    self.save()
+                    await self.parts.device.run(self.save)
                 if self.parts.on_step is not None:
                     self.parts.on_step(report)
                 every = config.eval_every
@@ -165,6 +108,8 @@ class Trainer:
             else:
                 self._save_on_the_way_out()
             raise
+        finally:
+            await self.pipeline.close()
         self.save()
         return report
 
@@ -193,17 +138,26 @@ class Trainer:
             if self._saved != self._finished.step:  # else it was the log's line alone
                 logger.warning("step %d could not be written: %s", self._finished.step, error)
 
-    async def _one_step(self) -> StepReport:
-        parts, config, timer = self.parts, self.config.training, _Timer()
-        groups = await self._roll_out(config.rollout_batch_size, 0, timer)
+    async def _one_step(self, end: int) -> StepReport:
+        parts, config, timer = self.parts, self.config.training, Timer()
+        meter = _Meter(parts)
+        await self.pipeline.fill(self.step, end, timer)
+        groups = await self.pipeline.next(timer)
         credited = self._credit(groups)
         # DAPO's dynamic sampling (arXiv 2503.14476): groups that teach nothing are drawn anew, a few times.
         for refill in range(1, config.refill_rounds + 1):
             missing = config.rollout_batch_size - sum(c.contrast for c in credited)
             if missing <= 0:
                 break
-            groups += await self._roll_out(missing, refill, timer)
+            groups += await self.pipeline.more(self.step, missing, refill, timer)
             credited = self._credit(groups)
+        return await parts.device.run(self._learn, groups, credited, timer, meter)
+
+    def _learn(
+        self, groups: Sequence[Group], credited: Sequence[CreditedGroup], timer: Timer, meter: _Meter
+    ) -> StepReport:
+        """The update and all that belongs to the step after it."""
+        parts, config, version = self.parts, self.config.training, self.step
         sampling = sampling_at(self.config, self.step)
         with timer.phase("update"):
             update = self.updater.update(_to_train_on(credited, config.rollout_batch_size), sampling, self.step)
@@ -218,8 +172,10 @@ class Trainer:
             seconds=timer.seconds,
             temperature=sampling.temperature,
             refilled=len(groups) - config.rollout_batch_size,
+            version=version,
+            use=meter.read(timer.seconds["update"]),
         )
-        figures, alarms = parts.audit.step() if parts.audit is not None else ({}, ())
+        figures, alarms = parts.audit.step(groups) if parts.audit is not None else ({}, ())
         collapse = self._canary(report.valid_rate) or self._alarming(alarms)
         if not collapse:
             self._finished = self._state()
@@ -234,63 +190,10 @@ class Trainer:
             raise TrainingStopped(collapse)
         return report
 
-    async def _roll_out(self, count: int, refill: int, timer: _Timer) -> list[Group]:
-        """Groups of ``count`` problems, executed and judged."""
-        parts, config = self.parts, self.config.training
-        with timer.phase("prompt"):
-            problems, prompts, prefills = self._draw(count)
-        with timer.phase("sync"):
-            parts.engine.sync(parts.policy, self.step)
-        sampling = sampling_at(self.config, self.step)
-        with timer.phase("generate"):
-            completions = parts.engine.generate(
-                prompts,
-                config.num_return_sequences_in_group,
-                temperature=sampling.temperature,
-                top_p=sampling.top_p,
-                top_k=sampling.top_k,
-                max_new_tokens=config.response_max_length,
-                seed=self._seed(0 if not refill else 1 + refill),  # 1 is the control experiment's
-            )
-        begun = [[replace(c, prefill=p) for c in group] for group, p in zip(completions, prefills, strict=True)]
-        with timer.phase("execute"):
-            return await collect(problems, begun, parts.rollout, seed=self._seed(-1 - refill))
-
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config.training
-        return credit(groups, config.scale_rewards, self._seed(1) if config.shuffle_rewards else None)
-
-    def _draw(self, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
-        """Problems, their prompts, and how the replies begin in these. One whose prompt is too long is drawn again, for
-        cutting it would hide its parts.
-        """
-        problems: list[Problem] = []
-        prompts: list[list[int]] = []
-        prefills: list[str] = []
-        longest = 0
-        for _ in range(MAX_REDRAWS):
-            for problem in self.parts.sampler.sample(count - len(problems)):
-                prompt = self.parts.build_prompt(problem.question)
-                ids = self.parts.policy.encode(prompt)
-                if len(ids) <= self.config.training.prompt_max_length:
-                    problems.append(problem)
-                    prompts.append(ids)
-                    prefills.append(prompt.prefill)
-                else:
-                    longest = max(longest, len(ids))
-                    self.parts.log("prompt_too_long", step=self.step + 1, problem=problem.question.id, tokens=len(ids))
-            if len(problems) == count:
-                return problems, prompts, prefills
-        raise DataError(
-            f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length="
-            f"{self.config.training.prompt_max_length} (longest: {longest} tokens); "
-            "raise it or lower experience_buffer.top_k"
-        )
-
-    def _seed(self, stream: int) -> int:
-        """A seed of its own for every step and purpose, so that resuming needs no generator state."""
-        text = f"{self.config.training.seed}/{self.step}/{stream}".encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:7], "big")
+        shuffled = seed_of(config.seed, self.step, 1) if config.shuffle_rewards else None
+        return credit(groups, config.scale_rewards, shuffled)
 
     def _canary(self, valid_rate: float) -> str:
         """Follows the valid rate; a message where it collapsed, else an empty string."""
@@ -322,6 +225,7 @@ class Trainer:
             random_states=checkpoint.random_states(),
             sampler=copy.deepcopy(dict(self.parts.sampler.state_dict())),
             buffer={} if buffer is None else copy.deepcopy(dict(buffer.state_dict())),
+            pending=self.pipeline.state(),
             counters={
                 "updates": self.updater.updates,
                 "valid_average": self._valid_average,
@@ -329,3 +233,26 @@ class Trainer:
                 "audit": {} if self.parts.audit is None else copy.deepcopy(dict(self.parts.audit.state_dict())),
             },
         )
+
+
+class _Meter:
+    """What device and executor were used for since it was made."""
+
+    def __init__(self, parts: TrainerParts) -> None:
+        self._parts = parts
+        self._begun, self._busy_s, self._load = time.perf_counter(), parts.device.busy_s, _load(parts)
+
+    def read(self, more_s: float) -> Use:
+        """``more_s`` are seconds of the device's work that is not over."""
+        seconds = time.perf_counter() - self._begun
+        before, now = self._load, _load(self._parts)
+        use = Use(device_busy=(self._parts.device.busy_s - self._busy_s + more_s) / seconds)
+        if before is None or now is None:
+            return use
+        waited, requests = now.waited_s - before.waited_s, now.requests - before.requests
+        slots = (now.used_s - before.used_s) / seconds
+        return dataclasses.replace(use, executor_slots=slots, slot_wait_s=waited / requests if requests else 0.0)
+
+
+def _load(parts: TrainerParts) -> Load | None:
+    return None if parts.load is None else parts.load()

@@ -97,6 +97,12 @@ class Updater:
         """
         config = self.config
         scored = [row for credited in groups for row in _rows(credited, version)]
+        unit = config.importance_sampling.partition("_")[0]
+        if config.stale_policy == "truncate" and unit != "off" and any(row.old is not None for row in scored):
+            # Masked, most of what has become likelier since would teach nothing.
+            config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
+            for row in scored:
+                row.old = None
         normaliser = Normaliser(len(scored), sum(len(row.completion.token_ids) for row in scored))
         # Without a KL term a rollout without advantage has no gradient: it counts in the normaliser and is
         # not forwarded.
@@ -110,7 +116,7 @@ class Updater:
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
             before = sums
-            for out in self._backward(rows, layout, sampling, normaliser):
+            for out in self._backward(rows, layout, sampling, normaliser, config):
                 sums = sums + _sums_of(out)
             loss = float(_added_up((sums - before)[:1])[0])
             norm = self._optimizer_step(version)
@@ -167,7 +173,12 @@ class Updater:
         return "tree"
 
     def _backward(
-        self, rows: Sequence[_Row], layout: Layout, sampling: Sampling, normaliser: Normaliser
+        self,
+        rows: Sequence[_Row],
+        layout: Layout,
+        sampling: Sampling,
+        normaliser: Normaliser,
+        config: TrainingConfig,
     ) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
         if not rows:
@@ -187,7 +198,7 @@ class Updater:
                 scores.entropy,
                 _padded([torch.tensor(row.completion.logprobs) for row in members], scores.logprobs),
             )
-            out = policy_loss(inputs, self.config, normaliser)
+            out = policy_loss(inputs, config, normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out
 

@@ -26,7 +26,6 @@ from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
 from llm_as_judge.workflow.run import WorkflowRunner
 
-_ROLLOUT_CONCURRENCY = 48
 #: Of the models that ``Config.endpoints`` names; the first alone runs workflows.
 ROLES = ("executor", "judge", "second_judge")
 
@@ -71,7 +70,7 @@ async def open_services(
             runner,
             Judge(RULES, None, sandbox),
             reward,
-            concurrency=_ROLLOUT_CONCURRENCY,
+            concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,
             patience_s=config.training.patience_s,
             on_pause=(progress or Silent()).say,

@@ -22,8 +22,10 @@ from llm_as_judge.events import read_events
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
+from llm_as_judge.rl.device import Device
+from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import StepReport
-from llm_as_judge.rl.trainer import Trainer, TrainerParts
+from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runs.folder import Started, open_folder
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.probe import PROBLEMS, probe_examples, probe_policy
@@ -219,10 +221,11 @@ def assemble(
     folder, log = run.folder, run.log
     config = folder.config
     recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
+    device = Device()
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
-        summary = (await evaluate(problems.validation, writer, services.official)).summary
+        summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
         on_validation(step, summary)
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
@@ -251,6 +254,8 @@ def assemble(
         evaluate=validate if config.training.eval_every else None,
         config_text=folder.config_text,
         run_id=run.id,
+        load=services.clients["executor"].load,
+        device=device,
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())

@@ -89,7 +89,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     await resumed.train(2)
     assert equal(weights(straight), weights(resumed))
     # Timings aside, the reports are the same, NaN standing for nothing measured.
-    strip = [[{**vars_of(r), "seconds": 0} for r in rs] for rs in (straight_reports, reports)]
+    strip = [[{**vars_of(r), "seconds": 0, "use": 0} for r in rs] for rs in (straight_reports, reports)]
     assert repr(strip[0]) == repr(strip[1])
     assert straight.parts.buffer is not None and resumed.parts.buffer is not None
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
@@ -202,7 +202,7 @@ async def test_an_endpoint_that_stays_down_stops_the_run_after_its_patience(tmp_
     said: list[str] = []
     trainer = bandit_trainer(tmp_path, judge=Down(), reports=reports)
     patience = {"max_unscored": 0.5, "patience_s": 0.05, "on_pause": said.append}
-    trainer.parts = replace(trainer.parts, rollout=replace(trainer.parts.rollout, **patience))
+    trainer = Trainer(replace(trainer.parts, rollout=replace(trainer.parts.rollout, **patience)), trainer.config)
     with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* nobody listens .*--resume"):
         await trainer.train(30)
     assert len(reports) == 2  # nothing was learned from the step that could not be scored
@@ -215,10 +215,10 @@ async def test_an_endpoint_that_comes_back_costs_nothing_but_time(
 ) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     trainers = [bandit_trainer(tmp_path / str(i), judge=judge) for i, judge in enumerate((Down(48), LuckyJudge()))]
-    for trainer in trainers:
+    for i, trainer in enumerate(trainers):
         rollout = replace(trainer.parts.rollout, max_unscored=0.5, patience_s=5.0)
-        trainer.parts = replace(trainer.parts, rollout=rollout)
-        report = await trainer.train(4)
+        trainers[i] = Trainer(replace(trainer.parts, rollout=rollout), trainer.config)
+        report = await trainers[i].train(4)
         assert report is not None and report.unscored == 0
     assert equal(weights(trainers[0]), weights(trainers[1]))
 
@@ -366,7 +366,7 @@ async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Pa
     loaded: list[Mapping[str, Any]] = []
 
     class Alarming:
-        def step(self) -> tuple[dict[str, dict[str, Any]], list[str]]:
+        def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, Any]], list[str]]:
             return {"qa": {"judged": 0.9, "checked": 0.4}}, ["qa: the gap grows"]
 
         def state_dict(self) -> dict[str, Any]:

@@ -98,11 +98,33 @@ def test_an_engine_that_computes_otherwise_is_corrected_and_counted(mode: Any) -
 def test_stale_completions_are_weighed_against_what_they_were_sampled_with() -> None:
     completions = batch(fresh(), 0.5)
     stale = [replace(c, policy_version=-1) for c in completions]
-    report, _ = update(fresh(), stale, importance_sampling="token_truncate", importance_sampling_cap=1.01)
+    settings: dict[str, Any] = {"stale_policy": "behaviour", "importance_sampling": "token_truncate"}
+    report, _ = update(fresh(), stale, importance_sampling_cap=1.01, **settings)
     assert report.clip_fraction > 0.0  # the ratio is to the engine's log-probs,
     assert report.corrected == 0.0  # so there is nothing left to correct
-    mixed, _ = update(fresh(), [stale[0], *completions[1:]])
+    mixed, _ = update(fresh(), [stale[0], *completions[1:]], stale_policy="behaviour")
     assert 0.0 < mixed.clip_fraction < report.clip_fraction
+
+
+@pytest.mark.parametrize("unit", ["token", "sequence"])
+def test_stale_completions_are_weighed_by_truncated_importance(unit: str) -> None:
+    """The same weights as of an engine that is as far off, truncated even where those of engines mask."""
+    completions = batch(fresh(), 0.5)
+    stale = [replace(c, policy_version=-1) for c in completions]
+    cap = {"importance_sampling_cap": 1.2}
+    expected, gradient = update(fresh(), completions, importance_sampling=f"{unit}_truncate", **cap)
+    report, found = update(fresh(), stale, importance_sampling=f"{unit}_mask", **cap)
+    assert report == expected and worst(found, gradient) < 1e-7
+    assert report.clip_fraction == 0.0 and report.corrected > 0.0
+    _, masked = update(fresh(), completions, importance_sampling=f"{unit}_mask", **cap)
+    assert worst(masked, gradient) > 1e-2
+
+
+def test_truncation_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"lookahead=1 with stale_policy=truncate .*importance_sampling is off"):
+        TrainingConfig(lookahead=1, importance_sampling="off")
+    TrainingConfig(lookahead=1, importance_sampling="off", stale_policy="behaviour")
+    TrainingConfig(importance_sampling="off")
 
 
 @pytest.mark.parametrize("shared_prefix", [None, True, False])

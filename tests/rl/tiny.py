@@ -13,10 +13,11 @@ from transformers import AutoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
 from llm_as_judge.engines.local import LocalEngine
+from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.rl.trainer import Trainer, TrainerParts
+from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import (
     Completion,
     Execution,
