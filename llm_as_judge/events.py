@@ -137,6 +137,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (str, int, bool)):
+    if value is None or isinstance(value, (int, bool)):
         return value
-    return str(value)
+    text = value if isinstance(value, str) else str(value)
+    # Half a surrogate pair is no text in UTF-8, and a reader would take the line for a torn one.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

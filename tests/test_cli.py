@@ -126,6 +126,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "serve",
         "analyze",
         "monitor",
+        "view",
         "export",
         "doctor",
         "workflow lint",

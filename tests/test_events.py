@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.events import EventLog, read_events
+from llm_as_judge.events import EventLog, EventReader, read_events
 from llm_as_judge.types import Verdict
 
 
@@ -100,3 +100,10 @@ def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
         thread.join()
     kinds = [event["kind"] for event in read_events(path)]
     assert sorted(kinds) == sorted(str(i) for i in range(4) for _ in range(100))
+
+
+def test_half_a_surrogate_pair_does_not_cost_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with EventLog(path) as log:
+        log.log("rollout", text="a\ud800b \u00e9 \x00")
+    assert [event["text"] for event in EventReader[dict[str, str]](path).new()] == ["a?b \u00e9 \x00"]

@@ -35,6 +35,7 @@ from llm_as_judge.cli import (
     serve,
     solve,
     train,
+    view,
     warmup,
     workflow,
 )
@@ -55,6 +56,7 @@ app.command()(evaluate.evaluate)
 app.command()(compare.compare)
 app.command()(analyze.analyze)
 app.command()(monitor.monitor)
+app.command()(view.view)
 app.command()(solve.solve)
 app.command()(export.export)
 app.command()(serve.serve)

@@ -8,7 +8,7 @@ Figures are summed up from records alone, so that a run that was interrupted giv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -86,6 +86,15 @@ class Record:
 _RECORD = TypeAdapter(Record)
 
 
+def read_records(path: Path) -> Iterator[tuple[str, Record]]:
+    """Every record with its line; one that an interruption tore is left out."""
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        try:
+            yield line, _RECORD.validate_json(line)
+        except ValidationError:
+            continue
+
+
 @dataclass
 class Ledger:
     """Records in the file ``path``, one JSON object a line; ``known`` are those that were there already.
@@ -100,11 +109,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         whole = ""
         if self.resume and self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").split("\n"):
-                try:
-                    record = _RECORD.validate_json(line)
-                except ValidationError:  # torn by the interruption
-                    continue
+            for line, record in read_records(self.path):
                 if not record.unscored:
                     self.known[record.index, record.sample] = record
                     whole += line + "\n"

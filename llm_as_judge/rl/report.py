@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,11 @@ from typing import Any, Protocol
 
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
+from llm_as_judge.types import Reference
 from llm_as_judge.workflow.shape import shape
+
+#: Characters that the log keeps of a text in an operator's call.
+LONGEST = 20_000
 
 
 class Log(Protocol):
@@ -77,6 +82,8 @@ class StepReport:
     staleness: float = 0.0  # steps between the weights that sampled a completion and those, on average
     staleness_max: int = 0
     use: Use = Use()
+    reward_std: float = math.nan  # over the step's scored rollouts
+    terms: Mapping[str, float] = field(default_factory=dict)  # mean of each term of the reward, on its own scale
 
     @property
     def between(self) -> tuple[float, float]:
@@ -103,6 +110,7 @@ def step_report(
     abstained = sum(r.verdict.abstained for r in rollouts)
     stale = [version - r.completion.policy_version for r in rollouts]
     domains = sorted({r.problem.question.domain for r in scored})
+    terms = dict.fromkeys(name for r in scored for name in r.reward.terms)
     return StepReport(
         step=step,
         reward_mean=_mean([r.reward.total or 0.0 for r in scored]),
@@ -134,6 +142,8 @@ def step_report(
         staleness=_mean(stale),
         staleness_max=max(stale, default=0),
         use=use,
+        reward_std=statistics.pstdev([r.reward.total or 0.0 for r in scored]) if scored else math.nan,
+        terms={name: _mean([r.reward.terms[name] for r in scored if name in r.reward.terms]) for name in terms},
     )
 
 
@@ -150,6 +160,7 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 dataset=question.dataset,
                 prompt=_digest(rollout.completion.prompt_ids),
                 text=rollout.completion.text,
+                workflow=None if rollout.workflow == rollout.completion.text else rollout.workflow,
                 completion_tokens=len(rollout.completion.token_ids),
                 finish_reason=rollout.completion.finish_reason,
                 shape=shape(rollout.workflow),
@@ -158,6 +169,8 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 error=rollout.execution.error,
                 answer=rollout.execution.answer,
                 operators=[c.name for c in rollout.execution.calls],
+                calls=[_shortened(asdict(c)) for c in rollout.execution.calls],
+                seconds=rollout.execution.seconds,
                 executor_tokens=rollout.execution.tokens,
                 cost=rollout.execution.cost,
                 correct=rollout.verdict.correct,
@@ -168,11 +181,28 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 reward=rollout.reward.total,
                 terms=dict(rollout.reward.terms),
                 advantage=advantage,
+                reference=_shortened(_expected(group.group.problem.reference)),
             )
     # JSON has no NaN: what was not measured is null.
     fields = asdict(report)
     fields |= fields.pop("use")
     log("step", **{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()})
+
+
+def _expected(reference: Reference) -> Sequence[str]:
+    """What a right answer is, for whoever reads the log; no workflow ever does."""
+    tests = (reference.tests,) if reference.tests else ()
+    return reference.answers or tests or (("no answer",) if reference.unanswerable else ())
+
+
+def _shortened(value: Any) -> Any:
+    """``value`` with the middle of every text taken out that is longer than ``LONGEST``."""
+    if isinstance(value, str) and len(value) > LONGEST:
+        half = LONGEST // 2
+        return f"{value[:half]}\n... {len(value) - 2 * half} characters left out ...\n{value[-half:]}"
+    if isinstance(value, Mapping):
+        return {key: _shortened(item) for key, item in value.items()}
+    return [_shortened(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _digest(prompt: Sequence[int]) -> str:

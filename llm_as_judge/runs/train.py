@@ -233,7 +233,7 @@ def assemble(
     def build_prompt(question: Question) -> Prompt:
         examples = recall.examples(question) if recall else []
         prompt = author.prompt(question, examples)
-        log.log("prompt", problem=question.id, user=prompt.user, examples=len(examples))
+        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=len(examples))
         return prompt
 
     def step_done(report: StepReport) -> None:

@@ -1,0 +1,342 @@
+"""Rollouts and evaluations as Inspect logs, for ``inspect view``.
+
+A log is a step; a sample in it a problem, an epoch of the sample a member of the problem's group. What a model or a
+data set wrote is shown as plain text. Times within a rollout are laid end to end, for the log tells how long each part
+took, not when it began. The extra ``inspect`` installs Inspect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.logged import Begun, LoggedRollout, LoggedStep
+from llm_as_judge.evaluation.records import Record
+from llm_as_judge.files import make_folder
+from llm_as_judge.types import Exchange, OperatorCall
+from llm_as_judge.workflow.lint.codes import CODES
+
+try:
+    from inspect_ai.event import (
+        ErrorEvent,
+        Event,
+        InfoEvent,
+        ModelEvent,
+        ScoreEvent,
+        SpanBeginEvent,
+        SpanEndEvent,
+        ToolEvent,
+    )
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalError,
+        EvalLog,
+        EvalMetric,
+        EvalResults,
+        EvalSample,
+        EvalScore,
+        EvalSpec,
+        EvalStats,
+        write_eval_log,
+    )
+    from inspect_ai.model import (
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageUser,
+        GenerateConfig,
+        ModelOutput,
+        ModelUsage,
+    )
+    from inspect_ai.scorer import Score
+    from inspect_ai.viewer import ScoreColorScale, TaskSamplesColumn, TaskSamplesView, ViewerConfig
+except ImportError as error:
+    raise ConfigError(f"Inspect is an extra: python -m pip install 'llm-as-judge[inspect]' ({error})") from error
+
+#: Of the time at the head of a log's name.
+STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
+_POLICY, _EXECUTOR = "policy", "executor"
+
+
+@dataclass
+class _Transcript:
+    """Events one after the other, each as long as it took."""
+
+    now: datetime
+
+    def __post_init__(self) -> None:
+        self.events: list[Event] = []
+        self._spans: list[str] = []
+
+    def begin(self, name: str, kind: str | None = None) -> None:
+        id = f"{len(self.events)}-{name}"
+        above = self._spans[-1] if self._spans else None
+        self._add(SpanBeginEvent, id=id, name=name, type=kind, parent_id=above, span_id=id)
+        self._spans.append(id)
+
+    def end(self) -> None:
+        id = self._spans.pop()
+        self._add(SpanEndEvent, id=id, span_id=id)
+
+    def add(self, kind: type[Any], seconds: float = 0.0, **fields: Any) -> None:
+        span = self._spans[-1] if self._spans else None
+        if seconds:
+            fields |= {"completed": self.now + timedelta(seconds=seconds), "working_time": seconds}
+        self._add(kind, span_id=span, **fields)
+        self.now += timedelta(seconds=seconds)
+
+    def _add(self, kind: type[Any], **fields: Any) -> None:
+        # Inspect would draw a name at random for each, which takes longer than all the rest of it.
+        self.events.append(kind(uuid=f"event-{len(self.events)}", timestamp=self.now, working_start=0.0, **fields))
+
+    def asked(self, model: str, messages: Sequence[Any], reply: str, exchange: Exchange | None = None) -> None:
+        """A model's reply; ``exchange`` tells what it took."""
+        output = ModelOutput.from_content(model, reply, _stop(exchange.finish_reason if exchange else "stop"))
+        if exchange:
+            output.usage, output.time = _usage(exchange), exchange.seconds
+        config = GenerateConfig()
+        self.add(
+            ModelEvent, exchange.seconds if exchange else 0.0, model=model, input=list(messages), tools=[],
+            tool_choice="none", config=config, output=output,
+        )  # fmt: skip
+
+    def called(self, call: OperatorCall, executor: str) -> None:
+        self.begin(call.name)
+        asked = sum(exchange.seconds for exchange in call.exchanges)
+        for exchange in call.exchanges:
+            self.asked(executor, [ChatMessageUser(content=exchange.prompt)], exchange.reply, exchange)
+        result = "\n\n".join(f"{name}: {value}" for name, value in call.result.items() if name != "parse_ok")
+        self.add(
+            ToolEvent, max(0.0, call.seconds - asked), id=f"call-{len(self.events)}", function=call.name,
+            arguments=dict(call.arguments), result=result if not call.error else f"{result}\n\nerror: {call.error}",
+        )  # fmt: skip
+        self.end()
+
+
+def step_log(step: LoggedStep, run: Begun) -> EvalLog:
+    """The rollouts of a step."""
+    policy = run.named("model", "model_name") or _POLICY
+    executor = run.named("executor", "model") or _EXECUTOR
+    members = Counter[str]()
+    samples = []
+    for rollout in step.rollouts:
+        members[rollout.problem] += 1
+        samples.append(_sample(rollout, members[rollout.problem], step, policy, executor))
+    scale = {name: ScoreColorScale(palette="good-high", min=-5, max=10) for name in step.report.get("terms") or ()}
+    spec = _spec(
+        step_name(step.step), policy, [r.time for r in step.rollouts], members,
+        {"run": run.run, "executor": executor, **dict(_figures(step.report))}, ["correct", "reward", *scale], scale,
+    )  # fmt: skip
+    return EvalLog(
+        status="success", eval=spec, samples=samples, results=_results(samples), stats=_stats(spec, step, executor)
+    )
+
+
+def _sample(rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, executor: str) -> EvalSample:
+    prompt = step.prompts.get(rollout.problem)
+    asked: list[Any] = [ChatMessageSystem(content=step.system)] if step.system else []
+    asked += [ChatMessageUser(content=prompt.user)] if prompt else []
+    transcript = _Transcript(_moment(rollout.time) - timedelta(seconds=rollout.seconds))
+    transcript.begin("policy")
+    transcript.asked(policy, asked, rollout.text)
+    transcript.end()
+    if rollout.lint:
+        found = [f"{code} {CODES[code][0]}" if code in CODES else code for code in rollout.lint]
+        transcript.add(InfoEvent, source="lint", data="\n".join(found))
+    transcript.begin("workflow")
+    for call in rollout.calls:
+        transcript.called(call, executor)
+    error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
+    if error:
+        failure = EvalError(message=error, traceback=error, traceback_ansi=error)
+        transcript.add(ErrorEvent, error=failure)
+    transcript.end()
+    scores = _scores(rollout.correct, rollout.answer, rollout.reason, rollout.tier)
+    advantage = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
+    scores["reward"] = _score(rollout.reward, advantage)
+    scores |= {term: _score(value) for term, value in rollout.terms.items()}
+    values = {name: "unscored" if score.value != score.value else score.value for name, score in scores.items()}
+    verdict = Score(value=values, answer=rollout.answer, explanation=scores["correct"].explanation)
+    transcript.add(ScoreEvent, score=verdict, target=rollout.reference, scorer="judge and reward")
+    return EvalSample(
+        id=rollout.problem,
+        epoch=member,
+        input=(prompt.question or prompt.user) if prompt else rollout.problem,
+        target=rollout.reference,
+        messages=[*asked, ChatMessageAssistant(content=rollout.source, model=policy)],
+        output=_output(policy, rollout.answer, error),
+        scores=scores,
+        metadata={
+            "domain": rollout.domain, "dataset": rollout.dataset, "shape": rollout.shape, "outcome": rollout.outcome,
+            "operators": rollout.operators, "lint": rollout.lint, "advantage": rollout.advantage,
+            "executor_tokens": rollout.executor_tokens, "completion_tokens": rollout.completion_tokens,
+            "cost": rollout.cost,
+        },
+        events=transcript.events,
+        model_usage={executor: _total([exchange for call in rollout.calls for exchange in call.exchanges])},
+        total_time=rollout.seconds,
+        working_time=rollout.seconds,
+    )  # fmt: skip
+
+
+def records_log(records: Sequence[Record], name: str, model: str, moment: float) -> EvalLog:
+    """An evaluation; ``moment`` is when it was last written to (Unix seconds). Records tell no prompts and replies."""
+    samples = []
+    for record in records:
+        transcript = _Transcript(_moment(moment))
+        transcript.begin("workflow")
+        for operator in record.operators:
+            transcript.begin(operator)
+            transcript.end()
+        transcript.end()
+        error = None if record.outcome == "finished" else f"{record.outcome}: {record.error}"
+        official = {name: Score(value=value) for name, value in record.scores.items()}
+        samples.append(
+            EvalSample(
+                id=f"{record.index + 1} {record.problem}",
+                epoch=record.sample + 1,
+                input=record.problem,
+                target="",
+                messages=[ChatMessageAssistant(content=record.workflow, model=model)],
+                output=_output(model, record.answer, error),
+                scores=_scores(record.correct, record.answer, record.reason, record.tier) | official,
+                metadata={
+                    "domain": record.domain, "dataset": record.dataset, "outcome": record.outcome,
+                    "lint": [finding.code for finding in record.findings], "executor_tokens": record.tokens,
+                    "cost": record.cost,
+                },
+                events=transcript.events,
+                total_time=record.seconds,
+                working_time=record.seconds,
+            )
+        )  # fmt: skip
+    columns = ["correct", *dict.fromkeys(name for record in records for name in record.scores)]
+    ids = Counter(str(sample.id) for sample in samples)
+    spec = _spec(name, model, [moment], ids, {"evaluation": name}, columns, {})
+    return EvalLog(status="success", eval=spec, samples=samples, results=_results(samples))
+
+
+def write_log(log: EvalLog, path: Path) -> None:
+    """Writes the whole log at once, so that a viewer never meets half of one. JSON takes a third of the time that
+    Inspect's other format does. Raises ``OSError``.
+    """
+    make_folder(path.parent)
+    half = path.with_name(f".{path.name}.part")
+    write_eval_log(log, half, format="json")
+    os.replace(half, path)
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:04d}"
+
+
+def announce(path: Path) -> None:
+    """Tells open viewers of a new log; where this version of Inspect has no way to, their pages want a reload."""
+    with suppress(ImportError):
+        from inspect_ai._view.notify import view_notify_eval
+
+        view_notify_eval(str(path))
+
+
+def log_name(moment: float, what: str) -> str:
+    """A name that ``inspect view`` takes for a log's: it begins with a time (Unix seconds)."""
+    stamp = _moment(moment).strftime(STAMP)
+    return f"{stamp}_{what}_{what.replace('-', '')}.json"
+
+
+def _spec(
+    task: str, model: str, times: Sequence[float], members: Counter[str], told: Mapping[str, Any],
+    scores: Sequence[str], scale: Mapping[str, ScoreColorScale],
+) -> EvalSpec:  # fmt: skip
+    own = ("sampleStatus", "sampleId", "epoch", "input", "target", "answer", "tokens", "duration", "error")
+    columns = [TaskSamplesColumn(id=name) for name in own[:6]]
+    columns += [TaskSamplesColumn.score(name) for name in scores]
+    columns += [TaskSamplesColumn(id=name) for name in own[6:]]
+    view = TaskSamplesView(name="rollouts", columns=columns, multiline=False, score_color_scales=scale or None)
+    return EvalSpec(
+        created=_moment(min(times, default=0.0)).isoformat(),
+        task=task,
+        task_id=task,
+        dataset=EvalDataset(name=task, samples=len(members), sample_ids=list(members)),
+        model=model,
+        config=EvalConfig(epochs=max(members.values(), default=1)),
+        metadata=dict(told),
+        viewer=ViewerConfig(trust_content=False, task_samples_view=view),
+    )
+
+
+def _scores(correct: bool | None, answer: str | None, reason: str, tier: str) -> dict[str, Score]:
+    told = f"{reason} (decided by {tier})" if tier and tier != "none" else reason
+    if correct is None:
+        return {"correct": Score.unscored(answer=answer, explanation=told)}
+    return {"correct": Score(value="C" if correct else "I", answer=answer, explanation=told)}
+
+
+def _score(value: float | None, told: str | None = None) -> Score:
+    return Score.unscored(explanation=told) if value is None else Score(value=round(value, 4), explanation=told)
+
+
+def _results(samples: Sequence[EvalSample]) -> EvalResults:
+    """The mean of every score over the samples that have it."""
+    means = []
+    for name in dict.fromkeys(name for sample in samples for name in sample.scores or {}):
+        values = [_number((sample.scores or {})[name].value) for sample in samples if name in (sample.scores or {})]
+        known = [value for value in values if value == value]
+        metric = "accuracy" if name == "correct" else "mean"
+        means.append(
+            EvalScore(
+                name=name,
+                scorer=name,
+                scored_samples=len(known),
+                unscored_samples=len(values) - len(known),
+                metrics={metric: EvalMetric(name=metric, value=sum(known) / len(known))} if known else {},
+            )
+        )
+    return EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=means)
+
+
+def _number(value: Any) -> float:
+    return {"C": 1.0, "I": 0.0}[value] if isinstance(value, str) else float(value)
+
+
+def _stats(spec: EvalSpec, step: LoggedStep, executor: str) -> EvalStats:
+    done = _moment(max((rollout.time for rollout in step.rollouts), default=0.0)).isoformat()
+    exchanges = [exchange for r in step.rollouts for call in r.calls for exchange in call.exchanges]
+    return EvalStats(started_at=spec.created, completed_at=done, model_usage={executor: _total(exchanges)})
+
+
+def _output(model: str, answer: str | None, error: str | None) -> ModelOutput:
+    output = ModelOutput.from_content(model, answer or "")
+    output.error = error
+    return output
+
+
+def _total(exchanges: Sequence[Exchange]) -> ModelUsage:
+    usage = ModelUsage()
+    for exchange in exchanges:
+        usage += _usage(exchange)
+    return usage
+
+
+def _usage(exchange: Exchange) -> ModelUsage:
+    read, written = exchange.prompt_tokens, exchange.completion_tokens
+    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def _stop(reason: str) -> Any:
+    return "max_tokens" if reason == "length" else "stop"
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in report.items() if name not in ("time", "kind"))
+
+
+def _moment(time: float) -> datetime:
+    return datetime.fromtimestamp(time, timezone.utc)

@@ -1,0 +1,77 @@
+"""Event logs of training runs, written by the trainer's own writer from rollouts made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helpers.rollouts import problem, rollout
+from llm_as_judge.events import EventLog
+from llm_as_judge.rl.credit import credit
+from llm_as_judge.rl.report import log_step, step_report
+from llm_as_judge.rl.update import UpdateReport
+from llm_as_judge.types import Exchange, Execution, Group, OperatorCall, Problem, Question, Reference, Reward, Rollout
+
+CONFIG = "model:\n  model_name: nano\nexecutor:\n  model: nano-executor\ntraining:\n  max_steps: 3\n"
+#: What a model or a data set may come up with, each of which must be shown as it is.
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+RIGHT_TO_LEFT = "\u202egnp.exe \u0627\u0644\u0639\u0631\u0628\u064a\u0629"
+HOSTILE = f"{SCRIPT} {RIGHT_TO_LEFT} NUL[\x00] half[\ud800] </style></textarea><!-- ]]> `${{1}}` {{{{x}}}}"
+
+
+def told(
+    of: Problem, correct: bool | None, *, plan: str = "answer", reply: str = "", text: str | None = None
+) -> Rollout:
+    """A rollout with one operator call of one exchange."""
+    made = rollout(of, correct, plan=plan, text=text, answer=reply or "an answer")
+    exchange = Exchange(f"Asked: {of.question.text}", reply or f"Reply to {of.question.id}", "stop", 90, 10, 0.5, 0.2)
+    call = OperatorCall("AnswerGenerate", {"input": of.question.text}, {"answer": reply}, (exchange,), 0.3)
+    terms = {"correctness": 10.0 if correct else -5.0, "format": 7.5}
+    return replace(
+        made,
+        execution=replace(made.execution, calls=(call,), seconds=0.5),
+        reward=Reward(None if correct is None else 9.25 if correct else -2.0, {} if correct is None else terms),
+    )
+
+
+def begin(log: EventLog, resumed_from: str | None = None) -> None:
+    log.log("run", id="20260101-000000-abcdef", config=CONFIG, sandbox="strict", resumed_from=resumed_from)
+    log.log("layers", layer1="Write a workflow.", layer2={})
+
+
+def add_step(log: EventLog, step: int, groups: Sequence[Group], **report: float) -> None:
+    """What the trainer logs of a step: its prompts, rollouts and figures."""
+    for group in groups:
+        question = group.problem.question
+        log.log("prompt", problem=question.id, question=question.statement, user=f"Asked: {question.text}", examples=0)
+    credited = credit(groups, "none", None)
+    update = UpdateReport(*[0.25] * len(UpdateReport.__dataclass_fields__))
+    made = step_report(step, credited, update, learning_rate=1e-3, seconds={"generate": 1.0, "update": 2.0})
+    log_step(log.log, credited, replace(made, **report))
+    log.log("usage", step=step, executor={"calls": 1, "cost": 0.5 * step})
+
+
+def group(id: str, *verdicts: bool | None, domain: str = "math") -> Group:
+    of = problem(f"{domain}/{id}", domain, "gsm8k")  # type: ignore[arg-type]
+    return Group(of, tuple(told(of, verdict) for verdict in verdicts))
+
+
+def hostile_group() -> Group:
+    """Everything in it that a model or a data set writes is hostile; one line is a megabyte long."""
+    question = Question("hostile", f"Problem {HOSTILE}", "qa", dataset="custom")
+    of = Problem(question, Reference(answers=(f"Reference {HOSTILE}",)))
+    text = f"# Workflow {HOSTILE}\nclass Workflow: pass\n"
+    long = f"Reply {HOSTILE} " + "x" * 1_000_000
+    raised = told(of, False, text=text, reply=f"Reply {HOSTILE}")
+    raised = replace(raised, execution=Execution("raised", None, raised.execution.calls, f"Error {HOSTILE}"))
+    return Group(of, (told(of, True, text=text, reply=long), raised))
+
+
+def write_run(path: Path, steps: int = 2) -> Path:
+    """A run of some steps with a right, a wrong and an unscored rollout in each."""
+    with EventLog(path) as log:
+        begin(log)
+        for step in range(1, steps + 1):
+            add_step(log, step, [group(f"p{step}", True, False, None), group("q", True, True, domain="code")])
+    return path
