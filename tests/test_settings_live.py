@@ -155,9 +155,12 @@ MIRRORS = {
 }
 
 
+EXTRAS = (".inspect_solver", ".inspect_logs", "runs.view")
+
+
 def dataclasses_of_the_package() -> Iterator[type]:
     for module in pkgutil.walk_packages(llm_as_judge.__path__, f"{PACKAGE}."):
-        if ".sandbox.guest." in module.name or module.name.endswith((".__main__", ".inspect_solver", ".inspect_logs", "runs.view")):
+        if ".sandbox.guest." in module.name or module.name.endswith((".__main__", *EXTRAS)):
             continue  # what runs inside the sandbox knows no configuration; the others need an extra
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.name:
