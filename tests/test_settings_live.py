@@ -155,7 +155,7 @@ MIRRORS = {
 }
 
 
-EXTRAS = (".inspect_solver", ".inspect_logs", "runs.view")
+EXTRAS = (".inspect_solver", ".inspect_logs", "runs.view", ".trl_async", "integrations.verifiers")
 
 
 def dataclasses_of_the_package() -> Iterator[type]:

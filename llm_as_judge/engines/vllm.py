@@ -16,6 +16,7 @@ caller may be inside one.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import logging
 import math
@@ -82,6 +83,12 @@ class VLLMEngine:
             return names
 
         return self._run(ask)
+
+    def serving(self, name: str, version: int) -> VLLMEngine:
+        """This engine with the adapter of that name, or the base model's, which another program keeps on the server."""
+        engine = copy.copy(self)
+        engine._loaded, engine.version = name, version
+        return engine
 
     def sync(self, policy: object, version: int) -> None:
         """Writes the adapter aside, renames it, loads it under its new name and unloads the one before.

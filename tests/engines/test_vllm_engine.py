@@ -216,6 +216,17 @@ def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tm
     assert server.requests[2][1] == server.requests[0][1] and Path(server.requests[2][1]["lora_path"]).is_dir()
 
 
+def test_adapters_that_another_program_keeps_are_asked_by_name_each_with_its_version(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    vllm = engine(server, tmp_path)
+    older, newer = vllm.serving("trl-policy-v3", 3), vllm.serving("trl-policy-v4", 4)
+    found = [e.generate([[4]])[0][0].policy_version for e in (older, newer, older, vllm)]
+    assert found == [3, 4, 3, 0]
+    asked = [body["model"] for _, body in server.requests]
+    assert asked == ["trl-policy-v3", "trl-policy-v4", "trl-policy-v3", "base"]
+
+
 def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
     first = FakeServer()
     port = first.port
