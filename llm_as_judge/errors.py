@@ -28,6 +28,10 @@ class WorkflowError(LLMAsJudgeError):
     """The policy's text is at fault: invalid, crashed, over time or over budget."""
 
 
+class BudgetSpent(LLMAsJudgeError):
+    """A run has cost what it may; its last step is saved."""
+
+
 class InfrastructureError(LLMAsJudgeError):
     """Ours: provider down, judge unparsable, sandbox fault. Never scored as a wrong answer."""
 

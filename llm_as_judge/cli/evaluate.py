@@ -127,7 +127,7 @@ def evaluate(
 
 def joined(results: Sequence[EvaluationResult]) -> dict[str, Any]:
     """The rows of all files, and what the models were asked for them together."""
-    from llm_as_judge.runs.train import added
+    from llm_as_judge.runs.budget import added
 
     told = [result.as_json() for result in results]
     usage = functools.reduce(added, (result.usage for result in results))

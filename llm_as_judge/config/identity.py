@@ -1,7 +1,7 @@
 """What settings come to, wherever the files lie that they name: two checkouts of one project have the same.
 
-Files to read and the policy's weights stand for themselves by their content. Left out is where results go, and how an
-endpoint is reached: neither changes what is measured.
+Files to read and the policy's weights stand for themselves by their content. Left out is where results go, how an
+endpoint is reached, and when a run has cost enough: none changes what is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _END = 1 << 22
 
 def identity(config: Config) -> str:
     """A digest of all that decides what a run comes to, as 64 hexadecimal digits."""
-    return digest(decisive(config, (section for section in SECTIONS if section != "output")))
+    return digest(decisive(config, (section for section in SECTIONS if section not in ("output", "budget"))))
 
 
 def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any]]:

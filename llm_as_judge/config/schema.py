@@ -459,6 +459,14 @@ class BufferConfig(_Strict):
     max_age: int = Field(0, ge=0, description="Steps after which a workflow is dropped; 0 = never.")
 
 
+class BudgetConfig(_Strict):
+    """What a run may take, over all its sessions. It stops before the next step, with a checkpoint."""
+
+    max_cost: Float | None = Field(None, gt=0, description="Most that all models asked may cost, by their prices.")
+    max_tokens: int | None = Field(None, gt=0, description="Most tokens of all models asked, prompts and replies.")
+    max_hours: Float | None = Field(None, gt=0, description="Most hours.")
+
+
 class OutputConfig(_Strict):
     output_dir: OutputPath = Field(
         Path("checkpoints"), description="Folder for checkpoints, <model>/<run_name>/step_N in it."
@@ -494,6 +502,7 @@ class Config(_Strict):
     reward: RewardConfig = RewardConfig()
     experience_buffer: BufferConfig = BufferConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    budget: BudgetConfig = BudgetConfig()
     output: OutputConfig = OutputConfig()
 
     #: ``model.model_name`` as ``models.yaml`` has it.

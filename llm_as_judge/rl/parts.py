@@ -43,7 +43,7 @@ class Buffer(Protocol):
 @dataclass(frozen=True, slots=True)
 class TrainerParts:
     """``evaluate`` is awaited every ``eval_every`` steps, its result logged; it works on ``device`` as the loop does.
-    ``load`` tells what the executor's places have been used for.
+    ``load`` tells what the executor's places have been used for, ``spent`` which limit of the budget is reached.
     """
 
     policy: Policy
@@ -61,3 +61,4 @@ class TrainerParts:
     run_id: str = ""
     load: Callable[[], Load] | None = None
     device: Device = field(default_factory=Device)
+    spent: Callable[[], str] = str  # empty where there is no limit or none is reached

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.places import Load
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
@@ -82,8 +83,8 @@ class Trainer:
         report.
 
         Interrupted (Ctrl-C, cancellation, a part's error), it writes the last finished step before it gives
-        way. Raises ``TrainingStopped`` where the policy collapsed, ``InfrastructureError`` where too little can
-        be scored for too long.
+        way. Raises ``TrainingStopped`` where the policy collapsed, ``BudgetSpent``, ``InfrastructureError`` where
+        too little can be scored for too long.
         """
         config = self.config.training
         steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
@@ -92,6 +93,9 @@ class Trainer:
         try:
             self.pipeline.open()
             for _ in range(steps):
+                if spent := self.parts.spent():
+                    at = f"after step {self.step}, which is saved" if self.step else "before the first step"
+                    raise BudgetSpent(f"stopped {at}: {spent}")
                 report = await self._one_step(end)
                 if config.save_every and self.step % config.save_every == 0:
                     await self.parts.device.run(self.save)

@@ -18,7 +18,6 @@ from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
-from llm_as_judge.events import read_events
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
@@ -26,6 +25,7 @@ from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.runs.budget import Budget, added, usage_of
 from llm_as_judge.runs.folder import Started, open_folder
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.probe import PROBLEMS, probe_examples, probe_policy
@@ -152,26 +152,6 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
     return result
 
 
-def usage_of(log: Path) -> dict[str, Usage]:
-    """What the models were asked in all sessions of a run, as far as its log tells: each counts from its start."""
-    total, session = dict[str, Usage](), dict[str, Usage]()
-    for event in read_events(log):
-        if event["kind"] == "run":
-            total, session = added(total, session), {}
-        elif event["kind"] == "usage":
-            session = {role: Usage(**u) for role, u in event.items() if isinstance(u, dict)}
-    return added(total, session)
-
-
-def added(one: Mapping[str, Usage], other: Mapping[str, Usage]) -> dict[str, Usage]:
-    """The sums by role."""
-
-    def add(a: Usage, b: Usage) -> Usage:
-        return Usage(**{name: value + asdict(b)[name] for name, value in asdict(a).items()})
-
-    return {role: add(one.get(role, Usage()), other.get(role, Usage())) for role in {**one, **other}}
-
-
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Held-out evaluations of a run."""
@@ -256,6 +236,7 @@ def assemble(
         run_id=run.id,
         load=services.clients["executor"].load,
         device=device,
+        spent=Budget(config.budget, log.path, services.usage).spent,
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
