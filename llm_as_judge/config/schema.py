@@ -125,6 +125,13 @@ class WarmupConfig(_Strict):
     look_every: int = Field(20, gt=0, description="Steps between looks at held-out loss, valid rate and shapes.")
     look_problems: int = Field(12, gt=0, le=_WIDEST, description="Problems held back for those looks.")
     look_samples: int = Field(4, gt=0, le=_WIDEST, description="Workflows sampled for each of them, at temperature 1.")
+    varied: Float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of generated workflows in varied names and idioms; the others say each thing in one way, "
+        "which a small policy learns sooner.",
+    )
     own_workflows: InputPath | None = Field(
         None, description="JSONL of your own workflows (domain, workflow); null: generated ones of many shapes."
     )
@@ -379,12 +386,12 @@ class WorkflowConfig(_Strict):
     prompt: Literal["full", "short"] = Field(
         "full", description="Layer 1 for any instruct model, or the few lines that the nano policy was brought up on."
     )
-    prefill: bool = Field(False, description="Begin the policy's reply with the fixed head of the class (full prompt).")
+    prefill: bool = Field(False, description="Begin the policy's reply with the fixed head of the class.")
 
     @model_validator(mode="after")
     def _consistent(self) -> WorkflowConfig:
-        if self.prefill and (self.prompt == "short" or not self.layer1):
-            raise ValueError("prefill goes with prompt=full and layer1 only; set prefill to false or prompt to full")
+        if self.prefill and not self.layer1:
+            raise ValueError("prefill goes with layer1 only; set one of them")
         return self
 
 

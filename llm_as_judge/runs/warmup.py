@@ -5,6 +5,7 @@ It writes an adapter that training starts from (``model.adapter``), which is the
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,9 +24,9 @@ from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runs.policy import checkpoint_folder, load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Progress, Silent
-from llm_as_judge.types import Completion, Question
+from llm_as_judge.types import DOMAINS, Completion, Question
 from llm_as_judge.workflow import variety
-from llm_as_judge.workflow.contract import HEAD
+from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
 
@@ -114,17 +115,22 @@ class _Teacher:
         problems = open_problems(config, measured=False)
         drawn = problems.sampler.sample(max(64, 2 * config.warmup.look_problems))
         self.questions = list({p.question.id: p.question for p in drawn}.values())
-        self.training = self.questions[config.warmup.look_problems :]
+        training = self.questions[config.warmup.look_problems :]
+        self.training = {d: asked for d in DOMAINS if (asked := [q for q in training if q.domain == d])}
         if not self.training:
             raise DataError(f"{len(self.questions)} training problems are too few to hold some back for the warm-up")
         self.own = list(_own(config.warmup.own_workflows)) if config.warmup.own_workflows else []
 
     def draw(self) -> list[Completion]:
-        """A step's pairs: ``warmup.workflows_per_problem`` for each of ``warmup.problems_per_step`` problems."""
+        """A step's pairs: ``warmup.workflows_per_problem`` for each of ``warmup.problems_per_step`` problems, which are
+        of as many domains as there are.
+        """
         settings = self.config.warmup
+        domains = self.rng.sample(sorted(self.training), len(self.training))
         return [
             self._pair(question, self._workflow(question, self.rng))
-            for question in self.rng.choices(self.training, k=settings.problems_per_step)
+            for domain in itertools.islice(itertools.cycle(domains), settings.problems_per_step)
+            for question in [self.rng.choice(self.training[domain])]
             for _ in range(settings.workflows_per_problem)
         ]
 
@@ -140,19 +146,23 @@ class _Teacher:
         own = [source for domain, source in self.own if domain == question.domain]
         if own:
             return rng.choice(own)
-        return variety.write(variety.draw(question.domain, rng, self.operators), question.domain, rng)
+        recipe = variety.draw(question.domain, rng, self.operators)
+        varied, class_first = self.config.warmup.varied, self.config.workflow.prefill
+        return variety.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
 
     def _pair(self, question: Question, source: str) -> Completion:
         policy, workflow = self.author.policy, self.config.workflow
-        reply = source
-        if workflow.layer1 and workflow.prompt == "full":
-            reply = f"```python\n{source}\n```"
-            if workflow.prefill:
-                reply = reply.removeprefix(HEAD)
+        fenced = workflow.layer1 and workflow.prompt == "full"
+        reply, prompt = f"```python\n{source}\n```" if fenced else source, self.author.prompt(question)
+        if not reply.startswith(prompt.prefill):
+            raise DataError(
+                f"warmup.own_workflows: with workflow.prefill a workflow must begin with\n{CLASS_HEAD}\nand one begins "
+                f"with\n{source[:200]}\nwrite it so, or set workflow.prefill to false"
+            )
+        reply = reply.removeprefix(prompt.prefill)
         ids = policy.tokenizer.encode(reply, add_special_tokens=False)
         end = policy.tokenizer.eos_token_id
-        prompt = policy.encode(self.author.prompt(question))
-        return Completion(reply, tuple(prompt), (*map(int, ids), int(end)), (), "stop")
+        return Completion(reply, tuple(policy.encode(prompt)), (*map(int, ids), int(end)), (), "stop")
 
 
 def _own(path: Path) -> Iterator[tuple[str, str]]:

@@ -49,12 +49,13 @@ RULES = (
     "Constants, helper functions, methods and classes of your own may stand beside these.",
 )
 #: The fixed beginning of a reply, with which a prompt may end: no workflow is without an operator.
-HEAD = """\
-```python
+CLASS_HEAD = """\
 class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
         self."""
+#: The same where the reply is to be one fenced block.
+HEAD = f"```python\n{CLASS_HEAD}"
 
 
 #: What the sandbox runs.

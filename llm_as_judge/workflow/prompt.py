@@ -20,7 +20,7 @@ from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.catalogue import Example, example
-from llm_as_judge.workflow.contract import HEAD, contract
+from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, contract
 
 SYSTEM = """Write a Python class Workflow that solves problems with operators.
 Operators (call -> result keys):
@@ -72,6 +72,7 @@ def short_prompt(
     system: str,
     examples: Sequence[Example] = (),
     guidance: Mapping[Domain, str],
+    prefill: str = "",
 ) -> Prompt:
     """A few lines of rules (``system``), all in two messages; an example's problem and workflow are shown in full."""
     parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
@@ -79,7 +80,7 @@ def short_prompt(
     parts.append(f"Problem: {question.statement}")
     if question.entry_point:
         parts.append(f"entry_point: {question.entry_point}")
-    return Prompt(system, "\n".join(parts) + "\nWorkflow:\n")
+    return Prompt(system, "\n".join(parts) + "\nWorkflow:\n", prefill=prefill)
 
 
 class Layer1:
@@ -104,7 +105,8 @@ class Layer1:
         if not config.layer1:
             return bare_prompt(question)
         if config.prompt == "short":
-            return short_prompt(question, system=self.system, examples=examples, guidance=guidance)
+            head = CLASS_HEAD if config.prefill else ""
+            return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
         turns = tuple(
             (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
             for e in examples or example(question.domain, self._operators)

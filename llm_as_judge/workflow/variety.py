@@ -2,7 +2,7 @@
 
 A recipe says how drafts are made (one operator, several samples, an early end where two agree), how they become one
 (an ensemble) and what follows (format, review and revise, test). ``write`` puts it into words: names, instructions and
-idioms vary with the generator, what is called in which order does not.
+idioms may vary with the generator, what is called in which order does not.
 
     source = write(draw("math", rng), "math", rng)
 """
@@ -87,10 +87,15 @@ class Recipe:
     after: tuple[After, ...] = ()
 
     @property
+    def following(self) -> tuple[str, ...]:
+        """The operators that are called on the answer once there is one."""
+        after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
+        return tuple(itertools.chain.from_iterable(after))
+
+    @property
     def operators(self) -> tuple[str, ...]:
         """What it builds, in the order of use."""
-        after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
-        named = [self.draft, *([self.ensemble] if self.ensemble else []), *itertools.chain.from_iterable(after)]
+        named = [self.draft, *([self.ensemble] if self.ensemble else []), *self.following]
         return tuple(dict.fromkeys(named))
 
 
@@ -106,18 +111,23 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
 
 
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
-    """A recipe at random: of each length half as many as of the one before, for there are few short recipes and many
-    long ones, and a small policy learns the language from the short ones first.
+    """A recipe at random: one draft as often as several, and each operator that follows halves the odds.
+
+    There are few short recipes and many long ones; a small policy learns the language from the short ones first, and
+    what it was shown once in a hundred times it would hardly try.
     """
     known = list(recipes(domain, operators))
-    lengths = sorted({len(recipe.operators) for recipe in known})
-    (steps,) = rng.choices(lengths, [0.5**length for length in lengths])
-    return rng.choice([recipe for recipe in known if len(recipe.operators) == steps])
+    single = sum(recipe.samples == 1 for recipe in known)
+    share = {True: 1 / max(1, single), False: 1 / max(1, len(known) - single)}
+    (drawn,) = rng.choices(known, [share[r.samples == 1] * 0.5 ** len(r.following) for r in known])
+    return drawn
 
 
-def write(recipe: Recipe, domain: Domain, rng: Random) -> str:
-    """``recipe`` as a workflow for problems of ``domain``."""
-    return _Writer(recipe, domain, rng).text()
+def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, class_first: bool = False) -> str:
+    """``recipe`` as a workflow for problems of ``domain``: with the chance ``varied`` in names and idioms at random,
+    else in the first of each. ``class_first``: what it imports it imports inside the class.
+    """
+    return _Writer(recipe, domain, rng, rng.random() < varied).text(class_first=class_first)
 
 
 @cache
@@ -127,17 +137,29 @@ def shapes(domain: Domain) -> frozenset[str]:
 
 
 class _Writer:
-    def __init__(self, recipe: Recipe, domain: Domain, rng: Random) -> None:
-        self.recipe, self.domain, self.rng = recipe, domain, rng
-        self.attribute = {name: _attribute(name, rng) for name in recipe.operators}
-        self.answer = rng.choice(("answer", "solution", "result", "final"))
-        self.drafts = rng.choice(("drafts", "solutions", "candidates"))
+    def __init__(self, recipe: Recipe, domain: Domain, rng: Random, varied: bool) -> None:
+        self.recipe, self.domain, self.rng, self.varied = recipe, domain, rng, varied
+        self.attribute = {name: self._attribute(name) for name in recipe.operators}
+        self.answer = self._any("answer", "solution", "result", "final")
+        self.drafts = self._any("drafts", "solutions", "candidates")
 
-    def text(self) -> str:
+    def _any(self, first: str, *others: str) -> str:
+        return self.rng.choice((first, *others)) if self.varied else first
+
+    def _attribute(self, operator: str) -> str:
+        plain, *others = _ATTRIBUTES[operator]
+        return plain if not self.varied or self.rng.random() < _NAMED_ALIKE else self.rng.choice(others)
+
+    def _other_idiom(self) -> bool:
+        return self.varied and self.rng.random() < 0.5
+
+    def text(self, *, class_first: bool) -> str:
         code = self.domain == "code"
         body = [*self._draft_lines(), *(line for step in self.recipe.after for line in self._after_lines(step))]
         parameters = "problem: str, entry_point: str" if code else "problem: str"
         imports = ["import asyncio", ""] if any("asyncio" in line for line in body) else []
+        if imports and class_first:
+            imports, body = [], ["import asyncio", *body]
         built = [f"        self.{self.attribute[name]} = operator.{name}(self.llm)" for name in self.recipe.operators]
         return "\n".join(
             (
@@ -171,9 +193,9 @@ class _Writer:
         recipe, key = self.recipe, _KEYS[self.recipe.draft]
         call = self._call(recipe.draft)
         if recipe.samples == 1:
-            if self.rng.random() < 0.5:
-                return [f"{self.answer} = {self._key(f'await {call}', key)}"]
-            return [f"draft = await {call}", f"{self.answer} = draft['{key}']"]
+            if self._other_idiom():
+                return [f"draft = await {call}", f"{self.answer} = draft['{key}']"]
+            return [f"{self.answer} = {self._key(f'await {call}', key)}"]
         if recipe.early_end:
             drafted = self._key(f"await {call}", key)
             return [
@@ -184,17 +206,17 @@ class _Writer:
                 f"third = {drafted}",
                 *self._joined("[first, second, third]"),
             ]
-        if self.rng.random() < 0.5:
+        if self._other_idiom():
             return [
-                f"{self.drafts} = []",
-                f"for _ in range({recipe.samples}):",
-                f"    draft = await {call}",
-                f"    {self.drafts}.append(draft['{key}'])",
+                f"replies = await asyncio.gather(*[{call} for _ in range({recipe.samples})])",
+                f"{self.drafts} = [reply['{key}'] for reply in replies]",
                 *self._joined(self.drafts),
             ]
         return [
-            f"replies = await asyncio.gather(*[{call} for _ in range({recipe.samples})])",
-            f"{self.drafts} = [reply['{key}'] for reply in replies]",
+            f"{self.drafts} = []",
+            f"for _ in range({recipe.samples}):",
+            f"    draft = await {call}",
+            f"    {self.drafts}.append(draft['{key}'])",
             *self._joined(self.drafts),
         ]
 
@@ -216,8 +238,3 @@ class _Writer:
         entry = ", entry_point=entry_point" if step == "Test" else ""
         call = f"await self.{attribute[step]}(problem=problem, solution={answer}{entry})"
         return [f"{answer} = {self._key(call, _KEYS[step])}"]
-
-
-def _attribute(operator: str, rng: Random) -> str:
-    plain, *others = _ATTRIBUTES[operator]
-    return plain if rng.random() < _NAMED_ALIKE else rng.choice(others)
