@@ -31,6 +31,8 @@ from llm_as_judge.types import Completion
 ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when that share of them or less is still running.
 REPACK_BELOW = 0.75
+#: Ids whose probabilities are summed at once where one of them is drawn.
+_BLOCK = 256
 
 #: ``(sequence, token ids, log-probs)``
 Ended = Callable[[int, list[int], list[float]], None]
@@ -257,10 +259,28 @@ def decode_attention(
 
 
 def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
-    """One id a row by inversion of the cumulative distribution; an id of probability 0 is never drawn."""
-    cumulative = logprobs.double().exp().cumsum(-1)  # [N, V]
-    target = uniform.double()[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, target, right=True)[:, 0].clamp(max=logprobs.shape[-1] - 1)
+    """One id a row by inversion of the cumulative distribution; an id of probability 0 is never drawn.
+
+    First a block of ids by the blocks' masses, then an id inside it: no sum runs over the whole vocabulary in float64.
+    """
+    rows = torch.arange(len(logprobs), device=logprobs.device)
+    padding = -logprobs.shape[-1] % _BLOCK
+    blocks = torch.nn.functional.pad(logprobs.exp(), (0, padding)).view(len(rows), -1, _BLOCK)
+    block, place = _invert(blocks.sum(-1).double(), uniform.double())
+    inside, _ = _invert(blocks[rows, block].double(), place)
+    return block * _BLOCK + inside
+
+
+def _invert(mass: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    """The column of ``mass`` [N, K] in which the share ``place`` [N] of each row's sum falls, and the share of that
+    column that lies before it.
+    """
+    ends = mass.cumsum(-1)
+    total = ends[:, -1]
+    target = torch.minimum(place * total, torch.nextafter(total, torch.zeros_like(total)))[:, None]
+    column = torch.searchsorted(ends, target, right=True).clamp(max=mass.shape[1] - 1)
+    chosen = mass.gather(-1, column)
+    return column[:, 0], ((target - ends.gather(-1, column) + chosen) / chosen)[:, 0].clamp(0, 1)
 
 
 def repack(live: Tensor) -> Tensor | None:

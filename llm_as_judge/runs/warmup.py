@@ -30,6 +30,10 @@ from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
 
+#: Workflows of each problem held back whose loss is looked at.
+_HELD_OUT = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """The policy at one moment: its loss on pairs it does not learn from, and what it writes at temperature 1."""
@@ -64,8 +68,8 @@ class WarmedUp:
 def warm_up(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
     """Trains up to ``warmup.sft_steps`` steps, looking every ``warmup.look_every``.
 
-    It stops where the held-out loss no longer falls; the newest checkpoint is the best one. With ``resume`` it goes on
-    from that. Raises ``ConfigError``, ``DataError``.
+    It stops where two looks in a row saw no lower held-out loss; the newest checkpoint is the best one. With ``resume``
+    it goes on from that. Raises ``ConfigError``, ``DataError``.
     """
     told, settings = progress or Silent(), config.warmup
     folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
@@ -95,9 +99,12 @@ def warm_up(config: Config, *, resume: bool = False, progress: Progress | None =
         if loop.steps % settings.look_every == 0 or loop.steps == settings.sft_steps:
             looks.append(look())
             told.say(str(looks[-1]))
-            if looks[-1].loss >= min(earlier.loss for earlier in looks[:-1]):
+            least = min(look.loss for look in looks)
+            if least not in (looks[-1].loss, looks[-2].loss):
                 told.say("the held-out loss no longer falls: the checkpoint before stands")
                 break
+            if looks[-1].loss > least:
+                continue
             state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
             best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
     if best is None:
@@ -140,6 +147,7 @@ class _Teacher:
         return [
             self._pair(question, self._workflow(question, rng))
             for question in self.questions[: self.config.warmup.look_problems]
+            for _ in range(_HELD_OUT)
         ]
 
     def _workflow(self, question: Question, rng: Random) -> str:

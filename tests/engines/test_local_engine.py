@@ -11,7 +11,7 @@ from tiny import EOS, NumberTokenizer, tiny_policy
 from transformers import Lfm2Config
 
 from llm_as_judge.engines import prefill
-from llm_as_judge.engines.local import LocalEngine, refuse, repack
+from llm_as_judge.engines.local import LocalEngine, refuse, repack, sample
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.plain import plain_logprobs
 from llm_as_judge.logprobs.scoring import Sampling
@@ -256,3 +256,19 @@ def test_empty_input() -> None:
     assert engine(policy).generate([], 3) == []
     with pytest.raises(ValueError, match="at least one token"):
         engine(policy).generate([[]], 3)
+
+
+def test_a_vocabulary_of_many_blocks_is_sampled_by_its_probabilities() -> None:
+    draw = torch.Generator().manual_seed(3)
+    logits = torch.randn(700, generator=draw) * 2
+    logits[torch.rand(700, generator=draw) < 0.5] = -torch.inf
+    logprobs = logits.log_softmax(-1)
+    even = (torch.arange(20_000) + 0.5) / 20_000
+    edges = torch.tensor([0.0, 1e-300, 0.5, 1 - 2**-53], dtype=torch.float64)
+    drawn = sample(logprobs.expand(20_004, -1), torch.cat([even.double(), edges]))
+    assert logprobs[drawn].isfinite().all()
+    share = torch.bincount(drawn, minlength=700) / 20_000
+    assert float((share - logprobs.exp()).abs().max()) < 3e-4
+    alone = torch.full((1, 700), -torch.inf)
+    alone[0, 699] = 0.0
+    assert [int(sample(alone, edge[None])) for edge in edges] == [699] * 4

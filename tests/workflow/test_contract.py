@@ -20,7 +20,7 @@ from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import DOMAINS, Domain, Execution, Question
 from llm_as_judge.workflow.catalogue import Example
-from llm_as_judge.workflow.contract import HEAD, RULES, contract, skeleton
+from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, RULES, contract, skeleton
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
@@ -292,10 +292,16 @@ def test_a_reply_may_be_begun_with_the_fixed_head() -> None:
         assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)
 
 
-@pytest.mark.parametrize("settings", [{"prompt": "short"}, {"layer1": False}])
-def test_only_the_full_prompt_is_prefilled(settings: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="prefill goes with prompt=full and layer1 only"):
-        WorkflowConfig.model_validate({"prefill": True, **settings})
+def test_the_short_prompts_reply_is_begun_without_a_fence() -> None:
+    prompt = Layer1(WorkflowConfig(prompt="short", prefill=True))(QUESTION)
+    assert prompt.prefill == CLASS_HEAD and Layer1(WorkflowConfig(prompt="short"))(QUESTION).prefill == ""
+    rest = skeleton(OPERATORS).removeprefix(CLASS_HEAD)
+    assert extract_code(rest, prompt.prefill).strip() == skeleton(OPERATORS) != rest
+
+
+def test_a_bare_prompt_is_not_prefilled() -> None:
+    with pytest.raises(ValueError, match="prefill goes with layer1 only"):
+        WorkflowConfig(prefill=True, layer1=False)
 
 
 def test_the_short_prompt_is_another() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shape import normalise_code, shape
 from llm_as_judge.workflow.variety import draw, recipes, shapes, write
@@ -22,7 +24,32 @@ def test_every_recipe_gives_workflows_without_a_finding_in_at_least_sixty_shapes
             source = write(recipe, domain, rng)
             assert not lint(source, entry_point=entry_point), source
             seen.add(shape(source))
+        plain = write(recipe, domain, rng, varied=0, class_first=True)
+        assert not lint(plain, entry_point=entry_point) and plain.startswith(CLASS_HEAD), plain
+        assert shape(plain) == shape(source)
     assert len(seen) >= 60
+
+
+def test_what_is_imported_can_stand_inside_the_class() -> None:
+    rng = Random(4)
+    several = [recipe for recipe in recipes("math", OPERATORS) if recipe.samples == 3 and not recipe.early_end]
+    sources = [write(recipe, "math", rng, class_first=True) for recipe in several]
+    assert any("        import asyncio\n" in source for source in sources)
+    assert all(source.startswith(CLASS_HEAD) and not lint(source) for source in sources)
+
+
+def test_plain_workflows_say_each_thing_in_one_way() -> None:
+    rng = Random(2)
+    recipe = next(r for r in recipes("math", OPERATORS) if r.draft == "Programmer" and r.samples == 3 and r.after)
+    assert len({write(recipe, "math", rng, varied=0) for _ in range(20)}) == 1
+    assert len({write(recipe, "math", rng, varied=0.5) for _ in range(20)}) > 5
+
+
+def test_simple_workflows_come_often_enough_to_be_tried() -> None:
+    rng = Random(6)
+    drawn = Counter(shape(write(draw("code", rng, OPERATORS), "code", rng)) for _ in range(1000))
+    assert all(drawn[name] > 25 for name in ("CustomCodeGenerate", "CustomCodeGenerate>Test", "Custom>Test")), drawn
+    assert len(drawn) > 50
 
 
 def test_one_recipe_is_written_in_many_ways() -> None:
