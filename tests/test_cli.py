@@ -25,6 +25,7 @@ from llm_as_judge.errors import LLMAsJudgeError, ProviderError
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.events import EventLog
+from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.runs.folder import RunFolder, Started
 from llm_as_judge.runs.progress import Progress
 from llm_as_judge.runs.solve import Solution
@@ -455,3 +456,17 @@ def test_doctor_tells_a_policy_that_writes_workflows_from_one_that_needs_a_warm_
     assert ok and detail.startswith("valid 100 % of 24 workflows"), detail
     ok, detail = policy_check("full")  # a prompt that the nano policy has never seen
     assert not ok and "llm-as-judge warmup" in detail and " x W" in detail, detail
+
+
+def test_doctor_counts_by_operator_the_replies_that_could_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--operators", "1", "--json"]) == 0
+    check = json.loads(capsys.readouterr().out)["checks"][-1]
+    assert check["name"] == "operators" and check["ok"]
+    assert {line.split(":")[0].strip() for line in check["detail"].splitlines()[1:]} == set(OPERATORS)
+
+
+def test_an_executor_of_which_nothing_can_be_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--operators", "1", "--json", "--set", "executor.max_tokens=2"]) == 1
+    check = json.loads(capsys.readouterr().out)["checks"][-1]
+    assert not check["ok"] and "nano-executor gives AnswerGenerate" in check["detail"], check
+    assert "cut off" in check["detail"]

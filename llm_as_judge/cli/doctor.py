@@ -49,11 +49,19 @@ def doctor(
     policy: Annotated[
         bool, typer.Option("--policy", help="Load the policy too, and look at what it writes for a few problems.")
     ] = False,
+    operators: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Run every hand-written workflow on N problems of each domain: are replies read?"
+        ),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
     settings = load_settings(config, overrides, model, device)
     wanted = _checks(settings) | ({"policy": partial(_policy, settings)} if policy else {})
+    if operators:
+        wanted["operators"] = partial(_operators, settings, operators)
     checks = [_run(name, check) for name, check in wanted.items()]
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
@@ -196,6 +204,20 @@ def _policy(settings: Config) -> str:
     if written.too_few:
         raise ConfigError(f"{written}; {NEEDS_WARM_UP}{reasons}")
     return f"{written}{reasons}"
+
+
+def _operators(settings: Config, problems: int) -> str:
+    """Fails where no reply of some operator could be read."""
+    import asyncio
+
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.runs.readable import probe_operators
+
+    found = asyncio.run(probe_operators(settings, problems))
+    lines = "\n".join(f"  {one}" for one in found)
+    if mute := [one.operator for one in found if not one.read]:
+        raise ConfigError(f"{settings.executor.model} gives {', '.join(mute)} nothing that can be read\n{lines}")
+    return f"{sum(one.read for one in found)} of {sum(one.calls for one in found)} calls read\n{lines}"
 
 
 def _writable(folder: Path) -> str:
