@@ -9,6 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +29,6 @@ from llm_as_judge.types import DOMAINS, Completion, Question
 from llm_as_judge.workflow import variety
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
-
 
 #: Workflows of each problem held back whose loss is looked at.
 _HELD_OUT = 4
@@ -119,6 +119,7 @@ class _Teacher:
         self.config, self.author = config, author
         self.operators = load_operators(config.workflow.operators)
         self.rng = Random(f"warm-up/{config.training.seed}")
+        self.write = partial(variety.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
         problems = open_problems(config, measured=False)
         drawn = problems.sampler.sample(max(64, 2 * config.warmup.look_problems))
         self.questions = list({p.question.id: p.question for p in drawn}.values())
@@ -155,8 +156,7 @@ class _Teacher:
         if own:
             return rng.choice(own)
         recipe = variety.draw(question.domain, rng, self.operators)
-        varied, class_first = self.config.warmup.varied, self.config.workflow.prefill
-        return variety.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
+        return self.write(recipe, question.domain, rng)
 
     def _pair(self, question: Question, source: str) -> Completion:
         policy, workflow = self.author.policy, self.config.workflow
