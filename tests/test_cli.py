@@ -128,6 +128,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "analyze",
         "monitor",
         "view",
+        "report",
         "export",
         "doctor",
         "workflow lint",

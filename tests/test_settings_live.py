@@ -155,7 +155,9 @@ MIRRORS = {
 }
 
 
-EXTRAS = (".inspect_solver", ".inspect_logs", "runs.view", ".trl_async", "integrations.verifiers")
+EXTRAS = (
+    ".inspect_solver", ".inspect_logs", "runs.view", ".trl_async", "integrations.verifiers", "views.plots", "views.report",
+)  # fmt: skip
 
 
 def dataclasses_of_the_package() -> Iterator[type]:

@@ -31,6 +31,7 @@ from llm_as_judge.cli import (
     export,
     judge,
     monitor,
+    report,
     sandbox,
     serve,
     solve,
@@ -57,6 +58,7 @@ app.command()(compare.compare)
 app.command()(analyze.analyze)
 app.command()(monitor.monitor)
 app.command()(view.view)
+app.command()(report.report)
 app.command()(solve.solve)
 app.command()(export.export)
 app.command()(serve.serve)

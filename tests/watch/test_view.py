@@ -12,6 +12,7 @@ from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, wri
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.evaluation.logged import Begun, StepReader
 from llm_as_judge.evaluation.records import Ledger, Record
 from llm_as_judge.events import EventLog
 
@@ -20,6 +21,7 @@ pytest.importorskip("inspect_ai", reason="Inspect is an extra: make peers instal
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log, resolve_sample_attachments
 
 from llm_as_judge.runs.view import InspectLogs, inspect_logs
+from llm_as_judge.views.inspect_logs import log_name, step_log, write_log
 
 
 def logs_in(folder: Path) -> dict[str, EvalLog]:
@@ -185,3 +187,20 @@ def test_the_command_writes_the_newest_runs_logs(
     assert main(["view", "nobody", "--write-only", "--config", str(config)]) == 2
     assert "there are nano/mine" in capsys.readouterr().err
     assert inspect_logs(load_config(config, []), "mine").update() == []
+
+
+def test_writing_a_step_of_64_rollouts_takes_a_hundredth_of_the_embedded_runs_step(tmp_path: Path) -> None:
+    """A step of the embedded run takes four seconds of a core at the least; three hundredths would be 0.12 s."""
+    path = tmp_path / "nano/run.jsonl"
+    with EventLog(path) as log:
+        begin(log)
+        for step in range(1, 7):
+            add_step(log, step, [group(f"p{n}", *[True, False] * 4) for n in range(8)])
+    logs, times = of(path), []
+    for found in StepReader(path).new():
+        if isinstance(found, Begun):
+            continue
+        began = time.process_time()
+        write_log(step_log(found, Begun("", 0.0, 0, {})), logs.folder / log_name(found.step, f"step-{found.step}"))
+        times.append(time.process_time() - began)
+    assert len(times) == 6 and min(times) < 0.12, times
