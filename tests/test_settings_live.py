@@ -156,7 +156,8 @@ MIRRORS = {
 
 
 EXTRAS = (
-    ".inspect_solver", ".inspect_logs", "runs.view", ".trl_async", "integrations.verifiers", "views.plots", "views.report",
+    ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", ".trl_async",
+    "integrations.verifiers",
 )  # fmt: skip
 
 
