@@ -31,6 +31,7 @@ from llm_as_judge.cli import (
     export,
     judge,
     monitor,
+    plan,
     report,
     sandbox,
     serve,
@@ -52,6 +53,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(train.train)
+app.command()(plan.plan)
 app.command()(warmup.warmup)
 app.command()(evaluate.evaluate)
 app.command()(compare.compare)
