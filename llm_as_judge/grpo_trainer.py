@@ -16,6 +16,7 @@ from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Silent
 from llm_as_judge.runs.services import open_services
+from llm_as_judge.runs.tracking import tracking
 from llm_as_judge.runs.train import assemble
 
 
@@ -36,10 +37,13 @@ class GRPOTrainer:
     async def train(self, num_steps: int | None = None) -> StepReport | None:
         """Run ``num_steps`` steps (default: up to ``training.max_steps``); returns the last step's report."""
         config, quiet = self.config, Silent()
-        with open_folder(config, resume=self.resume, progress=quiet) as folder:
+        opened = open_folder(config, resume=self.resume, progress=quiet)
+        with tracking(config.tracking) as tracked, opened as folder:
             async with open_services(config) as services:
                 author, problems = load_author(config), open_problems(config, measured=False)
-                trainer = assemble(folder.begin(problems.digest, quiet), services, author, problems)
+                run = folder.begin(problems.digest, quiet)
+                tracked.begin(run)
+                trainer = assemble(run, services, author, problems, tracked.step)
                 if folder.resumed_from is not None:
                     trainer.resume(folder.resumed_from)
                 return await trainer.train(num_steps)

@@ -39,6 +39,7 @@ def overrides(folder: Path, port: int, **more: object) -> list[str]:
     chosen: dict[str, object] = {
         "executor.base_url": address,
         "judge.base_url": address,
+        "tracking.report_to": "none",
         "max_steps": 2,
         "rollout_batch_size": 3,
         "num_return_sequences_in_group": 3,

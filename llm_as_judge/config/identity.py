@@ -1,7 +1,7 @@
 """What settings come to, wherever the files lie that they name: two checkouts of one project have the same.
 
 Files to read and the policy's weights stand for themselves by their content. Left out is where results go, how an
-endpoint is reached, and when a run has cost enough: none changes what is measured.
+endpoint is reached, when a run has cost enough, and who is told of it: none changes what is measured.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
 _REACHED_BY = ("api_key", "base_url", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url")
+_NO_PART = ("output", "budget", "tracking")
 _PLACES = ("persistence_dir", "cache")
 #: Bytes at each end of a larger file that tell it, with its size: weights take gigabytes.
 _END = 1 << 22
@@ -24,7 +25,7 @@ _END = 1 << 22
 
 def identity(config: Config) -> str:
     """A digest of all that decides what a run comes to, as 64 hexadecimal digits."""
-    return digest(decisive(config, (section for section in SECTIONS if section not in ("output", "budget"))))
+    return digest(decisive(config, (section for section in SECTIONS if section not in _NO_PART)))
 
 
 def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -66,6 +66,14 @@ Url = Annotated[str, AfterValidator(_url)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
+
+
+def _tools(value: Any) -> Any:
+    """One tool may stand without a list, and ``none`` for no tool."""
+    named = [value] if isinstance(value, str) else value
+    return _tuple([] if named in (None, ["none"]) else named)
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
 
 
@@ -474,6 +482,15 @@ class BudgetConfig(_Strict):
     max_hours: Float | None = Field(None, gt=0, description="Most hours.")
 
 
+class TrackingConfig(_Strict):
+    """Where a run's curves go besides its event log."""
+
+    report_to: Annotated[tuple[Literal["trackio", "wandb", "tensorboard"], ...], BeforeValidator(_tools)] = Field(
+        (), description="Tools that are told of every step, each an extra of that name; none for none."
+    )
+    project: str = Field("llm-as-judge", min_length=1, description="Project of the runs there.")
+
+
 class OutputConfig(_Strict):
     output_dir: OutputPath = Field(
         Path("checkpoints"), description="Folder for checkpoints, <model>/<run_name>/step_N in it."
@@ -510,6 +527,7 @@ class Config(_Strict):
     experience_buffer: BufferConfig = BufferConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     budget: BudgetConfig = BudgetConfig()
+    tracking: TrackingConfig = TrackingConfig()
     output: OutputConfig = OutputConfig()
 
     #: ``model.model_name`` as ``models.yaml`` has it.

@@ -32,6 +32,7 @@ from llm_as_judge.runs.probe import PROBLEMS, probe_examples, probe_policy
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
+from llm_as_judge.runs.tracking import tracking
 from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve, steps_of
 from llm_as_judge.views.terminal import validation_line
@@ -91,8 +92,16 @@ class TrainResult:
 async def train(config: Config, *, resume: bool = False, progress: Progress | None = None) -> TrainResult:
     """Trains up to ``training.max_steps``, measures before and after, and writes results and learning curve."""
     begun, told = time.monotonic(), progress or Silent()
-    total = config.training.max_steps
-    with open_folder(config, resume=resume, progress=told) as folder:
+
+    def step_done(report: StepReport) -> None:
+        tracked.step(report)
+        told.step(report, config.training.max_steps)
+
+    def validated(step: int, summary: Summary) -> None:
+        tracked.validation(step, summary)
+        told.say(validation_line(step, summary))
+
+    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=told) as folder:
         async with open_services(config, told) as services:
             told.say(services.sandbox.describe().summary)
             author, problems = load_author(config), open_problems(config)
@@ -102,14 +111,15 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                     "they tell what is remembered, not what was learned; split files by llm-as-judge data process"
                 )
             run = folder.begin(problems.digest, told)
+            tracked.begin(run)
             earlier = usage_of(folder.log_file)
             trainer = assemble(
                 run,
                 services,
                 author,
                 problems,
-                lambda report: told.step(report, total),
-                lambda step, summary: told.say(validation_line(step, summary)),
+                step_done,
+                validated,
                 told.say,
             )
             if folder.resumed_from is None:

@@ -87,7 +87,7 @@ def config(model: Path, server: Server, tmp_path_factory: pytest.TempPathFactory
         "results_dir": folder / "results", "max_steps": STEPS, "rollout_batch_size": 1,
         "num_return_sequences_in_group": 2, "response_max_length": 24, "eval_problems": 3, "executor.max_tokens": 24,
         "judge.max_tokens": 24, "plan_matrix": "false", "reward.functions": f"{{{folder / 'own.py'}:brevity: 1.0}}",
-        "learning_rate": 1e-3, "experience_buffer.top_k": 0,
+        "learning_rate": 1e-3, "experience_buffer.top_k": 0, "tracking.report_to": "none",
     }  # fmt: skip
     return load_config(TRAINING, [f"{name}={value}" for name, value in settings.items()])
 
