@@ -129,7 +129,7 @@ class LLMClient:
 
     def load(self) -> Load:
         """What the endpoint's places for requests have been used for so far."""
-        return self._transport.load()
+        return self._transport.places.load()
 
     async def check(self) -> list[str]:
         """Whether the configured model answers: one short completion, never from the cache. Returns the names of the

@@ -1,7 +1,8 @@
 """JSON over HTTP to one server of the OpenAI protocol: the one way to executor, judge and policy server.
 
-At most ``concurrency`` requests are in flight. Failures that may pass (connection, time-out, 408, 409, 429, 5xx, an
-unreadable body) are retried with jittered backoff, or after the ``Retry-After`` asked for; the others raise at once.
+At most ``concurrency`` requests are in flight, fewer where the server is overloaded (``places``). Failures that may
+pass (connection, time-out, 408, 409, 429, 5xx, an unreadable body) are retried with jittered backoff, or after the
+``Retry-After`` asked for; the others raise at once.
 Every ``ProviderError`` names address, what happened, cause and cure, and no key. Nothing is streamed. The ``openai``
 package would cost 0.9 ms more CPU a call (``benchmarks/client.py``) and has no time limit on a whole reply.
 """
@@ -24,7 +25,7 @@ import aiohttp
 
 from llm_as_judge.config.schema import ServerConfig
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
-from llm_as_judge.places import Load, Places
+from llm_as_judge.places import Places
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Transport:
         self._backoff_s = backoff_s
         self._restart_s = restart_s
         self._session: aiohttp.ClientSession | None = None
-        self._places = Places(config.concurrency)
+        self.places = Places(config.concurrency)
 
     async def __aenter__(self) -> Transport:
         return self
@@ -109,10 +110,6 @@ class Transport:
         """
         return await self._ask("POST", path, body, parse, who)
 
-    def load(self) -> Load:
-        """What the places for requests have been used for so far."""
-        return self._places.load()
-
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
         return await self._ask("GET", path, None, parse, who)
 
@@ -121,14 +118,17 @@ class Transport:
         where = f"{self.root}{f' ({who})' if who else ''}"
         while True:
             try:
-                async with self._places.one():
+                async with self.places.one() as begun:
                     text = await self._send(method, path, body, where)
                 self.answered = True
+                self.places.answered()
                 return parse(text)
             except Unreadable as error:
                 failure = _MayPass(f"{error}: {self._quote(text)}", "reply")
             except _MayPass as error:
                 failure = error
+                if failure.cause in ("overload", "timeout") and self.places.overloaded(begun):
+                    logger.info("%s: %s; %d requests at once from now on", where, failure, self.places.width)
             restarting = failure.cause == "connection" and self.answered and time.monotonic() < given_up
             if retries == self.config.max_retries and not restarting:
                 tries = f" (after {retries + 1} attempts)" if retries else ""

@@ -305,7 +305,9 @@ class ServerConfig(_Strict):
     )
     timeout_s: Float = Field(120.0, gt=0, description="Seconds that one request may take.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request.")
-    concurrency: int = Field(32, gt=0, description="Maximum number of requests in flight.")
+    concurrency: int = Field(
+        32, gt=0, description="Maximum number of requests in flight; fewer while the server answers 429 or too late."
+    )
     no_proxy: str = Field(
         "localhost,127.0.0.1", description="Hosts, separated by commas, to reach without the system's proxy."
     )
