@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
@@ -78,6 +79,7 @@ def _defect(operator: Any) -> str:
     return ""
 
 
+@cache
 def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
     """The signature after the ``given`` parameters that are not the workflow's."""
     full = inspect.signature(function)

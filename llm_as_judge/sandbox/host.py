@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
@@ -201,7 +201,7 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
+            "operators": None if operators is None else {n: p.as_plain() for n, p in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
@@ -24,12 +25,15 @@ from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import cut
-from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
+from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Question
 from llm_as_judge.workflow.budget import Ledger
 from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
+
+#: Texts whose findings are kept: a trained policy writes the same ones again and again.
+_LINTED = 1024
 
 
 class WorkflowRunner:
@@ -57,7 +61,13 @@ class WorkflowRunner:
         self._config = config
         self._executor = executor
         self._prompt = ""
-        self._operators = catalog.load_operators(config.operators)
+        self._operators = operators = catalog.load_operators(config.operators)
+
+        @lru_cache(_LINTED)
+        def linted(source: str, entry_point: str | None, prompt: str) -> tuple[Finding, ...]:
+            return tuple(lint(source, entry_point=entry_point, operators=operators, prompt=prompt))
+
+        self._lint = linted
         self._parameters = {
             known: OperatorParameters(
                 tuple(catalog.signature(cls).parameters),
@@ -79,7 +89,7 @@ class WorkflowRunner:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed`` each request to the
         executor has one of its own, which depends on the prompt and not on the order in which calls come.
         """
-        findings = tuple(lint(source, entry_point=question.entry_point, operators=self._operators, prompt=self._prompt))
+        findings = self._lint(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
             return Execution("invalid", None, error="; ".join(fatal), findings=findings)
