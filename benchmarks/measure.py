@@ -15,13 +15,18 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ratio that is to be at least ``goal``."""
+    """A number that is to be at least ``goal``, or ``at_most`` that."""
 
     value: float
     goal: float
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.goal if self.at_most else self.value >= self.goal
 
     def as_json(self) -> dict[str, float | bool]:
-        return {"value": round(self.value, 3), "goal": self.goal, "met": self.value >= self.goal}
+        return {"value": round(self.value, 3), "goal": self.goal, "met": self.met}
 
 
 def median_seconds(
@@ -53,6 +58,5 @@ def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], as_
     for name, text in rows.items():
         print(f"  {name:<44} {text}")
     for name, claim in claims.items():
-        print(
-            f"  {name:<44} {claim.value:.2f} (goal {claim.goal:g}: {'met' if claim.value >= claim.goal else 'missed'})"
-        )
+        goal = f"at most {claim.goal:g}" if claim.at_most else f"{claim.goal:g}"
+        print(f"  {name:<44} {claim.value:.2f} (goal {goal}: {'met' if claim.met else 'missed'})")
