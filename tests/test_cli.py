@@ -129,6 +129,7 @@ def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
         "monitor",
         "view",
         "report",
+        "trace",
         "export",
         "doctor",
         "workflow lint",

@@ -156,8 +156,8 @@ MIRRORS = {
 
 
 EXTRAS = (
-    ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", ".trl_async",
-    "integrations.verifiers",
+    ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", "views.spans", "runs.trace",
+    ".trl_async", "integrations.verifiers",
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from llm_as_judge.cli import (
     sandbox,
     serve,
     solve,
+    trace,
     train,
     view,
     warmup,
@@ -61,6 +62,7 @@ app.command()(analyze.analyze)
 app.command()(monitor.monitor)
 app.command()(view.view)
 app.command()(report.report)
+app.command()(trace.trace)
 app.command()(solve.solve)
 app.command()(export.export)
 app.command()(serve.serve)

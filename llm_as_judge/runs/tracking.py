@@ -39,7 +39,7 @@ class _Trackio:
 
         # It says where it writes and how to look at it; standard output belongs to the command.
         with redirect_stdout(sys.stderr):
-            self._run = trackio.init(
+            self._run: Any = trackio.init(
                 project=project, name=_name(run), config=dict(told), resume="allow" if resumed else "never",
                 embed=False, auto_log_gpu=False, auto_log_cpu=False,
             )  # fmt: skip
@@ -56,7 +56,7 @@ class _Wandb:
     def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
         import wandb
 
-        self._run = wandb.init(
+        self._run: Any = wandb.init(
             project=project, name=_name(run), id=run.id, config=dict(told), resume="allow",
             dir=str(run.folder.log_file.parent), settings=wandb.Settings(console="off", silent=True),
         )  # fmt: skip

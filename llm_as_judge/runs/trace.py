@@ -1,0 +1,34 @@
+"""``llm-as-judge trace``: a run's rollouts to an OpenTelemetry collector, once or as the run grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.evaluation.logged import Begun, StepReader
+from llm_as_judge.runs.watch import find_log
+from llm_as_judge.views.spans import Spans
+
+
+@dataclass
+class Traced:
+    """``update`` sends the steps that are new."""
+
+    reader: StepReader
+    spans: Spans
+    _run: Begun = field(default_factory=lambda: Begun("", 0.0, 0, {}))
+
+    def update(self) -> int:
+        """How many rollouts were sent; raises ``InfrastructureError`` where nobody takes them."""
+        sent = 0
+        for found in self.reader.new():
+            if isinstance(found, Begun):
+                self._run = found
+            else:
+                sent += self.spans.send(found, self._run)
+        return sent
+
+
+def trace(config: Config, run: str | None = None, endpoint: str | None = None) -> Traced:
+    """Of ``run``, by default the one that wrote last; raises ``ConfigError`` where there is none."""
+    return Traced(StepReader(find_log(config, run, newest=True)), Spans(endpoint))

@@ -1,0 +1,190 @@
+"""Rollouts as OpenTelemetry spans by the conventions for generative AI, for Phoenix, Langfuse, Jaeger and their like.
+
+A trace is a rollout: the policy's reply, the workflow with a span for each operator call, and in that one for each
+exchange with the executor; the verdict and the reward's terms are evaluation events. The same rollout has the same ids
+whenever it is sent. Times within a rollout are laid end to end, for the log tells how long each part took, not when it
+began. The extra ``otel`` installs OpenTelemetry.
+
+Conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from llm_as_judge.errors import ConfigError, InfrastructureError
+from llm_as_judge.evaluation.logged import Begun, LoggedPrompt, LoggedRollout, LoggedStep
+from llm_as_judge.types import Exchange, OperatorCall
+
+try:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.id_generator import IdGenerator
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+except ImportError as error:
+    raise ConfigError(f"OpenTelemetry is an extra: python -m pip install 'llm-as-judge[otel]' ({error})") from error
+
+_SECOND = 1_000_000_000  # nanoseconds
+
+
+class _Ids(IdGenerator):
+    """Of a rollout's spans, from what tells the rollout."""
+
+    def __init__(self) -> None:
+        self.of, self._spans = "", 0
+
+    def begin(self, of: str) -> None:
+        self.of, self._spans = of, 0
+
+    def generate_trace_id(self) -> int:
+        return self._digest("trace", 16)
+
+    def generate_span_id(self) -> int:
+        self._spans += 1
+        return self._digest(f"span {self._spans}", 8)
+
+    def _digest(self, what: str, size: int) -> int:
+        return int.from_bytes(hashlib.sha256(f"{self.of} {what}".encode()).digest()[:size], "big") or 1
+
+
+class _Ended(SpanProcessor):
+    """Keeps what has ended until it is sent."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.spans.append(span)
+
+
+@dataclass
+class Spans:
+    """Sends steps to ``exporter``, by default to an OTLP endpoint over HTTP: ``endpoint``, else what
+    ``OTEL_EXPORTER_OTLP_ENDPOINT`` says, else this machine's port 4318.
+    """
+
+    endpoint: str | None = None
+    exporter: SpanExporter | None = None
+    _ids: _Ids = field(default_factory=_Ids)
+    _ended: _Ended = field(default_factory=_Ended)
+    _now: int = 0  # nanoseconds
+    _above: list[Span] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._to = self.exporter or OTLPSpanExporter(endpoint=self.endpoint)
+        resource = Resource.create({"service.name": "llm-as-judge"})
+        provider = TracerProvider(resource=resource, id_generator=self._ids, span_limits=SpanLimits())
+        provider.add_span_processor(self._ended)
+        self._tracer = provider.get_tracer("llm-as-judge")
+
+    def send(self, step: LoggedStep, run: Begun) -> int:
+        """Sends the rollouts of a step, and says how many; raises ``InfrastructureError`` where nobody takes them."""
+        members = Counter[str]()
+        for rollout in step.rollouts:
+            members[rollout.problem] += 1
+            self._ids.begin(f"{run.run} {step.step} {rollout.problem} {members[rollout.problem]}")
+            self._rollout(rollout, members[rollout.problem], step, run)
+        sent, self._ended.spans = self._ended.spans, []
+        if sent and self._to.export(sent) is not SpanExportResult.SUCCESS:
+            where = getattr(self._to, "_endpoint", None) or self.endpoint or "the endpoint"
+            raise InfrastructureError(f"{where} took no spans; does a collector listen there? --endpoint names another")
+        return len(step.rollouts)
+
+    def close(self) -> None:
+        self._to.shutdown()
+
+    def _rollout(self, rollout: LoggedRollout, member: int, step: LoggedStep, run: Begun) -> None:
+        policy, executor = run.named("model", "model_name") or "policy", run.named("executor", "model") or "executor"
+        self._now = int((rollout.time - rollout.seconds) * _SECOND)
+        told = {
+            "gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": rollout.shape or "no operator",
+            "gen_ai.conversation.id": rollout.problem, "llm_as_judge.run": run.run, "llm_as_judge.step": step.step,
+            "llm_as_judge.member": member, "llm_as_judge.domain": rollout.domain,
+            "llm_as_judge.dataset": rollout.dataset, "llm_as_judge.outcome": rollout.outcome,
+            "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": rollout.lint,
+        }  # fmt: skip
+        with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", told) as span:
+            self._policy(rollout, step.prompts.get(rollout.problem), step.system, policy)
+            for call in rollout.calls:
+                self._call(call, executor)
+            if rollout.outcome != "finished":
+                span.set_status(Status(StatusCode.ERROR, f"{rollout.outcome}: {rollout.error}"))
+                span.set_attribute("error.type", rollout.outcome)
+            self._judged(span, rollout)
+
+    def _policy(self, rollout: LoggedRollout, prompt: LoggedPrompt | None, system: str, model: str) -> None:
+        told: dict[str, Any] = {"gen_ai.system_instructions": _parts(system)} if system else {}
+        told |= _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
+        told["gen_ai.usage.output_tokens"] = rollout.completion_tokens
+        with self._span(f"chat {model}", told, SpanKind.CLIENT):
+            pass
+
+    def _call(self, call: OperatorCall, executor: str) -> None:
+        told = {
+            "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.arguments": _json(call.arguments), "gen_ai.tool.call.result": _json(call.result),
+        }  # fmt: skip
+        with self._span(f"execute_tool {call.name}", told) as span:
+            began = self._now
+            for exchange in call.exchanges:
+                self._exchange(exchange, executor)
+            self._now = max(self._now, began + int(call.seconds * _SECOND))
+            if call.error:
+                span.set_status(Status(StatusCode.ERROR, call.error))
+
+    def _exchange(self, exchange: Exchange, executor: str) -> None:
+        told = _chat(executor, exchange.prompt, exchange.reply, exchange.finish_reason)
+        told |= {
+            "gen_ai.usage.input_tokens": exchange.prompt_tokens,
+            "gen_ai.usage.output_tokens": exchange.completion_tokens,
+        }
+        with self._span(f"chat {executor}", told, SpanKind.CLIENT):
+            self._now += int(exchange.seconds * _SECOND)
+
+    def _judged(self, span: Span, rollout: LoggedRollout) -> None:
+        label = {True: "right", False: "wrong", None: "unscored"}[rollout.correct]
+        results: list[tuple[str, float | None, str | None, str]] = []
+        results += [("correct", None if rollout.correct is None else float(rollout.correct), label, rollout.reason)]
+        results += [("reward", rollout.reward, None, "")]
+        results += [(term, value, None, "") for term, value in rollout.terms.items()]
+        for name, value, shown, reason in results:
+            told = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
+            told |= {"gen_ai.evaluation.score.label": shown, "gen_ai.evaluation.explanation": reason or None}
+            known = {key: item for key, item in told.items() if item is not None}
+            span.add_event("gen_ai.evaluation.result", known, timestamp=self._now)
+
+    @contextmanager
+    def _span(self, name: str, told: Mapping[str, Any], kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+        context = set_span_in_context(self._above[-1]) if self._above else None
+        span = self._tracer.start_span(name, context, kind, dict(told), start_time=self._now)
+        self._above.append(span)
+        try:
+            yield span
+        finally:
+            self._above.pop()
+            span.end(self._now)
+
+
+def _chat(model: str, prompt: str, reply: str, finish: str) -> dict[str, Any]:
+    asked = [{"role": "user", "parts": [{"type": "text", "content": prompt}]}]
+    answered = [{"role": "assistant", "parts": [{"type": "text", "content": reply}], "finish_reason": finish}]
+    return {
+        "gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.input.messages": _json(asked),
+        "gen_ai.output.messages": _json(answered), "gen_ai.response.finish_reasons": [finish],
+    }  # fmt: skip
+
+
+def _parts(text: str) -> str:
+    return _json([{"type": "text", "content": text}])
+
+
+def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
