@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import Browsing
+from helpers.browser import Browsing
 from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group
 
 from llm_as_judge.events import EventLog
@@ -40,7 +40,7 @@ def viewing(root: Path, log: Path) -> Iterator[str]:
             yield found[1]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
 
 
 def test_a_growing_run_is_browsed(tmp_path: Path, root: Path, browsing: Browsing) -> None:
