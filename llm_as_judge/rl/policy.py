@@ -238,7 +238,8 @@ class Policy:
 
     def keep_as_reference(self) -> None:
         """From now on the reference is the adapter as it is, not the bare base model."""
-        kept = {name: value.detach().clone() for name, value in get_peft_model_state_dict(self.model).items()}
+        own = get_peft_model_state_dict(self.model, save_embedding_layers=False)
+        kept = {name: value.detach().clone() for name, value in own.items()}
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             self.model.add_adapter(_REFERENCE, self.model.peft_config["default"])
         set_peft_model_state_dict(self.model, kept, adapter_name=_REFERENCE)

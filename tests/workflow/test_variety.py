@@ -48,7 +48,8 @@ def test_plain_workflows_say_each_thing_in_one_way() -> None:
 def test_simple_workflows_come_often_enough_to_be_tried() -> None:
     rng = Random(6)
     drawn = Counter(shape(write(draw("code", rng, OPERATORS), "code", rng)) for _ in range(1000))
-    assert all(drawn[name] > 25 for name in ("CustomCodeGenerate", "CustomCodeGenerate>Test", "Custom>Test")), drawn
+    assert all(drawn[name] > 50 for name in ("CustomCodeGenerate", "CustomCodeGenerate>Test", "Custom>Test")), drawn
+    assert 400 < sum(count for name, count in drawn.items() if "Test" in name) < 650
     assert len(drawn) > 50
 
 
