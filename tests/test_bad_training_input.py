@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.workflow import variety
 
 ROOT = Path(__file__).parents[1]
 MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
@@ -181,6 +185,18 @@ def test_workflows_that_no_warm_up_can_use_are_told(
 ) -> None:
     wrong = ["--set", f"own_workflows={file}", "--set", "look_problems=1"]
     assert file in refused(capsys, "warmup", "--config", str(ROOT / "config/embedded.yaml"), *settings, *wrong)
+
+
+def test_a_workflow_of_ones_own_that_does_not_begin_as_the_prompt_ends_is_told(
+    settings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [variety.write(variety.draw("math", Random(0), OPERATORS), "math", Random(0))]
+    sources.append(f"import math\n\n{sources[0]}")
+    rows = [json.dumps({"domain": "math", "workflow": source}) + "\n" for source in sources]
+    Path("own.jsonl").write_text("".join(rows), encoding="utf-8")
+    words = ["--set", "own_workflows=own.jsonl", "--set", "look_problems=1", "--set", "workflow.prefill=true"]
+    line = refused(capsys, "warmup", "--config", str(ROOT / "config/embedded.yaml"), *settings, *words)
+    assert "own.jsonl: with workflow.prefill" in line and "'import math" in line
 
 
 def test_memory_that_is_not_there_is_told_with_what_takes_less(

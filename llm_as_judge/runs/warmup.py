@@ -128,6 +128,12 @@ class _Teacher:
         if not self.training:
             raise DataError(f"{len(self.questions)} training problems are too few to hold some back for the warm-up")
         self.own = list(_own(config.warmup.own_workflows)) if config.warmup.own_workflows else []
+        head = CLASS_HEAD if config.workflow.prefill else ""
+        if other := next((source for _, source in self.own if not source.startswith(head)), ""):
+            raise DataError(
+                f"{config.warmup.own_workflows}: with workflow.prefill every workflow begins as the prompt ends, with "
+                f"{head!r}, but one with {other[: len(head)]!r}; write it so, or set workflow.prefill to false"
+            )
 
     def draw(self) -> list[Completion]:
         """A step's pairs: ``warmup.workflows_per_problem`` for each of ``warmup.problems_per_step`` problems, which are
@@ -162,11 +168,6 @@ class _Teacher:
         policy, workflow = self.author.policy, self.config.workflow
         fenced = workflow.layer1 and workflow.prompt == "full"
         reply, prompt = f"```python\n{source}\n```" if fenced else source, self.author.prompt(question)
-        if not reply.startswith(prompt.prefill):
-            raise DataError(
-                f"warmup.own_workflows: with workflow.prefill a workflow must begin with\n{CLASS_HEAD}\nand one begins "
-                f"with\n{source[:200]}\nwrite it so, or set workflow.prefill to false"
-            )
         reply = reply.removeprefix(prompt.prefill)
         ids = policy.tokenizer.encode(reply, add_special_tokens=False)
         end = policy.tokenizer.eos_token_id

@@ -56,7 +56,7 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
     everywhere = {
         "output_dir": folder / "checkpoints", "log_dir": folder / "logs", "results_dir": folder / "results",
         "executor.base_url": url, "judge.base_url": url, "response_max_length": 120,
-        "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}",
+        "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "prefill": "false",
     }  # fmt: skip
     words = [word for name, value in (everywhere | settings).items() for word in ("--set", f"{name}={value}")]
     assert main([command, "--config", str(LAPTOP), *words]) == 0
@@ -68,7 +68,8 @@ def warmed(folder: Path, port: int) -> Path:
     (folder / "own.jsonl").write_text("".join(rows), encoding="utf-8")
     run(
         "warmup", folder, port, own_workflows=folder / "own.jsonl",
-        sft_steps=STEPS, sft_learning_rate=2e-3, workflows_per_problem=3, look_every=STEPS, look_problems=2,
+        sft_steps=STEPS, sft_learning_rate=2e-3, problems_per_step=1, workflows_per_problem=3,
+        look_every=STEPS, look_problems=2,
     )  # fmt: skip
     return folder / "checkpoints/smollm2/laptop_warmup"
 
