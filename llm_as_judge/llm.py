@@ -10,8 +10,9 @@ loop of its first call.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from llm_as_judge.transport import Transport, Unreadable, model_names, parse_jso
 
 #: Asked by ``check``; any reply will do.
 _CHECK_PROMPT = "Reply with the word OK."
+#: Seconds for which other addresses are preferred to one that failed.
+_SHUNNED_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,11 @@ class LLMClient:
         self.config = config
         self.usage = Usage()
         self._cache = cache
-        self._transport = Transport(config, backoff_s=backoff_s)
+        urls = (config.base_url, *config.more_urls)
+        self._servers = [
+            Transport(config.model_copy(update={"base_url": url}), backoff_s=backoff_s) for url in dict.fromkeys(urls)
+        ]
+        self._failed = {server.root: -math.inf for server in self._servers}  # when, last
 
     async def __aenter__(self) -> LLMClient:
         return self
@@ -97,7 +104,8 @@ class LLMClient:
 
     async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
-        await self._transport.aclose()
+        for server in self._servers:
+            await server.aclose()
 
     async def chat(
         self,
@@ -118,7 +126,7 @@ class LLMClient:
         if response_format is not None:
             request["response_format"] = dict(response_format)
         cache = self._cache if request["temperature"] == 0 or seed is not None else None
-        entry = {"url": self._transport.root, **request}
+        entry = {"url": self._servers[0].root, **request}
         if cache is not None and (stored := cache.get(entry)) is not None:
             self.usage = replace(self.usage, cached=self.usage.cached + 1)
             return self._reply(stored, seconds=0.0, cached=True)
@@ -128,23 +136,29 @@ class LLMClient:
         return self._reply(message, seconds=seconds, cached=False)
 
     def load(self) -> Load:
-        """What the endpoint's places for requests have been used for so far."""
-        return self._transport.places.load()
+        """What the places for requests have been used for so far, at all addresses together."""
+        return sum((server.places.load() for server in self._servers), Load())
 
     async def check(self) -> list[str]:
-        """Whether the configured model answers: one short completion, never from the cache. Returns the names of the
-        models served, none where the server does not list them.
+        """Whether the configured model answers, at each address: one short completion, never from the cache. Returns
+        the names of the models served, none where a server does not list them.
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
+        found: list[str] = []
+        for server in self._servers:
+            found += await self._check(server)
+        return list(dict.fromkeys(found))
+
+    async def _check(self, server: Transport) -> list[str]:
         names: list[str] = []
         try:
-            names = await self._transport.get("/models", model_names, self._who)
+            names = await server.get("/models", model_names, self._who)
         except ProviderError as error:
             if error.cause not in ("model", "request", "reply"):  # else: a server without that list
                 raise
         try:
-            await self._complete(self._request(_CHECK_PROMPT))
+            await self._complete(self._request(_CHECK_PROMPT), [server])
         except ProviderError as error:
             if error.cause == "model" and names:
                 raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
@@ -173,11 +187,31 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _complete(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    async def _post(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> dict[str, Any]:
+        """The least busy server's reply; where it cannot be had, the next one's. One that failed is asked last for a
+        while.
+        """
+        left = list(servers)
+        while True:
+            now = time.monotonic()
+            server = min(left, key=lambda s: (now - self._failed[s.root] < _SHUNNED_S, s.places.pressure))
+            left.remove(server)
+            try:
+                return await server.post("/chat/completions", request, _message, self._who)
+            except ProviderError as error:
+                if error.cause not in ("connection", "timeout", "overload", "server"):
+                    raise
+                self._failed[server.root] = time.monotonic()
+                if not left:
+                    raise
+
+    async def _complete(
+        self, request: Mapping[str, Any], servers: Sequence[Transport] = ()
+    ) -> tuple[dict[str, Any], float]:
         """The message of one completion and the seconds it took; counted."""
         started = time.monotonic()
         try:
-            message = await self._transport.post("/chat/completions", request, _message, self._who)
+            message = await self._post(request, servers or self._servers)
         except ProviderError:
             self.usage = replace(self.usage, failed=self.usage.failed + 1)
             raise

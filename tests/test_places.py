@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from test_llm import completion, serving
 
+from llm_as_judge.errors import ProviderError
 from llm_as_judge.places import Load, Places
 
 
@@ -102,8 +103,55 @@ async def test_a_server_that_takes_only_so_many_gets_about_as_many() -> None:
 
     async with serving(busy, concurrency=24, max_retries=50) as client:
         await asyncio.gather(*(client.chat(f"a {i}") for i in range(40)))
-        assert client._transport.places.width < 12
+        assert client._servers[0].places.width < 12
         refused = answered = 0
         await asyncio.gather(*(client.chat(f"b {i}") for i in range(150)))
     assert answered == 150
     assert refused < 75
+
+
+class Counting:
+    """Answers after ``seconds``, at once with an error where it is ``down``."""
+
+    def __init__(self, seconds: float = 0.0, down: bool = False) -> None:
+        self.seconds, self.down, self.asked = seconds, down, 0
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        if self.down:
+            return web.Response(status=503)
+        await asyncio.sleep(self.seconds)
+        return web.json_response(completion())
+
+
+async def test_each_request_goes_to_the_least_busy_of_several_addresses() -> None:
+    fast, slow = Counting(0.02), Counting(0.1)
+    async with serving(slow) as other, serving(fast, more_urls=(other.config.base_url,), concurrency=4) as client:
+
+        async def ask(worker: int) -> None:
+            for i in range(15):
+                await client.chat(f"{worker} {i}")
+
+        await asyncio.gather(*map(ask, range(4)))
+        assert client.load().requests == 60
+    assert fast.asked + slow.asked == 60
+    assert 1.5 * slow.asked < fast.asked and slow.asked >= 4
+
+
+async def test_where_one_address_fails_another_answers_and_is_preferred() -> None:
+    down, well = Counting(down=True), Counting()
+    async with serving(well) as other, serving(down, more_urls=(other.config.base_url,), max_retries=1) as client:
+        for i in range(6):
+            assert (await client.chat(f"{i}")).text == "4"
+        assert (down.asked, well.asked) == (2, 6)
+        assert client.usage.calls == 6 and client.usage.failed == 0
+        with pytest.raises(ProviderError, match="503"):
+            await client.check()  # each address is to answer
+
+
+async def test_where_all_addresses_fail_the_last_error_is_told() -> None:
+    first, second = Counting(down=True), Counting(down=True)
+    async with serving(second) as other, serving(first, more_urls=(other.config.base_url,), max_retries=0) as client:
+        with pytest.raises(ProviderError, match="503"):
+            await client.chat("?")
+        assert client.usage.failed == first.asked == second.asked == 1

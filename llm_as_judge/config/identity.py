@@ -16,7 +16,16 @@ from llm_as_judge.config.describe import names_input
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
-_REACHED_BY = ("api_key", "base_url", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url")
+_REACHED_BY = (
+    "api_key",
+    "base_url",
+    "more_urls",
+    "timeout_s",
+    "max_retries",
+    "concurrency",
+    "no_proxy",
+    "second_base_url",
+)
 _NO_PART = ("output", "budget", "tracking")
 _PLACES = ("persistence_dir", "cache")
 #: Bytes at each end of a larger file that tell it, with its size: weights take gigabytes.

@@ -63,6 +63,7 @@ _LARGEST = 1e18
 #: Of what is held in memory at once; no machine holds more.
 _WIDEST = 1 << 16
 Url = Annotated[str, AfterValidator(_url)]
+Urls = Annotated[tuple[Url, ...], BeforeValidator(_tuple)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
@@ -333,6 +334,9 @@ class EndpointConfig(ServerConfig):
         "embedded",
         description="embedded: the package's own nano model, served by the run; openai: the service at base_url.",
     )
+    more_urls: Urls = Field(
+        (), description="Further addresses that serve the same model; each request goes to the least busy one."
+    )
     model: str = Field("nano-executor", min_length=1, description="Name of the model, as the service knows it.")
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
@@ -547,7 +551,9 @@ class Config(_Strict):
         if judge.mode != "rules":
             found["judge"] = judge
             if judge.second_model:
-                second = {"model": judge.second_model, "base_url": judge.second_base_url or judge.base_url}
+                second: dict[str, Any] = {"model": judge.second_model}
+                if judge.second_base_url:
+                    second |= {"base_url": judge.second_base_url, "more_urls": ()}
                 found["second_judge"] = judge.model_copy(update=second)
         return found
 
