@@ -143,6 +143,21 @@ def test_prompts_and_versions_are_recorded_in_order() -> None:
     assert {c.policy_version for c in flat(groups)} == {4}
 
 
+def test_each_completion_is_told_once_when_it_ends() -> None:
+    told: list[tuple[int, int, Completion]] = []
+
+    def note(place: int, member: int, completion: Completion) -> None:
+        told.append((place, member, completion))
+
+    policy = tiny_policy()
+    local = LocalEngine(policy, policy.tokenizer, max_sequences=8)  # in two chunks
+    groups = local.generate(RAGGED, 4, max_new_tokens=30, on_completion=note)
+    assert {(i, k): c for i, k, c in told} == {(i, k): c for i, g in enumerate(groups) for k, c in enumerate(g)}
+    assert len(told) == 4 * len(RAGGED)
+    lengths = [len(c.token_ids) for place, _, c in told if place < 2]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]  # in the order in which they ended
+
+
 def test_seed_decides_and_members_of_a_group_differ() -> None:
     policy = tiny_policy()
     first = engine(policy).generate(RAGGED, 6, max_new_tokens=10, seed=1)

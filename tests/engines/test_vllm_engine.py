@@ -19,6 +19,7 @@ from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.runs.policy import load_author
+from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,6 +103,16 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     assert (bodies[0]["temperature"], bodies[0]["top_p"], bodies[0]["top_k"]) == (0.7, 0.9, 5)
     assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
     assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
+
+
+def test_each_prompt_s_completions_are_told_when_they_are_there(server: FakeServer, tmp_path: Path) -> None:
+    told: dict[tuple[int, int], Completion] = {}
+
+    def note(place: int, member: int, completion: Completion) -> None:
+        told[place, member] = completion
+
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, on_completion=note)
+    assert told == {(i, k): c for i, group in enumerate(groups) for k, c in enumerate(group)}
 
 
 def test_greedy_completions_are_asked_for_once(server: FakeServer, tmp_path: Path) -> None:
