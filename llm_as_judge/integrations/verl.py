@@ -1,0 +1,118 @@
+"""verl (0.9) with our environment: its custom reward function, and its parquet files. Nothing of verl is imported here.
+
+    python -m llm_as_judge.integrations.verl config/training.yaml data/verl
+    python -m verl.trainer.main_ppo data.train_files=data/verl/train.parquet data.val_files=data/verl/test.parquet \\
+        reward.custom_reward_function.path=pkg://llm_as_judge.integrations.verl \\
+        +reward.custom_reward_function.reward_kwargs.config=$PWD/config/training.yaml ...
+
+verl runs the function in Ray workers of its own (``reward.num_workers``), each of which opens its own sandbox and
+clients: divide ``executor.concurrency`` by their number (``+...reward_kwargs.overrides=[executor.concurrency=4]``). It
+knows no rollout without a reward, so one that cannot be scored is tried again for ``training.patience_s``, then raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError, InfrastructureError
+from llm_as_judge.integrations.rows import heldout_rows, training_rows
+from llm_as_judge.integrations.score import RECORD, Scored, Scorer
+
+_FIRST_WAIT_S = 5.0
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@cache
+def _scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
+    return Scorer(config, overrides)
+
+
+def _opened(config: str, overrides: tuple[str, ...]) -> Scorer:
+    with _ONE_AT_A_TIME:
+        return _scorer(config, overrides)
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: object = None,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    config: str = "config/training.yaml",
+    overrides: Sequence[str] = (),
+    **_: Any,
+) -> dict[str, Any]:
+    """``score`` is the reward; ``acc`` 1 or 0; the other keys are the terms and what the run came to.
+
+    Raises ``DataError`` for a row that was not exported by this module, ``InfrastructureError`` where the rollout
+    cannot be scored for longer than ``training.patience_s``.
+    """
+    scorer, row = _opened(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
+    waited, wait = 0.0, _FIRST_WAIT_S
+    while (scored := await scorer.score(row, solution_str)).reward is None:
+        patience = scorer.config.training.patience_s
+        if waited >= patience:
+            raise InfrastructureError(f"a workflow could not be scored for {waited:.0f} s: {scored.reason}")
+        wait = min(wait, patience - waited)
+        await asyncio.sleep(wait)
+        waited, wait = waited + wait, 2 * wait
+    return _told(scored)
+
+
+def _told(scored: Scored) -> dict[str, Any]:
+    """The same keys whatever happened: verl makes columns of them."""
+    return {
+        "score": scored.reward,
+        "acc": float(scored.correct is True),
+        "outcome": scored.outcome,
+        "executor_tokens": scored.executor_tokens,
+        **{name: float(value) for name, value in scored.terms.items()},
+    }
+
+
+def export(config: Config, folder: Path, count: int | None = None, heldout: int | None = None) -> tuple[Path, Path]:
+    """``train.parquet``, by default as many problems as a run of the package's own draws, and ``test.parquet``.
+
+    Raises ``ConfigError`` where ``datasets`` is missing.
+    """
+    try:
+        from datasets import Dataset
+    except ImportError as error:
+        raise ConfigError(f"parquet needs an extra: python -m pip install 'llm-as-judge[data]' ({error})") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / "train.parquet", folder / "test.parquet"
+    for file, rows in zip(files, (training_rows(config, count), heldout_rows(config, heldout)), strict=True):
+        Dataset.from_list([_row(row, i, file.stem) for i, row in enumerate(rows)]).to_parquet(str(file))
+    return files
+
+
+def _row(row: Mapping[str, Any], index: int, split: str) -> dict[str, Any]:
+    return {
+        "data_source": row["dataset"] or row["domain"],
+        "prompt": row["prompt"],
+        "ability": row["domain"],
+        "reward_model": {"style": "rule", "ground_truth": ""},  # the whole problem is in extra_info
+        "extra_info": {"index": index, "split": split, "id": row["id"], RECORD: row[RECORD]},
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) < 2:
+        sys.stderr.write("usage: python -m llm_as_judge.integrations.verl CONFIG FOLDER [NAME=VALUE ...]\n")
+        return 2
+    config, folder, *overrides = arguments
+    for file in export(load_config(config, overrides), Path(folder)):
+        sys.stdout.write(f"{file}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""Our environment as verl's reward function: its dictionary, its parquet files, and its own Ray workers.
+
+Those are tested where ``VERL_PYTHON`` names the Python of an environment with verl (``make test-verl``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.knowing import Knowing
+
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError, InfrastructureError
+from llm_as_judge.integrations import verl
+from llm_as_judge.integrations.score import Scorer, problem_of
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), "import os"]
+
+
+def settings_of(executor: Knowing, *more: str) -> list[str]:
+    """As the fixture ``config`` has them, for a process that reads the file itself."""
+    return [
+        "executor.provider=openai", f"executor.base_url={executor.url}", "executor.max_retries=0", "judge.mode=rules",
+        "domain_ratios={math: 1, code: 0, qa: 0}", *more,
+    ]  # fmt: skip
+
+
+def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, object]]:
+    """The training rows of an export, whose problems the executor knows."""
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
+    train, test = verl.export(config, folder, count=2, heldout=2)
+    rows = list(datasets.Dataset.from_parquet(str(train)))
+    for row in rows:
+        executor.tell(problem_of(row["extra_info"]))
+    assert len(datasets.Dataset.from_parquet(str(test))) == 2
+    return rows
+
+
+def test_scores_are_those_of_the_core_and_columns_are_the_same(
+    executor: Knowing, config: Callable[..., Config], tmp_path: Path
+) -> None:
+    rows = files(config(), tmp_path / "files", executor)
+    assert rows[0]["prompt"][-1]["role"] == "user" and rows[0]["reward_model"]["ground_truth"] == ""  # type: ignore[index]
+    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": settings_of(executor)}
+
+    async def all_of() -> tuple[list[dict[str, object]], list[float | None]]:
+        row = rows[0]
+        found = [await verl.compute_score("x", text, "", row["extra_info"], **arguments) for text in TEXTS]  # type: ignore[arg-type]
+        own = Scorer(config())
+        try:
+            return found, [(await own.score(row["extra_info"], text)).reward for text in TEXTS]  # type: ignore[arg-type]
+        finally:
+            own.close()
+
+    found, expected = asyncio.run(all_of())
+    assert [f["score"] for f in found] == expected
+    assert [f["acc"] for f in found] == [1.0, 0.0, 0.0] and [f["outcome"] for f in found][-1] == "invalid"
+    assert len({tuple(f) for f in found}) == 1 and {"correctness", "efficiency"} <= set(found[0])
+    with pytest.raises(DataError):
+        asyncio.run(verl.compute_score("x", TEXTS[0], "", {}, **arguments))  # type: ignore[arg-type]
+
+
+def test_an_outage_is_waited_for_and_never_a_reward(
+    executor: Knowing, config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (row, _) = files(config(), tmp_path / "files", executor)
+    monkeypatch.setattr(verl, "_FIRST_WAIT_S", 0.5)
+    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": settings_of(executor, "patience_s=3")}
+
+    async def ask() -> dict[str, object]:
+        return await verl.compute_score("x", TEXTS[0], "", row["extra_info"], **arguments)  # type: ignore[arg-type]
+
+    async def outage() -> dict[str, object]:
+        await ask()
+        executor.down = True
+        asked = asyncio.ensure_future(ask())
+        await asyncio.sleep(0.7)
+        assert not asked.done()
+        executor.down = False
+        return await asked
+
+    assert asyncio.run(outage())["acc"] == 1.0
+    executor.down = True
+    with pytest.raises(InfrastructureError, match=r"could not be scored for 3 s.*500"):
+        asyncio.run(ask())
+
+
+@pytest.mark.verl
+@pytest.mark.skipif(not os.environ.get("VERL_PYTHON"), reason="VERL_PYTHON is not set; make test-verl sets it")
+def test_verls_own_ray_workers_one_of_which_is_killed(
+    executor: Knowing, config: Callable[..., Config], tmp_path: Path
+) -> None:
+    settings = config()
+    files(settings, tmp_path / "files", executor)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # a socket's path must be short
+        environment = {
+            **os.environ,
+            "WORKFLOWS": json.dumps(TEXTS),
+            "RAY_FOLDER": folder,
+            "PYTHONPATH": str(ROOT),
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        done = subprocess.run(
+            [
+                os.environ["VERL_PYTHON"], str(Path(__file__).with_name("verl_ray.py")),
+                str(tmp_path / "files/train.parquet"), str(ROOT / "config/embedded.yaml"),
+                locate_weights(settings.base_model.path), *settings_of(executor),
+            ],
+            env=environment, capture_output=True, text=True, timeout=400, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["before"]["acc"] == ["1.0", "0.0", "0.0"] * 2
+    assert told["before"]["outcome"] == ["finished", "finished", "invalid"] * 2
+    right, wrong, invalid = told["before"]["score"][:3]
+    assert right > 8 > 0 > wrong > invalid
+    assert told["killed"] in ("ActorDiedError", "RayActorError", "ActorUnavailableError"), "an error, and no reward"
+    assert told["below"] >= 1 and told["left"] == 0, "a killed worker leaves no sandbox behind"
+    assert told["after"] == told["before"], "the other worker goes on"

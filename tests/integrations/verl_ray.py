@@ -1,0 +1,128 @@
+"""verl's own reward workers in a local Ray, run by ``test_verl.py`` in verl's environment; one worker is killed.
+
+    python verl_ray.py PARQUET CONFIG TOKENIZER OVERRIDE...
+
+The last line is JSON: the scores, what a killed worker's batch came to, and the scores after that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import ray
+import torch
+from omegaconf import OmegaConf
+from transformers import PreTrainedTokenizerFast
+from verl import DataProto
+from verl.experimental.reward_loop.reward_loop import RewardLoopManager
+
+TEXTS = json.loads(os.environ["WORKFLOWS"])
+
+
+def settings(config: str, tokenizer: str, overrides: list[str]) -> Any:
+    function = {
+        "path": "pkg://llm_as_judge.integrations.verl",
+        "name": "compute_score",
+        "reward_kwargs": {"config": config, "overrides": overrides},
+    }
+    reward = {
+        "num_workers": 2,
+        "custom_reward_function": function,
+        "reward_manager": {"source": "register", "name": "naive"},
+        "reward_model": {"enable": False},
+    }
+    model = {"tokenizer_path": tokenizer, "path": tokenizer}
+    return OmegaConf.create({"reward": reward, "actor_rollout_ref": {"model": model}})
+
+
+def batch(parquet: str, tokenizer: str) -> DataProto:
+    """Each row with each of the texts, as verl's rollouts leave them."""
+    rows = [row for row in pq.read_table(parquet).to_pylist() for _ in TEXTS]
+    tok = PreTrainedTokenizerFast.from_pretrained(tokenizer)
+    answers = [tok.encode(text, add_special_tokens=False) for text in TEXTS] * (len(rows) // len(TEXTS))
+    longest = max(map(len, answers))
+    responses = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros(len(rows), 4 + longest, dtype=torch.long)
+    mask[:, :4] = 1
+    for i, ids in enumerate(answers):
+        responses[i, : len(ids)] = torch.tensor(ids)
+        mask[i, 4 : 4 + len(ids)] = 1
+    prompts = torch.ones(len(rows), 4, dtype=torch.long)
+    columns = {
+        name: np.array([row[name] for row in rows], dtype=object)
+        for name in ("data_source", "reward_model", "extra_info")
+    }
+    return DataProto.from_dict({"prompts": prompts, "responses": responses, "attention_mask": mask}, columns)
+
+
+def scores(manager: RewardLoopManager, data: DataProto) -> dict[str, Any]:
+    found = manager.compute_rm_score(data)
+    columns = {name: [str(v) for v in found.non_tensor_batch[name]] for name in ("acc", "outcome", "correctness")}
+    return {"score": found.batch["rm_scores"].sum(-1).tolist(), **columns}
+
+
+def children(pid: int) -> list[int]:
+    """All processes below ``pid``."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found, new = [], {pid}
+    while new:
+        new = {child for child, parent in parents.items() if parent in new}
+        found += new
+    return found
+
+
+def start_ray(tries: int = 3) -> None:
+    """Ray gives its parts 30 seconds to start, which a busy machine may not have."""
+    for left in reversed(range(tries)):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_FOLDER"])
+            return
+        except Exception:
+            ray.shutdown()
+            if not left:
+                raise
+
+
+def main() -> None:
+    parquet, config, tokenizer, *overrides = sys.argv[1:]
+    start_ray()
+    told: dict[str, Any] = {}
+    try:
+        data = batch(parquet, tokenizer)
+        manager = RewardLoopManager(settings(config, tokenizer, overrides))
+        told["before"] = scores(manager, data)
+        victim = manager.reward_loop_workers[0]
+        pid = ray.get(victim.__ray_call__.remote(lambda worker: os.getpid()))
+        below = children(pid)
+        told["below"] = len(below)
+        os.kill(pid, signal.SIGKILL)
+        try:
+            told["killed"] = scores(manager, data)
+        except ray.exceptions.RayActorError as error:
+            told["killed"] = type(error).__name__
+        deadline = time.monotonic() + 10
+        while (left := [p for p in below if os.path.exists(f"/proc/{p}")]) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        told["left"] = len(left)
+        manager.reward_loop_workers.remove(victim)
+        told["after"] = scores(manager, data)
+    finally:
+        ray.shutdown()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
