@@ -174,7 +174,9 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed["machines"]["4xH100-80"]["fits"] == "yes" and printed["rollouts_a_step"] == 24
     assert "1 s each" in printed["assumed"]
     assert main(["plan", "--config", str(TRAINING)]) == 0
-    assert "2xA100-80" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2xA100-80" in shown and "1xA100-80 is too small; what helps: executor.base_url" in shown
+    assert "…" not in shown, "nothing is cut off"
 
 
 def test_bad_input_is_told(tmp_path: Path) -> None:

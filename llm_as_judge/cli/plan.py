@@ -15,7 +15,7 @@ from llm_as_judge.cli.options import (
     Overrides,
     load_settings,
     make_console,
-    print_result,
+    print_json,
 )
 
 
@@ -46,9 +46,15 @@ def plan(
     """Tell what a run will take, what does not fit, and which setting helps."""
     settings = load_settings(config, overrides, model, None)
 
+    from llm_as_judge.cli.plan_report import plan_report
     from llm_as_judge.runs.plan import MACHINES, Assumed
     from llm_as_judge.runs.plan import plan as make
 
     assumed = Assumed(latency, calls, call_input, call_output, completion, gpu_price)
     found = make(settings, tuple(machine or MACHINES), assumed, log)
-    print_result(found.as_json(), as_json, make_console(as_json))
+    if as_json:
+        print_json(found.as_json())
+        return
+    console = make_console(False)
+    for part in plan_report(found):
+        console.print(part)
