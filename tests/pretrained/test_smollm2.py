@@ -56,7 +56,7 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
     everywhere = {
         "output_dir": folder / "checkpoints", "log_dir": folder / "logs", "results_dir": folder / "results",
         "executor.base_url": url, "judge.base_url": url, "response_max_length": 120,
-        "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "prefill": "false",
+        "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "prefill": "false", "generation.temperature": 1.0,
     }  # fmt: skip
     words = [word for name, value in (everywhere | settings).items() for word in ("--set", f"{name}={value}")]
     assert main([command, "--config", str(LAPTOP), *words]) == 0
