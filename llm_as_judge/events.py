@@ -127,6 +127,13 @@ class EventReader(Generic[Event]):
                     yield event
 
 
+def steps_of(log: Path, kind: str = "step") -> list[dict[str, Any]]:
+    """The events of a ``kind``, one for each step: a resumed run's later record of a step wins."""
+    events = EventReader[Any](log, skip=("rollout", "prompt", "layers", "audit", "usage"))
+    found = {event["step"]: event for event in events.new() if event["kind"] == kind}
+    return [found[step] for step in sorted(found)]
+
+
 def _plain(value: Any) -> Any:
     """``value`` as what JSON holds; anything else as its ``str``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,20 @@ def root() -> Path:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The invented samples of all eight benchmarks, in the layout of ``data/raw``."""
     return write_samples(tmp_path_factory.mktemp("samples"))
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The embedded server, one for all tests that only ask it."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    from llm_as_judge.embedded.supervise import EmbeddedServer
+
+    server = EmbeddedServer(address)
+    asyncio.run(server.__aenter__())
+    yield address
+    server.stop()
 
 
 @pytest.fixture(params=["invented", "published"])

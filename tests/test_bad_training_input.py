@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,7 +13,6 @@ import pytest
 import torch
 
 from llm_as_judge.cli.app import main
-from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow import variety
 
@@ -125,18 +121,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("bytes.bin", "bytes/math_top_samples.jsonl"):
         (made / name).write_bytes(b"\xff\xfe\x00\xd8" * 10)
     return made
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server that all runs ask."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
-    server = EmbeddedServer(address)
-    asyncio.run(server.__aenter__())
-    yield address
-    server.stop()
 
 
 @pytest.fixture

@@ -6,10 +6,8 @@ where there are none, the tests of ``files``, ``events`` and the trainer stand f
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.cli.app import main
-from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.events import read_events
 
 ROOT = Path(__file__).parents[1]
@@ -37,18 +34,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """A server that all runs ask."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
-    server = EmbeddedServer(address)
-    asyncio.run(server.__aenter__())
-    yield address
-    server.stop()
 
 
 Command = Callable[..., tuple[int, str]]

@@ -6,17 +6,24 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, load_settings, make_console
+from llm_as_judge.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigPath,
+    Every,
+    ModelName,
+    Overrides,
+    RunName,
+    load_settings,
+    make_console,
+)
 
 
 def monitor(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
-    ] = None,
+    run: RunName = None,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
     overrides: Overrides = None,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between looks.")] = 2.0,
+    every: Every = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and end.")] = False,
 ) -> None:
     """Watch a run until its last step, or until Ctrl-C; without a terminal, show once how it stands."""

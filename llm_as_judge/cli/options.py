@@ -47,6 +47,10 @@ Checkpoint = Annotated[
         help="Folder of a saved adapter; by default the run's newest.",
     ),
 ]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
+]
+Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between looks.")]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
 PICTURES = (".png", ".svg", ".pdf")
 

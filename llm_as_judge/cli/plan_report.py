@@ -32,7 +32,7 @@ def plan_report(plan: Plan) -> Iterator[RenderableType]:
     yield _machines(plan)
     for name, found in plan.machines.items():
         if found.cards is None:
-            yield Text(f"{name} is too small; what helps: {'; '.join(found.helps) or 'nothing alone'}")
+            yield Text(f"{name} is too small; what helps: {found.remedy}")
     yield _tokens(plan)
     yield Text(f"Assumed: {'; '.join(plan.assumed) or 'nothing'}.")
 

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, load_settings
+from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, RunName, load_settings
 
 
 def report(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
-    ] = None,
+    run: RunName = None,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
     overrides: Overrides = None,

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, load_settings
+from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, Every, ModelName, Overrides, RunName, load_settings
 
 
 def trace(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
-    ] = None,
+    run: RunName = None,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
     overrides: Overrides = None,
@@ -21,7 +19,7 @@ def trace(
         typer.Option("--endpoint", metavar="URL", help="Of OTLP over HTTP, such as http://localhost:6006/v1/traces."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the run grows, until Ctrl-C.")] = False,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between looks.")] = 2.0,
+    every: Every = 2.0,
 ) -> None:
     """Send rollouts to Phoenix, Langfuse, Jaeger or another OpenTelemetry collector."""
     settings = load_settings(config, overrides, model, None)

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, load_settings
+from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, Every, ModelName, Overrides, RunName, load_settings
 
 
 def view(
-    run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
-    ] = None,
+    run: RunName = None,
     config: ConfigPath = DEFAULT_CONFIG,
     model: ModelName = None,
     overrides: Overrides = None,
@@ -23,7 +21,7 @@ def view(
     browser: Annotated[
         bool | None, typer.Option("--browser/--no-browser", help="Open a browser; by default from a terminal.")
     ] = None,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between looks.")] = 2.0,
+    every: Every = 2.0,
 ) -> None:
     """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
     settings = load_settings(config, overrides, model, None)

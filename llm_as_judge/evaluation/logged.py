@@ -89,6 +89,7 @@ class LoggedStep:
     """A step that is done. ``report`` is its event; ``system`` the prompt that all problems share."""
 
     step: int
+    run: Begun
     rollouts: Sequence[LoggedRollout]
     report: Mapping[str, Any]
     prompts: Mapping[str, LoggedPrompt]  # by problem
@@ -102,6 +103,7 @@ class StepReader:
     _prompts: dict[str, LoggedPrompt] = field(default_factory=dict)
     _pending: list[LoggedRollout] = field(default_factory=list)
     _system: str = ""
+    _run: Begun = field(default_factory=lambda: Begun("", 0.0, 0, {}))
 
     def __post_init__(self) -> None:
         types = {"rollout": LoggedRollout, "prompt": LoggedPrompt}
@@ -121,15 +123,15 @@ class StepReader:
                 self._system = str(event.get("layer1") or "")
             elif event["kind"] == "run":
                 self._pending.clear()
-                yield Begun(
-                    str(event.get("id", "")), event["time"], step_in(event.get("resumed_from")), _settings(event)
-                )
+                kept = step_in(event.get("resumed_from"))
+                self._run = Begun(str(event.get("id", "")), event["time"], kept, _settings(event))
+                yield self._run
             elif event["kind"] == "step":
                 step = event["step"]
                 rollouts = [rollout for rollout in self._pending if rollout.step == step]
                 self._pending = [rollout for rollout in self._pending if rollout.step > step]
                 prompts = {r.problem: self._prompts[r.problem] for r in rollouts if r.problem in self._prompts}
-                yield LoggedStep(step, rollouts, event, prompts, self._system)
+                yield LoggedStep(step, self._run, rollouts, event, prompts, self._system)
 
 
 def _settings(event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_as_judge.evaluation.analysis import Analysis, analyze_log
 from llm_as_judge.evaluation.logged import Begun, LoggedPrompt, LoggedRollout, LoggedStep, StepReader
-from llm_as_judge.events import EventReader
+from llm_as_judge.events import steps_of
 from llm_as_judge.types import DOMAINS, Domain
 
 #: Part of the run that is its beginning, and its end.
@@ -113,7 +113,7 @@ def read_story(log: Path, results: Path) -> Story:
         run=run,
         settings=settings,
         steps=[steps[step] for step in order],
-        validations=_validations(log),
+        validations=steps_of(log, "eval"),
         costs=spent,
         before=_joined([shapes[step] for step in order[:few]]),
         after=_joined([shapes[step] for step in order[-few:]]),
@@ -137,13 +137,6 @@ def _joined(parts: Sequence[Mapping[str, Counter[str]]]) -> dict[Domain, Counter
         for domain in DOMAINS:
             total[domain] += part.get(domain, Counter())
     return {domain: counts for domain, counts in total.items() if counts}
-
-
-def _validations(log: Path) -> list[Mapping[str, Any]]:
-    skipped = ("rollout", "prompt", "layers", "audit", "usage", "step")
-    events: EventReader[Any] = EventReader(log, skip=skipped)
-    found = {event["step"]: event for event in events.new() if event["kind"] == "eval"}
-    return [found[step] for step in sorted(found)]
 
 
 def _results(path: Path, run: str) -> Mapping[str, Any]:

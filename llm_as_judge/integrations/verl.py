@@ -25,8 +25,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scored, Scorer
+from llm_as_judge.rl.rollout import doubling_waits
 
-_FIRST_WAIT_S = 5.0
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -56,14 +56,12 @@ async def compute_score(
     cannot be scored for longer than ``training.patience_s``.
     """
     scorer, row = _opened(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
-    waited, wait = 0.0, _FIRST_WAIT_S
+    waits = doubling_waits(scorer.config.training.patience_s)
     while (scored := await scorer.score(row, solution_str)).reward is None:
-        patience = scorer.config.training.patience_s
-        if waited >= patience:
-            raise InfrastructureError(f"a workflow could not be scored for {waited:.0f} s: {scored.reason}")
-        wait = min(wait, patience - waited)
+        if (wait := next(waits, None)) is None:
+            patience = scorer.config.training.patience_s
+            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {scored.reason}")
         await asyncio.sleep(wait)
-        waited, wait = waited + wait, 2 * wait
     return _told(scored)
 
 

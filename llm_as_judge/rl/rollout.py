@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -184,15 +184,15 @@ class Collector:
         """
         parts = self._parts
         rollouts = await self._done()
-        waited, wait = 0.0, _FIRST_WAIT_S
+        waits = doubling_waits(parts.patience_s)
         while (share := _unscored_share(rollouts)) > parts.max_unscored:
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
-            if waited >= parts.patience_s:
-                raise InfrastructureError(f"{cause}; waited {waited:.0f} s for it. Mend that and go on with --resume")
-            wait = min(wait, parts.patience_s - waited)
+            if (wait := next(waits, None)) is None:
+                raise InfrastructureError(
+                    f"{cause}; waited {parts.patience_s:.0f} s for it. Mend that and go on with --resume"
+                )
             parts.on_pause(f"paused: {cause}; trying those again in {wait:.0f} s")
             await asyncio.sleep(wait)
-            waited, wait = waited + wait, 2 * wait
             for key, rollout in zip(sorted(self._work), rollouts, strict=True):
                 if rollout.verdict.correct is None:
                     self._run(key)
@@ -224,6 +224,15 @@ class Collector:
             rollout = await roll_out(work.problem, work.completion, self._parts, work.seed)
         self._on_rollout(work.place, work.member, rollout)
         return rollout
+
+
+def doubling_waits(patience_s: float) -> Iterator[float]:
+    """Seconds between tries, each twice those before, ``patience_s`` in all."""
+    waited, wait = 0.0, _FIRST_WAIT_S
+    while waited < patience_s:
+        wait = min(wait, patience_s - waited)
+        yield wait
+        waited, wait = waited + wait, 2 * wait
 
 
 def _unscored_share(rollouts: Sequence[Rollout]) -> float:

@@ -67,6 +67,10 @@ class OnMachine:
     hours: float  # of the run
     cost: float
 
+    @property
+    def remedy(self) -> str:
+        return "; ".join(self.helps) or "nothing alone"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -80,7 +84,7 @@ class Plan:
         tokens = asdict(self.workload.tokens())
         machines = {}
         for name, found in self.machines.items():
-            fits = "yes" if found.cards is not None else f"no; helps: {'; '.join(found.helps) or 'nothing alone'}"
+            fits = "yes" if found.cards is not None else f"no; helps: {found.remedy}"
             machines[name] = {
                 "fits": fits,
                 "memory_GB": {part: round(size, 2) for part, size in found.parts.items()},

@@ -6,12 +6,13 @@ no vote, no verdict and no program. An executor that keeps to no form leaves lit
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.evaluation.baselines import Matrix, measure
+from llm_as_judge.evaluation.baselines import measure
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_services
@@ -49,7 +50,8 @@ async def probe_operators(config: Config, problems: int) -> list[Readable]:
     plans = [name for name, plan in PLANS.items() if set(plan.operators.values()) <= set(operators)]
     asked = open_problems(config, measured=False).sampler.peek(problems)
     async with open_services(config, judging=False) as services:
-        return readable(_rollouts(await measure(asked, services.official, plans=plans)))
+        matrix = await measure(asked, services.official, plans=plans)
+    return readable(itertools.chain.from_iterable(matrix.rollouts.values()))
 
 
 def readable(rollouts: Iterable[Rollout]) -> list[Readable]:
@@ -65,7 +67,3 @@ def _of(operator: str, calls: Sequence[OperatorCall]) -> Readable:
     unread = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
     cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
     return Readable(operator, len(calls), sum(call.parse_ok for call in calls), cut_off, dict(unread.most_common()))
-
-
-def _rollouts(matrix: Matrix) -> Iterable[Rollout]:
-    return (rollout for rollouts in matrix.rollouts.values() for rollout in rollouts)

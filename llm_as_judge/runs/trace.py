@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.logged import Begun, StepReader
@@ -16,17 +16,10 @@ class Traced:
 
     reader: StepReader
     spans: Spans
-    _run: Begun = field(default_factory=lambda: Begun("", 0.0, 0, {}))
 
     def update(self) -> int:
         """How many rollouts were sent; raises ``InfrastructureError`` where nobody takes them."""
-        sent = 0
-        for found in self.reader.new():
-            if isinstance(found, Begun):
-                self._run = found
-            else:
-                sent += self.spans.send(found, self._run)
-        return sent
+        return sum(self.spans.send(found) for found in self.reader.new() if not isinstance(found, Begun))
 
 
 def trace(config: Config, run: str | None = None, endpoint: str | None = None) -> Traced:

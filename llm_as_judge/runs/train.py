@@ -18,6 +18,7 @@ from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
+from llm_as_judge.events import steps_of
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
@@ -34,7 +35,7 @@ from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.runs.services import Services, open_services
 from llm_as_judge.runs.tracking import tracking
 from llm_as_judge.types import Domain, Problem, Prompt, Question
-from llm_as_judge.views.charts import learning_curve, steps_of
+from llm_as_judge.views.charts import learning_curve
 from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.catalogue import PLANS
 

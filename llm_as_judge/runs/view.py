@@ -33,7 +33,6 @@ class InspectLogs:
     path: Path
     records: Path
     _reader: StepReader = field(init=False)
-    _run: Begun = field(default_factory=lambda: Begun("", 0.0, 0, {}))
 
     def __post_init__(self) -> None:
         self._reader = StepReader(self.path)
@@ -52,7 +51,6 @@ class InspectLogs:
     def _steps(self) -> Iterator[Path]:
         for found in self._reader.new():
             if isinstance(found, Begun):
-                self._run = found
                 for step, file in self._there():
                     if step > found.kept and _written(file) < int(found.time):
                         file.unlink()
@@ -60,7 +58,7 @@ class InspectLogs:
                 file = self.folder / log_name(min(r.time for r in found.rollouts), step_name(found.step))
                 others = [other for step, other in self._there() if step == found.step and other != file]
                 if not file.exists():
-                    write_log(step_log(found, self._run), file)
+                    write_log(step_log(found), file)
                     yield file
                 for other in others:
                     other.unlink()

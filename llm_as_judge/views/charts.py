@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.events import read_events
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
 
@@ -33,12 +32,6 @@ def _pyplot() -> Any:
     from matplotlib import pyplot
 
     return pyplot
-
-
-def steps_of(log: Path, kind: str = "step") -> list[dict[str, Any]]:
-    """The events of a ``kind``, one for each step: a resumed run's later record of a step wins."""
-    found = {event["step"]: event for event in read_events(log) if event["kind"] == kind}
-    return [found[step] for step in sorted(found)]
 
 
 def _smooth(values: Sequence[float | None]) -> list[float]:

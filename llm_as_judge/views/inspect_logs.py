@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.logged import Begun, LoggedRollout, LoggedStep
+from llm_as_judge.evaluation.logged import LoggedRollout, LoggedStep
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.files import make_folder
 from llm_as_judge.types import Exchange, OperatorCall
@@ -120,8 +120,9 @@ class _Transcript:
         self.end()
 
 
-def step_log(step: LoggedStep, run: Begun) -> EvalLog:
+def step_log(step: LoggedStep) -> EvalLog:
     """The rollouts of a step."""
+    run = step.run
     policy = run.named("model", "model_name") or _POLICY
     executor = run.named("executor", "model") or _EXECUTOR
     members = Counter[str]()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.evaluation.logged import Begun, LoggedPrompt, LoggedRollout, LoggedStep
+from llm_as_judge.evaluation.logged import LoggedPrompt, LoggedRollout, LoggedStep
 from llm_as_judge.types import Exchange, OperatorCall
 
 try:
@@ -85,13 +85,13 @@ class Spans:
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer("llm-as-judge")
 
-    def send(self, step: LoggedStep, run: Begun) -> int:
+    def send(self, step: LoggedStep) -> int:
         """Sends the rollouts of a step, and says how many; raises ``InfrastructureError`` where nobody takes them."""
         members = Counter[str]()
         for rollout in step.rollouts:
             members[rollout.problem] += 1
-            self._ids.begin(f"{run.run} {step.step} {rollout.problem} {members[rollout.problem]}")
-            self._rollout(rollout, members[rollout.problem], step, run)
+            self._ids.begin(f"{step.run.run} {step.step} {rollout.problem} {members[rollout.problem]}")
+            self._rollout(rollout, members[rollout.problem], step)
         sent, self._ended.spans = self._ended.spans, []
         if sent and self._to.export(sent) is not SpanExportResult.SUCCESS:
             where = getattr(self._to, "_endpoint", None) or self.endpoint or "the endpoint"
@@ -101,7 +101,8 @@ class Spans:
     def close(self) -> None:
         self._to.shutdown()
 
-    def _rollout(self, rollout: LoggedRollout, member: int, step: LoggedStep, run: Begun) -> None:
+    def _rollout(self, rollout: LoggedRollout, member: int, step: LoggedStep) -> None:
+        run = step.run
         policy, executor = run.named("model", "model_name") or "policy", run.named("executor", "model") or "executor"
         self._now = int((rollout.time - rollout.seconds) * _SECOND)
         told = {

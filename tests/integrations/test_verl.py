@@ -74,7 +74,7 @@ def test_an_outage_is_waited_for_and_never_a_reward(
     executor: Knowing, config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row, _) = files(config(), tmp_path / "files", executor)
-    monkeypatch.setattr(verl, "_FIRST_WAIT_S", 0.5)
+    monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.5)
     arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": settings_of(executor, "patience_s=3")}
 
     async def ask() -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from helpers import rollouts
 from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
@@ -14,7 +15,6 @@ from llm_as_judge.types import (
     Execution,
     Group,
     Problem,
-    Question,
     Reference,
     Reward,
     Rollout,
@@ -23,7 +23,7 @@ from llm_as_judge.types import (
 
 
 def problem(i: int) -> Problem:
-    return Problem(Question(f"p{i}", "Who?", "qa"), Reference(("Marie Curie",)))
+    return rollouts.problem(f"p{i}", "qa", reference=Reference(("Marie Curie",)))
 
 
 def audited(share: float = 1.0, second: ScriptedModel | None = None) -> AuditedJudge:

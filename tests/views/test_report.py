@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.events import EventLog
-from llm_as_judge.views.charts import learning_curve, steps_of
+from llm_as_judge.events import EventLog, steps_of
+from llm_as_judge.views.charts import learning_curve
 
 
 def write(path: Path, accuracies: list[float]) -> None:

@@ -201,6 +201,6 @@ def test_writing_a_step_of_64_rollouts_takes_a_hundredth_of_the_embedded_runs_st
         if isinstance(found, Begun):
             continue
         began = time.process_time()
-        write_log(step_log(found, Begun("", 0.0, 0, {})), logs.folder / log_name(found.step, f"step-{found.step}"))
+        write_log(step_log(found), logs.folder / log_name(found.step, f"step-{found.step}"))
         times.append(time.process_time() - began)
     assert len(times) == 6 and min(times) < 0.12, times
