@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.cli.options import AsJson, make_console, picture, print_json
+from llm_as_judge.cli.options import AsJson, make_console, names_in, picture, print_json
 
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
@@ -33,9 +33,8 @@ _SHOWN = 21  # lines of one report
 def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
     from llm_as_judge.data.settings import load_settings
 
-    names = [name for given in datasets or [] for name in given.replace(",", " ").split()]
     if datasets is not None:
-        changes["datasets"] = [name for name in names if name != "none"]
+        changes["datasets"] = [name for name in names_in(datasets) if name != "none"]
     return load_settings(path, changes)
 
 

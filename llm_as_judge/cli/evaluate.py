@@ -23,6 +23,7 @@ from llm_as_judge.cli.options import (
     choose_checkpoint,
     load_settings,
     make_console,
+    names_in,
     policy_name,
     print_json,
 )
@@ -56,6 +57,14 @@ def evaluate(
             help="File or folder of problems; by default the configured ones; may be repeated.",
         ),
     ] = None,
+    datasets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--datasets",
+            metavar="NAME,...",
+            help="Of the test sets in the --data folder, by default data/test, only these, by name.",
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of each --data FILE the first."),
@@ -70,6 +79,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the policy, with or without a trained adapter, or a given workflow."""
+    from llm_as_judge.data.problems import TEST_SETS, read_problems, sets_named
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.workflow.source import read_workflow
 
@@ -77,12 +87,13 @@ def evaluate(
         raise ConfigError("--workflow takes the policy's place: give it without --checkpoint and --untrained")
     settings = load_settings(config, overrides, model, device)
     given = read_workflow(workflow) if workflow else None
+    if datasets is not None:
+        data = sets_named(data or [TEST_SETS], names_in(datasets))
     checkpoint = None if given else choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
     import time
 
-    from llm_as_judge.data.problems import read_problems
     from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.runs.evaluate import recorded_since, run_evaluation
     from llm_as_judge.views.evaluation import evaluation_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,6 +60,11 @@ def picture(path: Path | None) -> Path | None:
     if path is not None and path.suffix.lower() not in PICTURES:
         raise typer.BadParameter(f"{path} names no kind of picture; let it end in {', '.join(PICTURES)}")
     return path
+
+
+def names_in(given: Sequence[str] | None) -> list[str]:
+    """The names in the values of an option, which separate them by commas or spaces; each once."""
+    return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
 
 
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="math, code or qa.")]

@@ -11,7 +11,12 @@ from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.quota import Quota
 from llm_as_judge.data.settings import field_spellings
 from llm_as_judge.datasets.load import load_file
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.registry import nearest
 from llm_as_judge.types import Problem
+
+#: Where ``data process`` puts the test set of each dataset.
+TEST_SETS = Path("data/test")
 
 
 def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
@@ -21,6 +26,30 @@ def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
     """
     check_whole(path)
     return load_file(path, limit, field_spellings())
+
+
+def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """The files of the test sets ``names`` in ``places``, files or folders: ``NAME_test.jsonl``, or ``NAME.jsonl``.
+
+    Raises ``ConfigError`` for names that are none of those there.
+    """
+    missing = [place for place in places if not place.exists()]
+    if missing:
+        cure = "make the test sets (llm-as-judge data process), or name their folder with --data"
+        raise ConfigError(f"{missing[0]} does not exist; {cure}")
+    files = [file for place in places for file in (sorted(place.glob("*.jsonl*")) if place.is_dir() else [place])]
+    there = {file.name.partition(".")[0].removesuffix("_test"): file for file in files}
+    folders = dict.fromkeys(str(place if place.is_dir() else place.parent) for place in places)
+    known = f"there are {', '.join(there) or 'none'} in {', '.join(folders)}"
+    if not names:
+        raise ConfigError(f"--datasets names no test set; {known}")
+    for name in names:
+        if name not in there:
+            guess = nearest(name, there)
+            raise ConfigError(
+                f"--datasets {name}: no such test set; {f'did you mean {guess!r}? ' if guess else ''}{known}"
+            )
+    return [there[name] for name in names]
 
 
 def spread(problems: Sequence[Problem], n: int) -> list[Problem]:

@@ -9,22 +9,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.datasets.catalog import DATASETS
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
 from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import locked, write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.runs.policy import adapter_digest, load_author
 from llm_as_judge.runs.problems import heldout_problems
 from llm_as_judge.runs.progress import Progress, Silent
+from llm_as_judge.runs.recording import policy_records, recording
 from llm_as_judge.runs.services import open_services
-from llm_as_judge.types import Problem
 from llm_as_judge.workflow.source import WorkflowSource
 
 
@@ -91,17 +90,14 @@ async def run_evaluation(
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     folder, model = config.output.results_dir / "evaluation", config.base_model.key
     source = data.name.partition(".")[0] if data else "heldout"
-    records = folder / f"{model}_{source}_{_identity(config, problems, checkpoint, samples, workflow)}.jsonl"
+    given = (workflow.text, workflow.prompt) if workflow else ()
+    records = policy_records(config, source, problems, checkpoint, samples, given)
     count = len(problems) * samples
-
-    def under_way(holder: str) -> ConfigError:
-        return ConfigError(f"{records} is being written by another process ({holder}); wait for it, then --resume")
-
     async with open_services(config, watch, judging=False) as services:
         parts, author = services.official, _given(workflow) if workflow else load_author(config, checkpoint)
         if workflow:
             parts = replace(parts, runner=services.runner.beside(workflow.prompt))
-        with locked(records.with_name(f".{records.name}.lock"), under_way), Ledger(records, resume) as ledger:
+        with recording(records, resume) as ledger:
             known = recorded = len(ledger.known)
             if resume:
                 watch.say(f"{known} of {count} workflows are recorded in {records}")
@@ -119,9 +115,9 @@ async def run_evaluation(
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     rows = _rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source)
     file = folder / f"{model}_results.json"
-    given = workflow.file if workflow else None
+    named = workflow.file if workflow else None
     result = EvaluationResult(
-        model, checkpoint, given, config.executor.model, rows, samples, known, usage, sandbox, records, file
+        model, checkpoint, named, config.executor.model, rows, samples, known, usage, sandbox, records, file
     )
     merge(file, result)
     return result
@@ -161,26 +157,6 @@ def merge(file: Path, result: EvaluationResult) -> None:
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["dataset"], row.get("checkpoint"), row.get("workflow")
-
-
-def _identity(
-    config: Config,
-    problems: Sequence[Problem],
-    checkpoint: Path | None,
-    samples: int,
-    workflow: WorkflowSource | None,
-) -> str:
-    """Eight hexadecimal digits of all that decides what an evaluation comes to."""
-    told = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
-    parts = [
-        {**told, "model": {name: told["model"][name] for name in ("model_name", "adapter", "dtype")}},
-        adapter_digest(checkpoint),
-        [repr(problem) for problem in problems],
-        samples,
-        [config.training.seed, config.training.response_max_length],
-        *([workflow.text, workflow.prompt] if workflow else []),
-    ]
-    return digest(parts)[:8]
 
 
 def recorded_since(config: Config, moment: float) -> bool:

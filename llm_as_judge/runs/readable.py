@@ -6,7 +6,6 @@ no vote, no verdict and no program. An executor that keeps to no form leaves lit
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import OperatorCall, Rollout
-from llm_as_judge.workflow.catalogue import PLANS
+from llm_as_judge.workflow.catalogue import plans_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,11 @@ async def probe_operators(config: Config, problems: int) -> list[Readable]:
 
     Raises ``ConfigError``, ``DataError``, ``ProviderError``.
     """
-    operators = load_operators(config.workflow.operators)
-    plans = [name for name, plan in PLANS.items() if set(plan.operators.values()) <= set(operators)]
+    plans = plans_of(load_operators(config.workflow.operators))
     asked = open_problems(config, measured=False).sampler.peek(problems)
     async with open_services(config, judging=False) as services:
         matrix = await measure(asked, services.official, plans=plans)
-    return readable(itertools.chain.from_iterable(matrix.rollouts.values()))
+    return readable(matrix.rollouts)
 
 
 def readable(rollouts: Iterable[Rollout]) -> list[Readable]:

@@ -49,7 +49,7 @@ class TrainResult:
     run: Started
     before: Summary
     after: Summary
-    baselines: Sequence[baselines.Baseline]
+    baselines: Sequence[baselines.Row]
     workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
     learned: Mapping[Domain, str]  # what the policy writes most; '' for a shape outside the catalogue
     judge: Agreement | None
@@ -140,7 +140,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
             after, settings = trained.summary, config.evaluation
             plans = tuple(PLANS) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
             matrix = await measure.workflows(plans)
-            judged = [r for rollouts in matrix.rollouts.values() for r in rollouts] or trained.rollouts
+            judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
             run.log.log("usage", step=trainer.step, **services.usage())
             result = TrainResult(

@@ -1,4 +1,4 @@
-"""Pictures: a run's learning curve, a judge's verdicts against the labels, a mixture of datasets."""
+"""Pictures: a run's learning curve, methods compared, a judge's verdicts against the labels, a mixture of datasets."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
 
+if TYPE_CHECKING:  # these are torch's neighbours
+    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.comparison import Compared
+
 _SMOOTHING = 0.85
+_COSTS = {"tokens": "executor tokens a problem", "cost": "cost of the executor a problem"}
 _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728"}
 
 
@@ -146,6 +151,42 @@ def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     handles = [Patch(color=colour) for colour in _COLOURS.values()]
     figure.legend(handles, list(_COLOURS), loc="lower center", ncols=3, frameon=False)
     figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
+    _write(figure, path, dpi=110)
+
+
+def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence[Row]], path: Path) -> None:
+    """Percent right against each kind of cost that ``fronts`` has (``tokens``, ``cost``): a number for each row, bounds
+    pale, and the Pareto front as a line.
+    """
+    pyplot = _pyplot()
+    figure, panels = pyplot.subplots(
+        1, len(fronts), figsize=(5.2 * len(fronts) + 3.4, 5), squeeze=False, constrained_layout=True
+    )
+    for axes, (kind, best) in zip(panels[0], fronts.items(), strict=True):
+        edge = [(getattr(row, kind), 100 * row.overall.value) for row in best]
+        axes.plot(*zip(*edge, strict=True), drawstyle="steps-post", color="#999999", linewidth=1, zorder=1)
+        for place, one in enumerate(compared):
+            row, share = one.row, one.row.overall
+            if math.isnan(share.value):
+                continue
+            x = getattr(row, kind)
+            colour = "#bbbbbb" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
+            spread = [[100 * (share.value - share.low)], [100 * (share.high - share.value)]]
+            axes.errorbar(
+                x, 100 * share.value, spread, fmt="o", color=colour, markersize=15, elinewidth=1, alpha=0.9,
+                label=f"{place + 1}  {row.name}{', a bound' if one.bound else ''}", zorder=2 + (one.difference is None),
+            )  # fmt: skip
+            axes.annotate(
+                str(place + 1), (x, 100 * share.value), ha="center", va="center", color="white", fontsize=8,
+                zorder=5,
+            )  # fmt: skip
+        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 102))
+        axes.set_xlim(left=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, names = panels[0][-1].get_legend_handles_labels()
+    figure.legend(
+        [handle[0] for handle in handles], names, loc="outside right center", frameon=False, fontsize=8, markerscale=0.5
+    )
     _write(figure, path, dpi=110)
 
 

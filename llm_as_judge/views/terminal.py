@@ -32,7 +32,7 @@ ABSTENTION_ALARM = 0.1
 
 
 class Measured(Protocol):
-    """What a line of the result table is made of: a ``Summary``, or a ``Baseline``."""
+    """What a line of the result table is made of: a ``Summary``, or a ``baselines.Row``."""
 
     @property
     def overall(self) -> Estimate: ...

@@ -116,6 +116,11 @@ PLANS: Mapping[str, Plan] = {
 }
 
 
+def plans_of(operators: Collection[str]) -> list[str]:
+    """The names of the plans that call none but ``operators``."""
+    return [name for name, plan in PLANS.items() if set(plan.operators.values()) <= set(operators)]
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A workflow for another problem of the same domain, to be shown to the policy."""

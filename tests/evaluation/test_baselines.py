@@ -9,7 +9,9 @@ import pytest
 from helpers.rollouts import problem, rollout
 
 from llm_as_judge.evaluation import baselines
-from llm_as_judge.evaluation.baselines import Baseline, Matrix, rows
+from llm_as_judge.evaluation.baselines import Matrix, Row, rows
+from llm_as_judge.evaluation.evaluate import Evaluation
+from llm_as_judge.evaluation.records import Record
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
 from llm_as_judge.workflow.catalogue import PLANS, workflow
@@ -19,14 +21,12 @@ TOKENS = {"direct": 10, "program": 20, "vote": 60}
 
 
 def matrix(**right: Sequence[bool | None]) -> Matrix:
-    return Matrix(
-        {
-            plan: [
-                rollout(p, correct, plan=plan, tokens=TOKENS[plan]) for p, correct in zip(PROBLEMS, marks, strict=True)
-            ]
-            for plan, marks in right.items()
-        }
-    )
+    return Matrix({plan: evaluation(plan, marks) for plan, marks in right.items()})
+
+
+def evaluation(plan: str, marks: Sequence[bool | None]) -> Evaluation:
+    ran = [rollout(p, mark, plan=plan, tokens=TOKENS[plan]) for p, mark in zip(PROBLEMS, marks, strict=False)]
+    return Evaluation([Record.of(place, 0, one) for place, one in enumerate(ran)], ran)
 
 
 #                            m1     m2     c1     q1
@@ -35,7 +35,7 @@ MATRIX = matrix(direct=  (True,  False, False, False),
                 vote=    (False, False, True,  True))  # fmt: skip
 
 
-def by_name(made: Matrix) -> dict[str, Baseline]:
+def by_name(made: Matrix) -> dict[str, Row]:
     return {row.name: row for row in rows(made)}
 
 
@@ -107,7 +107,7 @@ def test_the_oracle_is_at_least_the_best_single_workflow_and_that_at_least_the_o
 
 
 def test_domains_without_problems_have_no_column() -> None:
-    only_math = Matrix({plan: members[:2] for plan, members in MATRIX.rollouts.items()})
+    only_math = matrix(direct=(True, False), program=(True, True))
     for row in rows(only_math):
         assert list(row.domains) == list(row.plan) == ["math"]
 
@@ -115,8 +115,12 @@ def test_domains_without_problems_have_no_column() -> None:
 def test_the_json_of_a_row() -> None:
     data = by_name(MATRIX)["per-domain oracle"].as_json()
     assert json.loads(json.dumps(data)) == {
-        "overall": 1.0, "math": 1.0, "code": 1.0, "qa": 1.0, "executor_tokens": 40.0,
+        "overall": 1.0, "math": 1.0, "code": 1.0, "qa": 1.0, "executor_tokens": 40.0, "cost": 0.0, "seconds": 0.0,
         "plan": {"math": "program", "code": "vote", "qa": "vote"},
+        "interval": {
+            "overall": pytest.approx([0.5101, 1.0], abs=5e-5), "math": pytest.approx([0.3424, 1.0], abs=5e-5),
+            "code": pytest.approx([0.2065, 1.0], abs=5e-5), "qa": pytest.approx([0.2065, 1.0], abs=5e-5),
+        },
     }  # fmt: skip
 
 
@@ -152,7 +156,8 @@ async def test_every_plan_runs_on_every_problem() -> None:
 
     bench, seen = Bench(), []
     made = await baselines.measure(PROBLEMS, RolloutParts(bench, bench, bench), seen.append)
-    assert seen == list(range(1, len(PLANS) + 1)) and list(made.rollouts) == list(PLANS)
+    assert seen == list(range(1, len(PLANS) + 1)) and list(made.evaluations) == list(PLANS)
+    assert len(made.rollouts) == len(PLANS) * len(PROBLEMS)
     assert sorted(ran) == sorted(
         (workflow(plan, p.question.domain), p.question.id) for plan in PLANS.values() for p in PROBLEMS
     )

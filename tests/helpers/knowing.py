@@ -28,7 +28,7 @@ class Knowing:
     def tell(self, problem: Problem) -> None:
         self.answers[problem.question.statement] = problem.reference.answers[0]
 
-    def reply(self, prompt: str) -> str:
+    def reply(self, prompt: str, seed: int | None = None) -> str:
         self.asked += 1
         right = next((answer for statement, answer in self.answers.items() if statement in prompt), None)
         if right is not None and "solve()" in prompt:
@@ -37,8 +37,9 @@ class Knowing:
 
 
 @contextmanager
-def knowing() -> Iterator[Knowing]:
-    served = Knowing()
+def knowing(served: Knowing | None = None) -> Iterator[Knowing]:
+    """Answers as ``served`` does, by default one that knows nothing yet."""
+    served = served or Knowing()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -47,7 +48,7 @@ def knowing() -> Iterator[Knowing]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            message = {"role": "assistant", "content": served.reply(body["messages"][-1]["content"])}
+            message = {"role": "assistant", "content": served.reply(body["messages"][-1]["content"], body.get("seed"))}
             usage = {"prompt_tokens": 20, "completion_tokens": 10}
             choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
             self._send(500 if served.down else 200, {"choices": choices, "usage": usage})

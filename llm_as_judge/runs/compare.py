@@ -1,0 +1,178 @@
+"""``llm-as-judge compare``: the policy beside other ways to answer the same problems with the same executor.
+
+Every workflow's record is kept by the content of what decides it, so that a comparison that was interrupted goes on,
+and a second one costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.data.problems import read_problems
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.baselines import Row, measure, plan_author
+from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, Compared, compare, front
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.halving import Search, successive_halving
+from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.events import read_events, steps_of
+from llm_as_judge.files import write_json
+from llm_as_judge.llm import Usage
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.rl.checkpoint import step_of, verify
+from llm_as_judge.runs.policy import adapter_digest, load_author
+from llm_as_judge.runs.problems import heldout_problems, open_problems
+from llm_as_judge.runs.progress import Progress, Silent
+from llm_as_judge.runs.recording import plan_records, policy_records, recording
+from llm_as_judge.runs.services import Services, open_services
+from llm_as_judge.types import DOMAINS, Problem
+from llm_as_judge.views.charts import comparison_chart
+from llm_as_judge.views.comparison import comparison_table
+from llm_as_judge.workflow.catalogue import PLANS, plans_of, workflow
+
+#: Training problems of each domain that a search may use.
+_MOST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``as_json`` is what the file of results holds; ``search`` is None where nobody said how long it may take."""
+
+    config: Config
+    checkpoint: Path | None
+    problems: int
+    rows: Sequence[Compared]
+    search: Search | None
+    usage: Usage  # of the executor, now
+    sandbox: str
+    file: Path
+    picture: Path
+
+    @property
+    def table(self) -> str:
+        return comparison_table(self.rows)
+
+    @property
+    def fronts(self) -> dict[str, list[Row]]:
+        """The Pareto front by executor tokens and, where the executor has a price, by cost."""
+        fronts = {"tokens": front(self.rows, "tokens")}
+        return fronts | ({"cost": front(self.rows, "cost")} if any(one.row.cost > 0 for one in self.rows) else {})
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "model": self.config.base_model.key,
+            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "adapter": adapter_digest(self.checkpoint),
+            "executor": self.config.executor.model,
+            "problems": self.problems,
+            "rows": [row.as_json() for row in self.rows],
+            "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
+            "search": self.search.as_json() if self.search else None,
+            "table": self.table,
+            "picture": str(self.picture),
+            "sandbox": self.sandbox,
+            "usage": asdict(self.usage),
+        }
+
+
+async def run_comparison(
+    config: Config,
+    *,
+    data: Path | None = None,
+    checkpoint: Path | None = None,
+    limit: int | None = None,
+    tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """All rows on the problems of ``data``, by default the held-out ones; the adapter in ``checkpoint`` is the trained
+    policy, without one there is none.
+
+    ``tokens`` of the executor are for the search on training problems, by default as many as the training took.
+    """
+    told = progress or Silent()
+    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
+    source = data.name.partition(".")[0] if data else "heldout"
+    plans = plans_of(load_operators(config.workflow.operators))
+    budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
+    if budget is None:
+        told.say("no search for the best single workflow: how many tokens may it take? Give --tokens N")
+    async with open_services(config, told, judging=False) as services:
+        matrix = await measure(
+            problems,
+            services.official,
+            lambda done: told.advance("workflows alone", done, len(plans)),
+            plans,
+            lambda plan: _ledger(config, source, problems, plan),
+        )
+        policies = {UNTRAINED: await _policy(config, source, problems, None, services, told)}
+        if checkpoint:
+            policies[TRAINED] = await _policy(config, source, problems, checkpoint, services, told)
+        search = await _search(config, plans, budget, services, told) if budget else None
+        sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
+    rows = compare(matrix, policies, search.winner if search else None)
+    file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
+    picture = file.with_suffix(".png")
+    result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
+    comparison_chart(rows, result.fronts, picture)
+    write_json(file, result.as_json())
+    return result
+
+
+def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
+    texts = [workflow(PLANS[plan], domain) for domain in DOMAINS]
+    return recording(plan_records(config, source, problems, plan, texts))
+
+
+async def _policy(
+    config: Config,
+    source: str,
+    problems: Sequence[Problem],
+    checkpoint: Path | None,
+    services: Services,
+    progress: Progress,
+) -> Sequence[Record]:
+    """What ``evaluate`` has recorded of the same policy and problems is taken; without anything left to do none is
+    loaded.
+    """
+    name = TRAINED if checkpoint else UNTRAINED
+    with recording(policy_records(config, source, problems, checkpoint)) as ledger:
+        if len(ledger.known) == len(problems):
+            return [ledger.known[key] for key in sorted(ledger.known)]
+        author, watch = load_author(config, checkpoint), partial(progress.advance, name, total=len(problems))
+        done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
+    return done.records
+
+
+async def _search(config: Config, plans: Sequence[str], budget: int, services: Services, progress: Progress) -> Search:
+    sampler = open_problems(config, measured=False).sampler
+    drawn = sampler.sample(len(sampler.peek(_MOST)))
+    problems = list({problem.question.id: problem for problem in drawn}.values())
+    spent: dict[str, int] = {}
+
+    async def trial(plan: str, count: int) -> Sequence[Record]:
+        with _ledger(config, "training", problems, plan) as ledger:
+            records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
+        spent[plan] = sum(record.tokens for record in records)
+        progress.advance("search, executor tokens", min(sum(spent.values()), budget), budget)
+        return records
+
+    return await successive_halving(plans, trial, budget, len(problems))
+
+
+def training_tokens(config: Config, checkpoint: Path) -> int | None:
+    """Executor tokens of the training that ``checkpoint`` is of, up to it; None where no log tells them."""
+    log = config.output.log_dir / checkpoint.parent.parent.name / f"{checkpoint.parent.name}.jsonl"
+    try:
+        run = verify(checkpoint)
+    except DataError:  # an adapter that was exported, or is another's
+        return None
+    if not run or run not in {event["id"] for event in read_events(log) if event["kind"] == "run"}:
+        return None
+    steps = [step for step in steps_of(log) if step["step"] <= step_of(checkpoint)]
+    return round(sum(step["executor_tokens"] * step["rollouts"] for step in steps)) or None

@@ -1,0 +1,181 @@
+"""The table of ``compare``: each row is the method that its name says, told apart by an executor that answers every
+way of being asked with another chance of being right; and the command on the nano models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.knowing import Knowing, knowing
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+from llm_as_judge.evaluation.baselines import ORACLE
+from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.runs.compare import Comparison, run_comparison, training_tokens
+from llm_as_judge.runs.policy import load_author, newest_checkpoint
+from llm_as_judge.runs.progress import Silent
+
+ROOT = Path(__file__).parents[2]
+PROBLEMS, BUDGET = 30, 9_000
+
+
+@dataclass
+class Uneven(Knowing):
+    """Asked plainly it is wrong; a chain of thought is right with six in ten seeds, a program always, one in two
+    reviews says True; asked to choose among solutions it names the most frequent one.
+    """
+
+    def reply(self, prompt: str, seed: int | None = None) -> str:
+        self.asked += 1
+        right = next((answer for statement, answer in self.answers.items() if statement in prompt), "0")
+        rng = random.Random(seed)
+        if "solve()" in prompt:
+            return f"```python\ndef solve():\n    return {right}\n```"
+        if "<solution_letter>" in prompt:
+            return f"<thought>.</thought><solution_letter>{self._most_frequent(prompt)}</solution_letter>"
+        if "<review_result>" in prompt:
+            return f"<feedback>.</feedback><review_result>{rng.random() < 0.5}</review_result>"
+        if "Think" not in prompt and "<solution>" not in prompt:
+            return "-1" if "Copy out" not in prompt else re.findall(r"Solution:\n(\S+)", prompt)[0]
+        said = right if rng.random() < 0.6 else str(-rng.randrange(2, 10**6))
+        return f"<thought>.</thought><answer>{said}</answer>" if "<answer>" in prompt else said
+
+    def _most_frequent(self, prompt: str) -> str:
+        listed = re.findall(r"^([A-Z])[.:)]\s*(\S+)$", prompt, re.MULTILINE)
+        solutions = [solution for _, solution in listed]
+        return max(listed, key=lambda one: solutions.count(one[1]))[0]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Comparison, Config, Uneven, int]]:
+    """The comparison of an adapter with the policy it was made of, the settings, the executor and what it was asked."""
+    folder = tmp_path_factory.mktemp("compared")
+    lines = [{"problem": f"What is {i} plus {i}, then?", "answer": str(2 * i), "type": "math"} for i in range(101, 191)]
+    for name, part in (("train", lines[PROBLEMS:]), ("test", lines[:PROBLEMS])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in part))
+    served = Uneven(answers={line["problem"]: line["answer"] for line in lines})
+    with knowing(served):
+        settings = {
+            "train_dataset": folder / "train.jsonl", "test_dataset": folder / "test.jsonl", "data.source": "files",
+            "domain_ratios": "{math: 1, code: 0, qa: 0}", "executor.provider": "openai", "executor.model": "knowing",
+            "executor.base_url": served.url, "judge.mode": "rules", "executor.price_per_million_input": 1,
+            "workflow.enhancer": "null", "results_dir": folder / "results",
+            "log_dir": folder / "logs", "output_dir": folder / "checkpoints",
+        }  # fmt: skip
+        config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
+        load_author(config).policy.save_adapter(folder / "adapter")
+        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET))
+        yield result, config, served, served.asked
+
+
+def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+    rows = {one.row.name: one.row for one in compared[0].rows}
+    right = {name: row.overall.value for name, row in rows.items()}
+    assert right["single call (IO)"] == right["AFlow's first round"] == 0
+    assert 0.4 < right["chain of thought"] < 0.75
+    assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
+    assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
+    assert right["hand-written for each domain"] == right[HALVING] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
+    assert rows[HALVING].plan == {"math": "program"} and compared[0].search is not None
+    assert 0.2 < right["random policy"] < 0.6
+    assert rows["self-refine"].tokens > 2 * rows["single call (IO)"].tokens
+    assert rows[PROBLEM_ORACLE].tokens <= rows["hand-written for each domain"].tokens
+    assert all(row.overall.n == PROBLEMS and list(row.domains) == ["math"] for row in rows.values())
+
+
+def test_differences_are_paired_with_the_trained_policy(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+    differences = {one.row.name: one.difference for one in compared[0].rows}
+    assert [name for name, difference in differences.items() if difference is None] == [TRAINED]
+    fresh = differences[UNTRAINED]
+    assert fresh is not None and (fresh.value, fresh.low, fresh.high) == (0, 0, 0), "a new adapter changes nothing"
+    rows = {one.row.name: one.row for one in compared[0].rows}
+    for name, difference in differences.items():
+        if difference is not None:
+            assert difference.value == pytest.approx(rows[TRAINED].overall.value - rows[name].overall.value)
+            assert difference.low <= difference.value <= difference.high
+
+
+def test_the_search_takes_the_tokens_it_was_given(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+    search = compared[0].search
+    assert search is not None and 0.9 * BUDGET < search.tokens <= BUDGET
+    assert set(search.rounds[0].shares) > {"direct", "program", "vote", "code_test"}
+
+
+def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+    result = compared[0]
+    saved = json.loads(result.file.read_text("utf-8"))
+    assert saved == json.loads(json.dumps(result.as_json()))
+    table = result.table.splitlines()
+    assert len(table) == len(result.rows) + 2 and len(set(map(len, table))) == 1
+    for row, line in zip(saved["rows"], table[2:], strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
+        assert cells[3:6] == [f"{row['executor_tokens']:.0f}", f"{row['cost']:.3g}", f"{row['seconds']:.2f}"]
+    assert saved["pareto_front"].keys() == {"tokens", "cost"}
+    for names in saved["pareto_front"].values():
+        assert names == ["hand-written for each domain"], "no call more than the single call, and always right"
+    assert result.picture.read_bytes()[:4] == b"\x89PNG" and result.picture.parent == result.file.parent
+
+
+def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+    """But for the one word by which an endpoint is checked."""
+    first, config, served, asked = compared
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
+    assert served.asked == asked + 1 and again.usage.calls == 1
+    assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
+
+
+def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
+    compared: tuple[Comparison, Config, Uneven, int],
+) -> None:
+    """And without a training nobody has said what the search may take."""
+    said: list[str] = []
+
+    class Listening(Silent):
+        def say(self, line: str) -> None:
+            said.append(line)
+
+    result = asyncio.run(run_comparison(compared[1], progress=Listening()))
+    assert [one.row.name for one in result.rows if one.difference is None] == [UNTRAINED]
+    assert "untrained policy minus this" in result.table and HALVING not in result.table and result.search is None
+    assert "--tokens N" in said[0]
+
+
+def test_the_command_on_the_nano_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a step of training, whose executor tokens the search has."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    settings: dict[str, Any] = {
+        "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
+        "num_return_sequences_in_group": 8, "eval_problems": 3, "judge.mode": "rules", "evaluation.baselines": "false",
+        "evaluation.plan_matrix": "false",
+    }  # fmt: skip
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    assert main(["train", "--json", *words]) == 0
+    capsys.readouterr()
+    assert main(["compare", "--json", *words]) == 0
+    told = json.loads(capsys.readouterr().out)
+    config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
+    checkpoint = newest_checkpoint(config)
+    assert checkpoint is not None and told["checkpoint"] == str(checkpoint)
+    (step,) = [
+        json.loads(line) for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines() if '"step", ' in line
+    ]
+    assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 24)
+    assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
+    assert all(row["executor_tokens"] > 0 for row in told["rows"])

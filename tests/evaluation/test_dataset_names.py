@@ -1,0 +1,83 @@
+"""``evaluate --datasets``: test sets by name, each a row of the results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers.knowing import knowing
+
+from llm_as_judge.cli.app import main
+from llm_as_judge.data.problems import sets_named
+from llm_as_judge.errors import ConfigError
+
+WORKFLOW = """class Workflow:
+    def __init__(self, name, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.custom = operator.Custom(self.llm)
+
+    async def __call__(self, problem):
+        result = await self.custom(input=problem, instruction="")
+        return result['response'], 0.0
+"""
+PROBLEMS = {
+    "gsm8k_test.jsonl": {"question": "What is 2 + 2?", "answer": "It is 4.\n#### 4"},
+    "math_test.jsonl": {
+        "problem": "What is 3 + 3?",
+        "solution": "It is $\\boxed{6}$.",
+        "level": "1",
+        "type": "Algebra",
+    },
+    "own.jsonl": {"problem": "What is 4 + 4?", "answer": "8", "type": "math", "dataset": "own"},
+}
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A command whose executor is a server on this machine, in a folder with three test sets."""
+    monkeypatch.chdir(tmp_path)
+    Path("data/test").mkdir(parents=True)
+    for name, record in PROBLEMS.items():
+        Path("data/test", name).write_text(json.dumps(record) + "\n")
+    Path("w.py").write_text(WORKFLOW)
+    with knowing() as served:
+        settings = {"executor.provider": "openai", "executor.base_url": served.url, "executor.model": "knowing"}
+        yield ["evaluate", "--workflow", "w.py", *(w for k, v in settings.items() for w in ("--set", f"{k}={v}"))]
+
+
+def test_the_named_sets_are_rows_and_another_adds_its_own(words: list[str]) -> None:
+    assert main([*words, "--datasets", "math,gsm8k"]) == 0
+    (file,) = Path("results/evaluation").glob("*_results.json")
+    assert [row["dataset"] for row in json.loads(file.read_text())["datasets"]] == ["math", "gsm8k"]
+    assert main([*words, "--datasets", "own"]) == 0
+    rows = [(row["dataset"], row["metrics"]["accuracy"]) for row in json.loads(file.read_text())["datasets"]]
+    assert rows == [("math", 0.0), ("gsm8k", 0.0), ("own", 0.0)]
+    if jq := shutil.which("jq"):
+        query = [jq, "-c", ".datasets[] | {name: .dataset, accuracy: .metrics.accuracy}", file]
+        told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert told[0] == '{"name":"math","accuracy":0}' and len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--datasets", "gsm9k"], "--datasets gsm9k: no such test set; did you mean 'gsm8k'? there are gsm8k, math"),
+        (["--datasets", ""], "names no test set; there are gsm8k, math, own in data/test"),
+        (["--datasets", "math", "--data", "data/test/gsm8k_test.jsonl"], "there are gsm8k in data/test"),
+        (["--datasets", "math", "--data", "data"], "there are none in data"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_none_is_told_with_those_there_are(
+    words: list[str], options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_without_test_sets_it_says_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere does not exist; make the test sets \(llm-as-judge data process\)"):
+        sets_named([tmp_path / "nowhere"], ["gsm8k"])
