@@ -8,7 +8,6 @@ import asyncio
 import json
 import random
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,13 +152,10 @@ def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
 
 
 def test_the_command_on_the_nano_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a step of training, whose executor tokens the search has."""
     monkeypatch.chdir(tmp_path)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
     settings: dict[str, Any] = {
         "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
         "num_return_sequences_in_group": 8, "eval_problems": 3, "judge.mode": "rules", "evaluation.baselines": "false",
