@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,11 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train the policy by GRPO."""
+    if int(os.environ.get("RANK", "0")) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from llm_as_judge.runs.follow import follow
+
+        return follow()
+
     settings = load_settings(config, overrides, model, device, max_steps=max_steps)
 
     import asyncio

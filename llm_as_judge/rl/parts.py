@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from llm_as_judge.places import Load
 from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, StepReport
 from llm_as_judge.rl.rollout import Engine, RolloutParts
 from llm_as_judge.types import Group, Problem, Prompt, Question
@@ -44,6 +45,7 @@ class Buffer(Protocol):
 class TrainerParts:
     """``evaluate`` is awaited every ``eval_every`` steps, its result logged; it works on ``device`` as the loop does.
     ``load`` tells what the executor's places have been used for, ``spent`` which limit of the budget is reached.
+    This is rank 0 of ``ranks``.
     """
 
     policy: Policy
@@ -62,3 +64,4 @@ class TrainerParts:
     load: Callable[[], Load] | None = None
     device: Device = field(default_factory=Device)
     spent: Callable[[], str] = str  # empty where there is no limit or none is reached
+    ranks: Ranks = ALONE

@@ -56,7 +56,7 @@ class Trainer:
         self.step = 0  # finished steps; also the version of the policy's weights
         self._valid_average: float | None = None
         self._best_valid = 0.0
-        self.updater = Updater(parts.policy, config.training)
+        self.updater = Updater(parts.policy, config.training, parts.ranks)
         self.pipeline = Pipeline(parts, config)
         self._saved = 0
         self._finished = self._state()
@@ -91,6 +91,7 @@ class Trainer:
         end = max(config.max_steps, self.step + steps)
         report = None
         try:
+            await self.parts.device.run(self.updater.share_state)
             self.pipeline.open()
             for _ in range(steps):
                 if spent := self.parts.spent():

@@ -11,9 +11,10 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.distributed as distributed
+from accelerate.utils import send_to_device
 from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
@@ -23,6 +24,7 @@ from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.rl.schedule import learning_rate_at
 from llm_as_judge.types import Completion
 
@@ -57,17 +59,39 @@ class _Row:
     reference: Tensor | None = None  # [T], where beta > 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """An update as every rank is told of it: ``shares[rank]`` are its rows."""
+
+    shares: Sequence[Sequence[_Row]]
+    normaliser: Normaliser
+    sampling: Sampling
+    version: int
+    config: TrainingConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What an updater has come to."""
+
+    weights: Sequence[Tensor]
+    optimizer: dict[str, Any]
+    updates: int
+
+
 class Updater:
     """Owns the optimiser. ``updates`` (optimiser steps so far, for the warm-up) and ``optimizer`` belong in a
     checkpoint.
 
     ``unsettled`` is True from the first optimiser step of an ``update`` until ``settle``: meanwhile the weights
-    are not those of the last finished step.
+    are not those of the last finished step. With several ``ranks`` each has an updater: rank 0 calls ``share_state``
+    and ``update``, the others ``follow``.
     """
 
-    def __init__(self, policy: Policy, config: TrainingConfig) -> None:
+    def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.policy = policy
         self.config = config
+        self.ranks = ranks
         self.updates = 0
         self.unsettled = False
         self._parameters = policy.trainable_parameters()
@@ -90,10 +114,9 @@ class Updater:
         """``ppo_epochs`` optimiser steps, each over the whole batch in micro-batches.
 
         ``sampling`` is the distribution that the completions were drawn from, ``version`` that of the present weights.
-        Where torch.distributed is initialised, every process is to call this with the same batch and weights: each
-        takes its share, the gradients are added up, and all make the same step. Raises ``TrainingStopped`` where the
-        gradient is not finite, ``ConfigError`` where prefixes cannot be shared and ``shared_prefix`` is on, or where
-        the first batch does not come out as padded rows do.
+        Every rank takes its share, the gradients are added up, and all make the same step. Raises ``TrainingStopped``
+        where the gradient is not finite, ``ConfigError`` where prefixes cannot be shared and ``shared_prefix`` is on,
+        or where the first batch does not come out as padded rows do; ``RankFailed`` or ``RankLost`` for another rank.
         """
         config = self.config
         scored = [row for credited in groups for row in _rows(credited, version)]
@@ -109,19 +132,51 @@ class Updater:
         trained = scored if config.beta else [row for row in scored if row.advantage]
         if not trained:
             return UpdateReport()
-        rows = _share(trained)
-        layout = self._prepare(rows, sampling) if rows else "padded"
-        sums = torch.zeros(len(_SUMS), dtype=torch.float64)
-        norm = 0.0
+        shares = spread([row.completion for row in trained], self.ranks.size)
+        work = _Work([[trained[i] for i in share] for share in shares], normaliser, sampling, version, config)
+        self.ranks.tell(work)
+        return self._work(work)
+
+    def share_state(self) -> None:
+        """Brings all ranks to the weights and the optimiser of this one. Call it before the first update."""
+        if self.ranks.size > 1:
+            weights = [parameter.detach().cpu() for parameter in self._parameters]
+            moments: Any = send_to_device(self.optimizer.state_dict(), "cpu")
+            self.ranks.tell(_State(weights, moments, self.updates))
+
+    def follow(self) -> None:
+        """Does this rank's part of all that rank 0 tells of, until the end. Raises what ``update`` does."""
+        while (told := self.ranks.hear()) is not None:
+            if isinstance(told, _Work):
+                self._work(told)
+            else:
+                self._take(told)
+
+    def _take(self, state: _State) -> None:
+        with torch.no_grad():
+            for parameter, weight in zip(self._parameters, state.weights, strict=True):
+                parameter.copy_(weight)
+        self.optimizer.load_state_dict(state.optimizer)
+        self.updates = state.updates
+
+    def _work(self, work: _Work) -> UpdateReport:
+        """The update, as every rank makes it."""
+        config, rows = work.config, work.shares[self.ranks.rank]
+        with self.ranks.together():
+            layout = self._prepare(rows, work.sampling) if rows else "padded"
+        sums, loss, norm = torch.zeros(len(_SUMS), dtype=torch.float64), 0.0, 0.0
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
-            before = sums
-            for out in self._backward(rows, layout, sampling, normaliser, config):
-                sums = sums + _sums_of(out)
-            loss = float(_added_up((sums - before)[:1])[0])
-            norm = self._optimizer_step(version)
+            own = torch.zeros_like(sums)
+            with self.ranks.together():
+                for out in self._backward(rows, layout, work):
+                    own = own + _sums_of(out)
+            epoch = self.ranks.add_up(own)
+            loss, sums = float(epoch[0]), sums + epoch
+            norm = self._optimizer_step(work.version)
         self.optimizer.zero_grad(set_to_none=True)
-        total = dict(zip(_SUMS, _added_up(sums).tolist(), strict=True))
+        self.ranks.compare(f"step {work.version + 1}: the adapter", self._fingerprint())
+        total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(
             loss=loss,
@@ -131,6 +186,10 @@ class Updater:
             grad_norm=norm,
             corrected=total["corrected"] / tokens,
         )
+
+    def _fingerprint(self) -> float:
+        """A number that the slightest difference of a weight changes."""
+        return float(sum(parameter.detach().double().sum() for parameter in self._parameters))
 
     def layout(self, completions: Sequence[Completion]) -> Layout:
         """How ``completions`` are forwarded. Raises ``ConfigError`` where the settings ask for what cannot be."""
@@ -172,19 +231,12 @@ class Updater:
         self._checked = True
         return "tree"
 
-    def _backward(
-        self,
-        rows: Sequence[_Row],
-        layout: Layout,
-        sampling: Sampling,
-        normaliser: Normaliser,
-        config: TrainingConfig,
-    ) -> Iterator[LossOutputs]:
+    def _backward(self, rows: Sequence[_Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
         if not rows:
             return
         completions = [row.completion for row in rows]
-        for batch in self.policy.micro_batches(completions, sampling, layout, self.config.micro_batch_tokens):
+        for batch in self.policy.micro_batches(completions, work.sampling, layout, self.config.micro_batch_tokens):
             scores, members = batch.scores, [rows[i] for i in batch.members]
             for row, logprobs in zip(members, scores.logprobs.detach(), strict=True):
                 if row.old is None:
@@ -198,14 +250,18 @@ class Updater:
                 scores.entropy,
                 _padded([torch.tensor(row.completion.logprobs) for row in members], scores.logprobs),
             )
-            out = policy_loss(inputs, config, normaliser)
+            out = policy_loss(inputs, work.config, work.normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out
 
     def _optimizer_step(self, version: int) -> float:
         """Clips and steps; returns the gradient norm before clipping."""
         config = self.config
-        _add_up_gradients(self._parameters)
+        for parameter in self._parameters:
+            # Every rank's share has the whole step's divisors already, so the gradients are summed, not averaged.
+            if self.ranks.size > 1:
+                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self.ranks.add_up(grad)
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm))
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
@@ -245,30 +301,3 @@ def _padded(rows: Sequence[Tensor | None], like: Tensor) -> Tensor:
         if values is not None:
             out[row, : len(values)] = values.to(like)
     return out
-
-
-def _share(rows: Sequence[_Row]) -> Sequence[_Row]:
-    """This process's rows: neighbours, for they share prefixes."""
-    if not distributed.is_initialized():
-        return rows
-    rank, world = distributed.get_rank(), distributed.get_world_size()
-    return rows[len(rows) * rank // world : len(rows) * (rank + 1) // world]
-
-
-def _added_up(values: Tensor) -> Tensor:
-    """The sum over all processes."""
-    if distributed.is_initialized():
-        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-        values = values.to(device)
-        distributed.all_reduce(values)
-    return values.cpu()
-
-
-def _add_up_gradients(parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Every process's share has the whole step's divisors already, so the gradients are summed, not averaged."""
-    if not distributed.is_initialized():
-        return
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        distributed.all_reduce(parameter.grad)

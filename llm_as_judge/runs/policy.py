@@ -33,10 +33,14 @@ def adapter_digest(folder: Path | None) -> str | None:
     return digest.hexdigest() if folder else None
 
 
+def load_policy(config: Config, adapter: Path | None = None) -> Policy:
+    """The configured policy, with the weights of ``adapter`` or those it came with."""
+    return Policy.load(config.base_model.path, _start(config.model), seed=config.training.seed, adapter=adapter)
+
+
 def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
-    """The configured policy and its engine, with the weights of ``adapter`` or those it came with."""
-    base = config.base_model.path
-    policy = Policy.load(base, _start(config.model), seed=config.training.seed, adapter=adapter)
+    """The same with its engine and its prompt."""
+    policy, base = load_policy(config, adapter), config.base_model.path
     engine: Engine
     if config.generation.engine == "vllm":
         engine = VLLMEngine(config.engine, base, checkpoint_folder(config) / "adapters", policy.tokenizer)

@@ -24,11 +24,12 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.ranks import ALONE, Ranks, join
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runs.budget import Budget, added, usage_of
 from llm_as_judge.runs.folder import Started, open_folder
-from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.follow import load_together
 from llm_as_judge.runs.probe import PROBLEMS, probe_examples, probe_policy
 from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
@@ -91,7 +92,10 @@ class TrainResult:
 
 
 async def train(config: Config, *, resume: bool = False, progress: Progress | None = None) -> TrainResult:
-    """Trains up to ``training.max_steps``, measures before and after, and writes results and learning curve."""
+    """Trains up to ``training.max_steps``, measures before and after, and writes results and learning curve.
+
+    Of several processes that a launcher has started this is rank 0; ``runs.follow`` is the others.
+    """
     begun, told = time.monotonic(), progress or Silent()
 
     def step_done(report: StepReport) -> None:
@@ -102,10 +106,14 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
         tracked.validation(step, summary)
         told.say(validation_line(step, summary))
 
-    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=told) as folder:
+    with (
+        join() as ranks,
+        tracking(config.tracking) as tracked,
+        open_folder(config, resume=resume, progress=told) as folder,
+    ):
         async with open_services(config, told) as services:
             told.say(services.sandbox.describe().summary)
-            author, problems = load_author(config), open_problems(config)
+            author, problems = load_together(config, ranks), open_problems(config)
             if problems.seen:
                 told.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are among the training problems: "
@@ -122,6 +130,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                 step_done,
                 validated,
                 told.say,
+                ranks,
             )
             if folder.resumed_from is None:
                 written = probe_policy(author, problems)
@@ -207,6 +216,7 @@ def assemble(
     on_step: Callable[[StepReport], None] = lambda report: None,
     on_validation: Callable[[int, Summary], None] = lambda step, summary: None,
     warn: Callable[[str], None] = logger.warning,
+    ranks: Ranks = ALONE,
 ) -> Trainer:
     """The training loop with all its parts, at its first step. ``warn`` is told where examples harm the policy."""
     folder, log = run.folder, run.log
@@ -248,6 +258,7 @@ def assemble(
         load=services.clients["executor"].load,
         device=device,
         spent=Budget(config.budget, log.path, services.usage).spent,
+        ranks=ranks,
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -47,32 +44,6 @@ def test_cut_and_order_change_nothing(loss_type: LossType) -> None:
         assert worst(found, gradient) < 1e-5, cut
         for name in ("loss", "kl", "entropy", "clip_fraction", "corrected", "grad_norm"):
             assert getattr(report, name) == pytest.approx(getattr(expected, name), rel=1e-5, abs=1e-7), (name, cut)
-
-
-def test_two_processes_make_the_step_of_one(tmp_path: Path) -> None:
-    case = Path(__file__).with_name("update_case.py")
-    worlds: dict[int, list[dict[str, Any]]] = {}
-    for world in (1, 2):
-        out = tmp_path / f"world{world}"
-        commands = [
-            [sys.executable, str(case), str(rank), str(world), str(tmp_path / f"meet{world}"), str(out)]
-            for rank in range(world)
-        ]
-        running = [subprocess.Popen(c, stderr=subprocess.PIPE, text=True) for c in commands]
-        for process in running:
-            errors = process.communicate(timeout=300)[1]
-            assert process.returncode == 0, errors
-        worlds[world] = [torch.load(f"{out}.{rank}") for rank in range(world)]
-    (alone,) = worlds[1]
-    first, second = worlds[2]
-    for name in ("gradient", "weights"):
-        assert all(torch.equal(a, b) for a, b in zip(first[name], second[name], strict=True))
-        assert worst(first[name], alone[name]) < 1e-4
-    assert (first["loss"], first["kl"]) == (second["loss"], second["kl"])
-    assert (first["loss"], first["kl"]) == (
-        pytest.approx(alone["loss"], rel=1e-4),
-        pytest.approx(alone["kl"], rel=1e-4),
-    )
 
 
 def test_a_gradient_with_the_wrong_divisor_would_be_noticed() -> None:

@@ -1,6 +1,6 @@
-"""One update of the tiny policy and the gradient it came to; also a program for one of several processes.
+"""Updates of the tiny policy and what they came to; also a program for each of several processes.
 
-python tests/rl/update_case.py RANK WORLD RENDEZVOUS_FILE OUT
+torchrun --nproc-per-node 2 tests/rl/update_case.py OUT
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.ranks import RankFailed, Ranks, Team, join
 from llm_as_judge.rl.update import Updater, UpdateReport
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
-__all__ = ["batch", "update"]
+__all__ = ["batch", "several", "update"]
+
+VALUES = [1.0, -0.5, 0.0, -0.5, 0.3, 0.3, -0.6, 0.0, 2.0, -1.0, -1.0, 0.0]
 
 
-def batch(policy: Policy, noise: float = 0.0) -> list[Completion]:
+def batch(policy: Policy, noise: float = 0.0, seed: int = 3, prompts: int = 3) -> list[Completion]:
     """Ragged completions as the policy's own engine would give them, up to ``noise`` in their log-probs."""
-    bare = random_completions(prompts=3, group=4, seed=3)
+    bare = random_completions(prompts=prompts, group=4, seed=seed)
     draw = random.Random(1)
     with torch.no_grad():
         scores = policy.logprobs(bare, Sampling())
@@ -36,19 +39,21 @@ def batch(policy: Policy, noise: float = 0.0) -> list[Completion]:
     ]
 
 
+def credited(completions: Sequence[Completion], order: Sequence[int] | None = None) -> CreditedGroup:
+    order = list(range(len(completions))) if order is None else order
+    problem = Problem(Question("p", "text", "math"), Reference(("1",)))
+    rollouts = [
+        Rollout(problem, completions[i], "", Execution("finished", "1"), Verdict(True, "rules"), Reward(VALUES[i]))
+        for i in order
+    ]
+    earned = tuple(VALUES[i] for i in order)
+    return CreditedGroup(Group(problem, rollouts), earned, earned)
+
+
 def update(
     policy: Policy, completions: Sequence[Completion], order: Sequence[int] | None = None, **settings: Any
 ) -> tuple[UpdateReport, list[torch.Tensor]]:
     """The report, and the gradient just before the last optimiser step."""
-    values = [1.0, -0.5, 0.0, -0.5, 0.3, 0.3, -0.6, 0.0, 2.0, -1.0, -1.0, 0.0]
-    order = list(range(len(completions))) if order is None else order
-    problem = Problem(Question("p", "text", "math"), Reference(("1",)))
-    rollouts = [
-        Rollout(problem, completions[i], "", Execution("finished", "1"), Verdict(True, "rules"), Reward(values[i]))
-        for i in order
-    ]
-    earned = tuple(values[i] for i in order)
-    group = CreditedGroup(Group(problem, rollouts), earned, earned)
     updater = Updater(policy, TrainingConfig(**{"max_grad_norm": 1e9, "response_max_length": 12, **settings}))
     seen: list[list[torch.Tensor]] = []
     step = updater.optimizer.step
@@ -58,22 +63,78 @@ def update(
         return step(*arguments, **named)
 
     updater.optimizer.step = watch  # type: ignore[method-assign]
-    report = updater.update([group], Sampling(), 0)
+    report = updater.update([credited(completions, order)], Sampling(), 0)
     return report, seen[-1]
 
 
-def main() -> None:
-    rank, world, rendezvous, out = sys.argv[1:]
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{rendezvous}", rank=int(rank), world_size=int(world)
-    )
+def updater_of(ranks: Ranks, dtype: torch.dtype) -> Updater:
     policy = tiny_policy(perturb=0.05, more={"initializer_range": 0.05})
-    report, gradient = update(policy, batch(policy, 0.3), beta=0.05, loss_type="grpo", ppo_epochs=2)
-    weights = [p.detach() for p in policy.trainable_parameters()]
-    torch.save({"loss": report.loss, "kl": report.kl, "gradient": gradient, "weights": weights}, f"{out}.{rank}")
-    torch.distributed.destroy_process_group()
+    policy.model.to(dtype)
+    if ranks.rank:  # it is rank 0's weights that all start from
+        policy.trainable_parameters()[0].data.fill_(7.0)
+    settings = TrainingConfig(beta=0.05, loss_type="grpo", ppo_epochs=2, learning_rate=1e-4, response_max_length=12)
+    return Updater(policy, settings, ranks)
+
+
+def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
+    """Three updates, the last of a single prompt: all reports' figures, and the weights."""
+    updater, reports = updater_of(ranks, dtype), []
+    if ranks.rank:
+        updater.follow()
+    else:
+        updater.share_state()
+        for step, prompts in enumerate((3, 3, 1)):
+            completions = batch(updater.policy, 0.3, seed=step, prompts=prompts)
+            reports.append(updater.update([credited(completions)], Sampling(), step))
+        ranks.tell(None)
+    return {
+        "weights": [p.detach() for p in updater.policy.trainable_parameters()],
+        "figures": [[r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.corrected] for r in reports],
+        "updates": updater.updates,
+    }
+
+
+def failing(ranks: Ranks, how: str) -> str:
+    """What this rank says where rank 1 runs out of memory in the update, or comes to other weights."""
+    updater = updater_of(ranks, torch.float32)
+    try:
+        if not ranks.rank:
+            updater.share_state()
+            updater.update([credited(batch(updater.policy))], Sampling(), 0)
+            return "nothing"
+        if how == "memory":
+            updater.policy.micro_batches = out_of_memory  # type: ignore[method-assign]
+        else:
+            updater.optimizer.register_step_post_hook(astray)
+        updater.follow()
+    except (MemoryError, RankFailed) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        ranks.tell(None) if not ranks.rank else ranks.hear()
+    return "nothing"
+
+
+def out_of_memory(*arguments: Any) -> Any:
+    raise MemoryError("no room")
+
+
+def astray(optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+    with torch.no_grad():
+        optimizer.param_groups[0]["params"][0].view(-1)[0].mul_(1 + 1e-6)
+
+
+def main(out: str) -> None:
+    with join() as ranks:
+        assert isinstance(ranks, Team)
+        found = {
+            "float32": several(ranks, torch.float32),
+            "float64": several(ranks, torch.float64),
+            "memory": failing(ranks, "memory"),
+            "astray": failing(ranks, "astray"),
+        }
+        torch.save(found, f"{out}.{ranks.rank}")
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main()
+    main(sys.argv[1])

@@ -1,0 +1,168 @@
+"""Several processes that share the update make the run of one, and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import random_completions
+from update_case import several, updater_of
+
+from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.grpo_trainer import GRPOTrainer
+from llm_as_judge.rl.checkpoint import latest, step_of
+from llm_as_judge.rl.ranks import ALONE, spread
+from llm_as_judge.types import Completion
+
+ROOT = Path(__file__).parents[2]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes of torchrun came to."""
+    out = tmp_path_factory.mktemp("ranks") / "found"
+    case = Path(__file__).with_name("update_case.py")
+    done = subprocess.run([*TORCHRUN, case, out], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [torch.load(f"{out}.{rank}") for rank in range(2)]
+
+
+def apart(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("float64", 1e-8)])
+def test_two_processes_come_to_the_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float) -> None:
+    alone = several(ALONE, getattr(torch, dtype))
+    first, second = both[0][dtype], both[1][dtype]
+    assert apart(first["weights"], second["weights"]) == 0, "the same bits on each"
+    assert apart(first["weights"], alone["weights"]) <= most
+    untrained = updater_of(ALONE, getattr(torch, dtype)).policy.trainable_parameters()
+    assert apart(alone["weights"], [p.detach() for p in untrained]) > 1e-4
+    assert first["updates"] == second["updates"] == alone["updates"] == 6
+    for found, expected in zip(first["figures"], alone["figures"], strict=True):
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_a_rank_that_fails_in_an_update_is_named_on_all(both: list[dict[str, Any]]) -> None:
+    assert both[0]["memory"] == "RankFailed: rank 1: MemoryError: no room"
+    assert both[1]["memory"] == "MemoryError: no room"
+
+
+def test_weights_that_differ_in_one_bit_are_noticed(both: list[dict[str, Any]]) -> None:
+    assert all("step 1: the adapter is not the same on all ranks" in found["astray"] for found in both)
+
+
+def test_a_single_process_is_one_rank_of_one() -> None:
+    assert spread(random_completions(), 1) == [list(range(9))]
+    values = torch.ones(2)
+    assert ALONE.add_up(values) is values and ALONE.hear() is None
+    with pytest.raises(ValueError), ALONE.together():
+        raise ValueError
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_prompts_are_spread_whole_and_by_tokens(size: int) -> None:
+    draw = random.Random(size)
+    completions = random_completions(prompts=24, group=6, seed=size)
+    draw.shuffle(completions)
+    shares = spread(completions, size)
+    assert sorted(i for share in shares for i in share) == list(range(len(completions)))
+    assert all(share == sorted(share) for share in shares)
+    prompts = [{completions[i].prompt_ids for i in share} for share in shares]
+    assert sum(map(len, prompts)) == len({c.prompt_ids for c in completions}), "no prompt is on two ranks"
+    loads = [
+        sum(map(len, own)) + sum(len(completions[i].token_ids) for i in share)
+        for own, share in zip(prompts, shares, strict=True)
+    ]
+    largest = max(len(c.prompt_ids) + 12 * 6 for c in completions)
+    assert max(loads) - min(loads) <= largest
+    assert shares == spread(completions, size)
+
+
+def test_fewer_prompts_than_ranks_are_cut() -> None:
+    group = [Completion("", (1, 2), (3,) * n, (-1.0,) * n, "stop") for n in (4, 4, 4, 4)]
+    assert sorted(spread(group, 2)) == [[0, 1], [2, 3]]
+    assert sorted(spread(group, 3)) == [[0], [1], [2, 3]]
+    assert sorted(spread(group, 6)) == [[], [], [0], [1], [2], [3]]
+
+
+@pytest.fixture
+def server() -> EmbeddedServer:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return EmbeddedServer(f"http://127.0.0.1:{free.getsockname()[1]}/v1")
+
+
+def settings(server: EmbeddedServer, folder: Path) -> list[str]:
+    return [
+        f"executor.base_url={server.base_url}", f"judge.base_url={server.base_url}", "executor.temperature=0",
+        f"output_dir={folder / 'checkpoints'}", f"log_dir={folder / 'logs'}", f"results_dir={folder / 'results'}",
+        f"persistence_dir={folder / 'buffer'}", "tracking.report_to=none", "save_every=1", "learning_rate=1e-4",
+        "rollout_batch_size=2", "num_return_sequences_in_group=3", "eval_problems=1", "max_problems=12",
+        "plan_matrix=false", "baselines=false",
+    ]  # fmt: skip
+
+
+def children(parent: int) -> dict[int, int]:
+    """Process ids of torchrun's children by their rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            told = dict(line.split(b"=", 1) for line in (folder / "environ").read_bytes().split(b"\0") if b"=" in line)
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found[int(told[b"RANK"])] = int(folder.name)
+        except (OSError, KeyError):
+            continue
+    return found
+
+
+async def test_train_under_torchrun_makes_the_run_of_one_process_and_ends_where_a_rank_dies(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """The command itself; one of the two processes is killed, and one process alone goes on from the checkpoint."""
+    embedded = ROOT / "config/embedded.yaml"
+    chosen = [word for setting in settings(server, tmp_path) for word in ("--set", setting)]
+    checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"
+    async with server:
+        command = [*TORCHRUN, "-m", "llm_as_judge", "train", "--config", str(embedded), *chosen]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        both = await asyncio.create_subprocess_exec(*command, **pipes)
+        telling = asyncio.create_task(both.communicate())
+        while not (checkpoints / "step_2").exists():
+            assert not telling.done(), telling.result()[1].decode()
+            await asyncio.sleep(0.1)
+        os.kill(children(both.pid)[1], signal.SIGKILL)
+        told, errors = (text.decode() for text in await asyncio.wait_for(telling, 60))
+        assert both.returncode == 1
+        assert [len(re.findall(rf"step +{n}/60 ", told)) for n in (1, 2)] == [1, 1], "rank 0 alone prints"
+        assert (
+            "go on from there with: llm-as-judge train" in errors or "another process of this run has ended" in errors
+        )
+        assert "Signal 9 (SIGKILL)" in errors
+
+        alone = GRPOTrainer(embedded, settings(server, tmp_path / "alone"))
+        await alone.train(2)
+        found, expected = (
+            load_file(folder / "step_2/adapter_model.safetensors")
+            for folder in (checkpoints, tmp_path / "alone/checkpoints/nano/grpo_mixed")
+        )
+        names = sorted(expected)
+        assert apart([found[name] for name in names], [expected[name] for name in names]) <= 1e-6
+        newest = latest(checkpoints)
+        assert newest is not None
+        report = await GRPOTrainer(embedded, settings(server, tmp_path), resume=True).train(1)
+        assert report is not None and report.step == step_of(newest) + 1
