@@ -22,7 +22,7 @@ import llm_as_judge
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.engines.vllm import VLLMEngine
-from llm_as_judge.errors import ProviderError
+from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
@@ -127,6 +127,9 @@ def test_every_setting_is_read_on_the_path_of_a_run(
             asyncio.run(open_and_close(opened(recorder.load(**down, second_model="second"))))
     with pytest.raises(ProviderError):
         VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", tmp_path, None).check()
+
+    with pytest.raises(ConfigError, match="own vLLM server ended"):
+        load_author(recorder.load(EMBEDDED, generation__engine="vllm", engine__python="/bin/false"))
 
     dead = [name for name in LEAVES if name not in recorder.read]
     assert not dead, f"no run reads {', '.join(dead)}: use them or remove them from schema.py"

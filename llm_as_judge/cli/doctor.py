@@ -185,7 +185,17 @@ def _endpoint(endpoint: EndpointConfig) -> str:
 
 def _engine(settings: Config) -> str:
     from llm_as_judge.engines.vllm import VLLMEngine
+    from llm_as_judge.errors import ConfigError
 
+    if not settings.engine.base_url:
+        python = settings.engine.python or sys.executable
+        asked = [python, "-c", "import vllm; print(vllm.__version__)"]
+        answer = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=120)
+        if answer.returncode:
+            reason = answer.stderr.strip().rpartition("\n")[2]
+            cure = "python -m pip install 'llm-as-judge[vllm]', or give engine.python or engine.base_url"
+            raise ConfigError(f"{python} has no vLLM for the run's own server ({reason}): {cure}")
+        return f"a server of the run's own, vLLM {answer.stdout.split()[-1]}"
     config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path
     names = VLLMEngine(config, model, Path(), None).check()
     return f"{config.base_url}: {model} answers; it serves {', '.join(names)}"

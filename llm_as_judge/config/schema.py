@@ -318,13 +318,27 @@ class EngineConfig(ServerConfig):
     """The vLLM server that samples workflows where ``generation.engine`` is vllm."""
 
     base_url: Url = Field(
-        "http://127.0.0.1:8003/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="URL of the API, including /v1; empty: the run starts a server of its own.",
     )
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY} rather than the key itself."
     )
     timeout_s: Float = Field(600.0, gt=0, description="Seconds that sampling all workflows of one problem may take.")
-    restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server that is gone.")
+    restart_s: Float = Field(
+        300.0, ge=0, description="Seconds to wait for a server that is gone, or that the run starts."
+    )
+    gpu_memory_utilization: Float = Field(
+        0.35, gt=0, le=1, description="Share of its GPU's memory that the run's own server takes; vLLM's name."
+    )
+    gpus: str = Field(
+        "",
+        pattern=r"^[\w-]+(,[\w-]+)*$|^$",
+        description="CUDA devices of the run's own server, used in parallel, such as 1 or 2,3; empty: the policy's.",
+    )
+    python: str = Field("", description="Python of the environment that has vLLM; empty: this one.")
+    options: Names = Field((), description="Further options of the run's own server, as vLLM has them.")
 
 
 class EndpointConfig(ServerConfig):

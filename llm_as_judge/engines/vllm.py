@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.engines.server import OwnServer
 from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.transport import Transport, model_names, parse_json
@@ -51,14 +52,23 @@ class AdapterSource(Protocol):
 class VLLMEngine:
     """``sync`` before ``generate``; until then the server's base model answers.
 
-    ``model`` is the name by which the server knows the base model. ``ConfigError`` where key, model or adapters are
-    not as they must be, ``ProviderError`` where no useful answer comes.
+    ``model`` is the name by which the server knows the base model; ``own`` is the server where it is the run's own: it
+    lives as long as the engine. ``ConfigError`` where key, model or adapters are not as they must be, ``ProviderError``
+    where no useful answer comes.
     """
 
     def __init__(
-        self, config: EngineConfig, model: str, adapter_dir: Path, tokenizer: Any, *, backoff_s: float = 0.5
+        self,
+        config: EngineConfig,
+        model: str,
+        adapter_dir: Path,
+        tokenizer: Any,
+        *,
+        backoff_s: float = 0.5,
+        own: OwnServer | None = None,
     ) -> None:
         self._config = config
+        self._own = own
         self._base_model = model
         self._adapter_dir = adapter_dir
         self._tokenizer = tokenizer

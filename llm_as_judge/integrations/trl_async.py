@@ -56,8 +56,11 @@ def vllm_engines(
     """The engine of each version of the policy, on the vLLM server of the ``engine`` section.
 
     ``adapters`` is the folder into which TRL writes them (``output_dir/.vllm_lora``), each as ``name-vN``; None where
-    TRL sends whole weights. ``model`` is the base model's name on the server.
+    TRL sends whole weights. ``model`` is the base model's name on the server. Raises ``ConfigError`` without an
+    address: TRL has to know it, too.
     """
+    if not config.engine.base_url:
+        raise ConfigError("engine.base_url is empty; give the address of the vLLM server that TRL sends its weights to")
     path = locate_weights(config.base_model.path)
     served = model or config.base_model.path
     engine = VLLMEngine(config.engine, served, Path(adapters or "."), load_tokenizer(path))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config, ModelConfig
 from llm_as_judge.engines.local import LocalEngine
+from llm_as_judge.engines.server import OwnServer
 from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.rl.checkpoint import latest, step_of
@@ -39,15 +41,23 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
 
 
 def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
-    """The same with its engine and its prompt."""
+    """The same with its engine and its prompt. A vLLM server that is started for it lives as long as the engine."""
     policy, base = load_policy(config, adapter), config.base_model.path
     engine: Engine
     if config.generation.engine == "vllm":
-        engine = VLLMEngine(config.engine, base, checkpoint_folder(config) / "adapters", policy.tokenizer)
+        own = None if config.engine.base_url else _own_server(config, policy)
+        address = own.config if own else config.engine
+        engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)
         engine.check()
     else:
         engine = LocalEngine(policy, policy.tokenizer)
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
+
+
+def _own_server(config: Config, policy: Policy) -> OwnServer:
+    base, log = config.base_model, config.output.log_dir / config.base_model.key / "policy_server.log"
+    dtype = str(policy.base.dtype).removeprefix("torch.")
+    return OwnServer(config, locate_weights(base.path), base.path, dtype, str(policy.device), log)
 
 
 def _start(model: ModelConfig) -> ModelConfig:

@@ -35,8 +35,8 @@ def test_executor_and_policy_have_ports_of_the_configuration_and_share_no_gpu(tm
     executor, policy = launch(tmp_path, gpus), launch(tmp_path, gpus, "policy")
     assert (executor[0], policy[0]) == (str(gpus - 1), "0")
     config = load_config(ROOT / "config/training.yaml")
-    for (_, options), url in ((executor, Config().executor.base_url), (policy, Config().engine.base_url)):
-        assert url == f"http://127.0.0.1:{options['--port']}/v1"
+    assert Config().executor.base_url == f"http://127.0.0.1:{executor[1]['--port']}/v1"
+    assert f"VLLM_BASE_URL=http://localhost:{policy[1]['--port']}/v1" in (ROOT / ".env.example").read_text("utf-8")
     assert executor[1]["--served-model-name"] == config.executor.model
     assert policy[1]["--model"] == config.base_model.path
     training = config.training
