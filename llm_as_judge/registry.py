@@ -1,4 +1,4 @@
-"""Look up a plug-in by name: one of the package's own, or a user's own as ``package.module:Name``.
+"""Look up a plug-in by name: one of the package's own, or a user's own as ``package.module:Name`` or ``file.py:Name``.
 
 The tables themselves live with the plug-ins (``operators.catalog.OPERATORS`` and the like); nothing registers
 itself on import. Errors name the nearest right name.
@@ -7,8 +7,11 @@ itself on import. Errors name the nearest right name.
 from __future__ import annotations
 
 import difflib
-import importlib
+import importlib.util
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import TypeVar, cast
 
 from llm_as_judge.errors import ConfigError
@@ -23,7 +26,7 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 
 
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """``table[name]``, or the object that ``package.module:Name`` names.
+    """``table[name]``, or the object that ``package.module:Name`` or ``file.py:Name`` names.
 
     ``kind`` is the word for messages ("operator", "dataset"). A user's own object is taken as it is: its type
     is checked where it is used. Raises ConfigError when there is no such thing.
@@ -31,25 +34,39 @@ def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     if name in table:
         return table[name]
     if ":" in name:
-        return cast(T, _imported(kind, name))
+        return cast(T, _own(kind, name))
     guess = nearest(name, table)
     hint = f"; did you mean {guess!r}?" if guess else "."
     raise ConfigError(
-        f"unknown {kind} {name!r}{hint} There are {', '.join(sorted(table))}; write your own as 'package.module:Name'"
+        f"unknown {kind} {name!r}{hint} There are {', '.join(sorted(table))}; write your own as 'package.module:Name' "
+        "or 'file.py:Name'"
     )
 
 
-def _imported(kind: str, name: str) -> object:
-    module_name, _, attribute = name.partition(":")
+def _own(kind: str, name: str) -> object:
+    place, _, attribute = name.rpartition(":")
+    file = Path(place).expanduser() if place.endswith(".py") else None
+    if file is not None and not file.is_file():
+        raise ConfigError(f"{kind} {name!r}: there is no file {place}")
     try:
-        module = importlib.import_module(module_name)
-    except (ImportError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{kind} {name!r}: cannot import {module_name!r}: {error}; is its folder in PYTHONPATH?"
-        ) from error
+        module = importlib.import_module(place) if file is None else _loaded(file, file.stat().st_mtime_ns)
+    except Exception as error:  # the user's own code may raise anything; it is told where it stands
+        cure = "; is its folder in PYTHONPATH?" if file is None else ""
+        told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{kind} {name!r}: cannot import {place!r}: {told}{cure}") from error
     try:
         return cast(object, getattr(module, attribute))
     except AttributeError:
         guess = nearest(attribute, vars(module))
         hint = f"; did you mean {guess!r}?" if guess else ""
-        raise ConfigError(f"{kind} {name!r}: {module_name} has no {attribute!r}{hint}") from None
+        raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}{hint}") from None
+
+
+@cache
+def _loaded(path: Path, changed: int) -> ModuleType:
+    """The file's module, one as long as the file does not change: a class looked up twice is the same class."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, path  # its name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

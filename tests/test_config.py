@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -380,3 +381,19 @@ def test_lookup_finds_own_and_foreign_names_and_names_the_nearest() -> None:
     }.items():
         with pytest.raises(ConfigError, match=expected):
             lookup("thing", name, {"alpha": 1})
+
+
+def test_lookup_in_a_file_gives_one_object_until_the_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("class Mine:\n    size = 1\n", encoding="utf-8")
+    found: type = lookup("thing", f"{file}:Mine", {})
+    assert found is lookup("thing", f"{file}:Mine", {}) and found.size == 1  # type: ignore[attr-defined]
+    file.write_text("class Mine:\n    size = 22\n", encoding="utf-8")
+    os.utime(file, ns=(1, 1))
+    assert lookup("thing", f"{file}:Mine", {}).size == 22  # type: ignore[attr-defined]
+    file.write_text("import no_such\n", encoding="utf-8")
+    os.utime(file, ns=(2, 2))
+    with pytest.raises(ConfigError, match=r"cannot import .*mine.py.*No module named 'no_such'$"):
+        lookup("thing", f"{file}:Mine", {})
+    with pytest.raises(ConfigError, match="there is no file"):
+        lookup("thing", f"{tmp_path}/other.py:Mine", {})

@@ -397,7 +397,7 @@ class WorkflowConfig(_Strict):
     operators: Names | None = Field(
         None,
         min_length=1,
-        description="Operators that a workflow may call, your own as package.module:Name; null = all there are.",
+        description="Operators that a workflow may call, your own as package.module:Name or file.py:Name; null = all.",
     )
     max_calls: int = Field(24, gt=0, description="Maximum number of operator calls per workflow.")
     max_concurrent_calls: int = Field(

@@ -34,7 +34,7 @@ COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
 
 def load_operators(names: Iterable[str] | None) -> Operators:
     """The operators of ``workflow.operators``: None = all there are here, else some of them, and a user's own as
-    ``package.module:Name``.
+    ``package.module:Name`` or ``file.py:Name``.
 
     Raises ``ConfigError`` for a name there is not, a class that is no operator, and two operators of one name.
     """

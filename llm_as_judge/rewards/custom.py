@@ -18,7 +18,6 @@ of what that promise leaves free.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import logging
 import math
@@ -26,7 +25,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from pathlib import Path
 from typing import Any, cast
 
 from llm_as_judge.config.schema import RewardConfig
@@ -41,8 +39,9 @@ Function = Callable[..., "list[float | None] | Awaitable[list[float | None]]"]
 
 def load_function(name: str) -> Function:
     """The function of that name; raises ``ConfigError`` where there is none or it asks for what we do not have."""
-    place, _, attribute = name.rpartition(":")
-    function = _from_file(name, Path(place).expanduser(), attribute) if place.endswith(".py") else _from_module(name)
+    if ":" not in name:
+        raise ConfigError(f"reward.functions: write package.module:function or file.py:function, got {name!r}")
+    function = lookup("reward function", name, cast("Mapping[str, object]", {}))
     if not callable(function):
         raise ConfigError(f"reward.functions: {name!r} is not a function")
     try:
@@ -64,26 +63,6 @@ def load_rewards(config: RewardConfig, limit: float) -> CustomRewards | None:
     """The functions that ``reward.functions`` names; None where it names none. Raises ``ConfigError``."""
     functions = {name: (load_function(name), weight) for name, weight in config.functions.items()}
     return CustomRewards(functions, limit) if functions else None
-
-
-def _from_module(name: str) -> object:
-    if ":" not in name:
-        raise ConfigError(f"reward.functions: write package.module:function or file.py:function, got {name!r}")
-    return lookup("reward function", name, cast("Mapping[str, object]", {}))
-
-
-def _from_file(name: str, path: Path, attribute: str) -> object:
-    spec = importlib.util.spec_from_file_location(f"reward_functions_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError(f"reward.functions: {name!r}: there is no file {path}")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's own code may raise anything; it is told where it stands
-        raise ConfigError(f"reward.functions: {path} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not hasattr(module, attribute):
-        raise ConfigError(f"reward.functions: {path} has no {attribute!r}")
-    return cast(object, getattr(module, attribute))
 
 
 @dataclass(frozen=True, slots=True)
