@@ -2,7 +2,8 @@
 # Serve with vLLM (pip install 'llm-as-judge[vllm]') what config/training.yaml asks for:
 #   scripts/launch_vllm.sh           GPT-OSS-120B, executor and judge, at http://127.0.0.1:8002/v1: one GPU of 80 GB
 #   scripts/launch_vllm.sh policy    the policy with its adapters, at http://127.0.0.1:8003/v1, for generation.engine=vllm:
-#                                    35 % of the GPU of 80 GB on which training runs (--device cuda:0)
+#                                    35 % of the GPU of 80 GB on which training runs (--device cuda:0). Training finds it
+#                                    by VLLM_BASE_URL, and without that starts one of its own.
 # The executor takes the last GPU, the policy the first. EXECUTOR_GPUS=1,2 and POLICY_GPU=0 choose others; several are
 # used in parallel. Further arguments go to vLLM, and win. Names and ports are those of .env and the configuration.
 set -euo pipefail

@@ -1,0 +1,76 @@
+"""What scripts/slurm_train.sh starts on which nodes, told by stand-ins for SLURM's commands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STAND_INS = {
+    "scontrol": 'for node in $NODES; do echo "$node"; done',
+    "curl": '[ -z "$FAILS" ]',
+    "srun": 'gpus="$EXECUTOR_GPUS$CUDA_VISIBLE_DEVICES"\n'
+    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY $*" >> "$TOLD"\n'
+    'case "$*" in *launch_vllm*) [ -n "$FAILS" ] && exit 1; echo $$ > "$TOLD.pid"; exec sleep 100 ;; esac',
+}  # fmt: skip
+
+
+def submit(folder: Path, nodes: str, gpus: int, *options: str, **environment: str) -> tuple[list[str], str, int]:
+    """Each call of srun, the errors, and the exit status."""
+    for name, text in STAND_INS.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    told = folder / "told"
+    here = {
+        "PATH": f"{folder}:{os.environ['PATH']}", "NODES": nodes, "TOLD": str(told), "SLURM_GPUS_ON_NODE": str(gpus),
+        "SLURM_JOB_NODELIST": "n[1-9]", "SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), **environment,
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", ROOT / "scripts/slurm_train.sh", *options],
+        env=here, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return told.read_text().splitlines() if told.exists() else [], done.stderr, done.returncode
+
+
+def test_the_last_node_executes_and_the_others_train(tmp_path: Path) -> None:
+    (executor, training), errors, status = submit(tmp_path, "n1 n2 n3", 4, "--config", "c.yaml", "--resume")
+    assert status == 0, errors
+    assert "--nodelist=n3 scripts/launch_vllm.sh executor" in executor
+    assert executor.startswith("GPUS=0,1,2,3 HOST=0.0.0.0 ")
+    assert training.startswith("GPUS=0,1,2,3 ") and " URL=http://n3:8002/v1 " in training
+    assert "--nodes=2 --ntasks=2 --ntasks-per-node=1 --nodelist=n1,n2 .venv/bin/python" in training
+    assert "-m torch.distributed.run --nnodes 2 --nproc-per-node 4 " in training
+    assert "--rdzv-endpoint n1:29500 -m llm_as_judge train " in training
+    assert training.endswith(" --set generation.engine=vllm --config c.yaml --resume")
+    keys = {call.partition("KEY=")[2].split()[0] for call in (executor, training)}
+    assert len(keys) == 1 and len(keys.pop()) == 32, "one key, of this job alone"
+    assert not Path(f"/proc/{(tmp_path / 'told.pid').read_text().strip()}").exists(), "the executor ends with the job"
+
+
+def test_a_single_node_gives_its_last_gpu_to_the_executor(tmp_path: Path) -> None:
+    (executor, training), errors, status = submit(tmp_path, "n1", 4)
+    assert status == 0, errors
+    assert executor.startswith("GPUS=3 ") and training.startswith("GPUS=0,1,2 ")
+    assert "--nnodes 1 --nproc-per-node 3 " in training and " URL=http://n1:8002/v1 " in training
+
+
+def test_an_executor_elsewhere_leaves_all_nodes_to_training(tmp_path: Path) -> None:
+    (training,), errors, status = submit(tmp_path, "n1 n2", 1, EXECUTOR_URL="http://far:1/v1")
+    assert status == 0, errors
+    assert "--nnodes 2 --nproc-per-node 1 " in training and " URL=http://far:1/v1 " in training
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environment", "told"),
+    [
+        (1, {}, "one GPU: the executor fills it; ask for two, or give EXECUTOR_URL"),
+        (2, {"FAILS": "1"}, "the executor does not answer at http://n1:8002/v1; see logs/slurm_7_executor.log"),
+    ],
+)
+def test_what_cannot_start_is_told(tmp_path: Path, gpus: int, environment: dict[str, str], told: str) -> None:
+    calls, errors, status = submit(tmp_path, "n1", gpus, **environment)
+    assert status and told in errors
+    assert not any("torch.distributed.run" in call for call in calls)
