@@ -89,6 +89,7 @@ class Policy:
         if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
         self.kernel: Kernel | None = None  # the device's own, unless set
+        self.sharded = False  # over several ranks, all of which must compute at once
         self.model.train()
 
     @classmethod

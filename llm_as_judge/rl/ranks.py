@@ -50,8 +50,11 @@ class Ranks(Protocol):
     def hear(self) -> Any:
         """What rank 0 tells next; None at the end."""
 
-    def together(self) -> AbstractContextManager[None]:
-        """A block that every rank goes through. Where it fails on one, it raises on all: ``RankFailed`` on others."""
+    def together(self, tied: bool = False) -> AbstractContextManager[None]:
+        """A block that every rank goes through. Where it fails on one, it raises on all: ``RankFailed`` on others.
+
+        Ranks that are ``tied`` wait for each other inside it, and only the end of the failed process frees them.
+        """
 
     def add_up(self, values: Tensor) -> Tensor:
         """The sum over all ranks, on each the same bits; ``values`` may be changed."""
@@ -70,7 +73,7 @@ class Alone:
     def hear(self) -> Any:
         return None
 
-    def together(self) -> AbstractContextManager[None]:
+    def together(self, tied: bool = False) -> AbstractContextManager[None]:
         return nullcontext()
 
     def add_up(self, values: Tensor) -> Tensor:
@@ -109,12 +112,17 @@ class Team:
         return told[0]
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self, tied: bool = False) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            with suppress(RankLost):
-                self._told_by_all(f"{type(error).__name__}: {error}")
+            if tied:
+                self._ended = True
+                if _of_a_connection(cause := error.__cause__ or error):  # whatever those who compute took it for
+                    raise _lost(cause) from error
+            else:
+                with suppress(RankLost):
+                    self._told_by_all(f"{type(error).__name__}: {error}")
             raise
         if failed := [f"rank {rank}: {text}" for rank, text in enumerate(self._told_by_all("")) if text]:
             raise RankFailed("; ".join(failed))
@@ -169,11 +177,19 @@ def _peers() -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise RankLost(
-            f"another process of this run has ended or does not answer ({reason}); what it said last tells why, and "
-            "--resume goes on from the last checkpoint"
-        ) from error
+        raise _lost(error) from error
+
+
+def _lost(error: BaseException) -> RankLost:
+    reason = str(error).strip().partition("\n")[0]
+    return RankLost(
+        f"another process of this run has ended or does not answer ({reason}); what it said last tells why, and "
+        "--resume goes on from the last checkpoint"
+    )
+
+
+def _of_a_connection(error: BaseException) -> bool:
+    return isinstance(error, distributed.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:

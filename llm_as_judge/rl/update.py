@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,13 +21,14 @@ from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
-from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.logprobs.scoring import Layout, Sampling, TokenScores, choose_layout
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.rl.schedule import learning_rate_at
+from llm_as_judge.rl.sharding import passes
 from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -161,15 +164,15 @@ class Updater:
 
     def _work(self, work: _Work) -> UpdateReport:
         """The update, as every rank makes it."""
-        config, rows = work.config, work.shares[self.ranks.rank]
-        with self.ranks.together():
-            layout = self._prepare(rows, work.sampling) if rows else "padded"
+        config, together = work.config, partial(self.ranks.together, self.policy.sharded)
+        with together():
+            layout = self._prepare(work)
         sums, loss, norm = torch.zeros(len(_SUMS), dtype=torch.float64), 0.0, 0.0
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
             own = torch.zeros_like(sums)
-            with self.ranks.together():
-                for out in self._backward(rows, layout, work):
+            with together():
+                for out in self._backward(layout, work):
                     own = own + _sums_of(out)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
@@ -198,27 +201,54 @@ class Updater:
         longest = max(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         return "padded" if self.policy.why_no_tree(longest) else choose_layout(completions)
 
-    def _prepare(self, rows: Sequence[_Row], sampling: Sampling) -> Layout:
-        """The layout of this process's share, checked once a run; fills in the reference's log-probs."""
-        completions = [row.completion for row in rows]
-        layout, budget = self.layout(completions), self.config.micro_batch_tokens
+    def _prepare(self, work: _Work) -> Layout:
+        """The layout of this rank's share, checked once a run; fills in the reference's log-probs."""
+        sampling, share = work.sampling, work.shares[self.ranks.rank]
+        # Ranks that compute together check the same and come to the same.
+        checked = [row for rows in work.shares for row in rows] if self.policy.sharded else share
+        if not checked:
+            return "padded"
+        completions = [row.completion for row in checked]
+        layout = self.layout(completions)
         if not self._plain_checked:
             logger.info("within %.1e nats of the model's own forward pass", check_plain(self.policy, completions))
             self._plain_checked = True
         if layout == "tree" and not self._checked:
             layout = self._checked_tree(completions, sampling)
         if self.config.beta:
-            references = self.policy.reference_logprobs(completions, sampling, layout, budget)
-            for row, reference in zip(rows, references, strict=True):
-                row.reference = reference
+            for rows, budget, _ in self._portions(layout, work):
+                own = [row.completion for row in rows]
+                references = self.policy.reference_logprobs(own, sampling, layout, budget)
+                for row, reference in zip(rows, references, strict=True):
+                    row.reference = reference
         return layout
+
+    def _portions(self, layout: Layout, work: _Work) -> Iterator[tuple[Sequence[_Row], int, bool]]:
+        """This rank's rows, the tokens that a pass may take, and whether they count.
+
+        Over a sharded base a portion is a pass, and all ranks make as many; those that make up the number do not count.
+        """
+        budget, share = self.config.micro_batch_tokens, work.shares[self.ranks.rank]
+        if not self.policy.sharded:
+            if share:
+                yield share, budget, True
+            return
+        cuts = [passes([row.completion for row in rows], layout, budget) for rows in work.shares]
+        for cut in cuts[self.ranks.rank]:
+            yield [share[i] for i in cut], sys.maxsize, True
+        some = next(rows for rows in work.shares if rows)[:1]
+        for _ in range(max(map(len, cuts)) - len(cuts[self.ranks.rank])):
+            yield some, sys.maxsize, False
 
     def _checked_tree(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
         """``tree`` where it is exact; where it is not and nobody asked for it, ``padded`` from now on."""
+        budget = self.config.micro_batch_tokens
+        if self.policy.sharded:  # whose layers know no stages
+            completions, budget = [completions[i] for i in passes(completions, "tree", budget)[0]], sys.maxsize
         try:
-            difference = check_exact(self.policy, completions, sampling, self.config.micro_batch_tokens)
+            difference = check_exact(self.policy, completions, sampling, budget)
         except ConfigError as error:
-            if self._sharing:
+            if self._sharing or self.policy.sharded:  # all ranks take the same way
                 raise
             logger.warning("prefixes are not shared: %s", error)
             self._sharing = False
@@ -231,28 +261,33 @@ class Updater:
         self._checked = True
         return "tree"
 
-    def _backward(self, rows: Sequence[_Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
+    def _backward(self, layout: Layout, work: _Work) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
-        if not rows:
-            return
-        completions = [row.completion for row in rows]
-        for batch in self.policy.micro_batches(completions, work.sampling, layout, self.config.micro_batch_tokens):
-            scores, members = batch.scores, [rows[i] for i in batch.members]
-            for row, logprobs in zip(members, scores.logprobs.detach(), strict=True):
-                if row.old is None:
-                    row.old = logprobs[: len(row.completion.token_ids)].clone()
-            inputs = LossInputs(
-                scores.logprobs,
-                scores.logprobs.new_tensor([row.advantage for row in members]),
-                scores.mask,
-                _padded([row.old for row in members], scores.logprobs),
-                _padded([row.reference for row in members], scores.logprobs) if self.config.beta else None,
-                scores.entropy,
-                _padded([torch.tensor(row.completion.logprobs) for row in members], scores.logprobs),
-            )
-            out = policy_loss(inputs, work.config, work.normaliser)
-            out.loss.backward()  # type: ignore[no-untyped-call]
-            yield out
+        for rows, budget, counts in self._portions(layout, work):
+            completions = [row.completion for row in rows]
+            for batch in self.policy.micro_batches(completions, work.sampling, layout, budget):
+                if counts:
+                    yield self._learn(batch.scores, [rows[i] for i in batch.members], work)
+                else:
+                    (0.0 * batch.scores.logprobs.sum()).backward()  # type: ignore[no-untyped-call]
+
+    def _learn(self, scores: TokenScores, members: Sequence[_Row], work: _Work) -> LossOutputs:
+        """Adds the gradient of ``members``."""
+        for row, logprobs in zip(members, scores.logprobs.detach(), strict=True):
+            if row.old is None:
+                row.old = logprobs[: len(row.completion.token_ids)].clone()
+        inputs = LossInputs(
+            scores.logprobs,
+            scores.logprobs.new_tensor([row.advantage for row in members]),
+            scores.mask,
+            _padded([row.old for row in members], scores.logprobs),
+            _padded([row.reference for row in members], scores.logprobs) if self.config.beta else None,
+            scores.entropy,
+            _padded([torch.tensor(row.completion.logprobs) for row in members], scores.logprobs),
+        )
+        out = policy_loss(inputs, work.config, work.normaliser)
+        out.loss.backward()  # type: ignore[no-untyped-call]
+        return out
 
     def _optimizer_step(self, version: int) -> float:
         """Clips and steps; returns the gradient norm before clipping."""

@@ -13,22 +13,60 @@ import warnings
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.ranks import RankLost, Ranks, Team, join
+from llm_as_judge.rl.sharding import shard
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.runs.policy import load_author, load_policy
 
 
 def load_together(config: Config, ranks: Ranks) -> PolicyAuthor:
-    """Rank 0's policy; the others load theirs meanwhile. Raises ``ConfigError`` for a device that is rank 0's alone."""
-    device = config.model.device
+    """Rank 0's policy with its engine; the others load theirs meanwhile.
+
+    Raises ``ConfigError`` for settings that several processes, or a sharded base, do not allow.
+    """
+    _refuse(config, ranks)
+    ranks.tell(config)
+    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None)
+
+
+def _refuse(config: Config, ranks: Ranks) -> None:
+    device, buffer = config.model.device, config.experience_buffer
     if ranks.size > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(
             f"model.device={device!r} with {ranks.size} processes: each takes a GPU by its LOCAL_RANK; use auto, "
             "cuda or cpu, and CUDA_VISIBLE_DEVICES to choose among GPUs"
         )
-    ranks.tell(config)
+    if not config.training.shard_base:
+        return
+    # What rank 0 would do by itself with weights of which it has a part.
+    if ranks.size == 1:
+        raise ConfigError(
+            "training.shard_base spreads the base over processes; start several: torchrun (docs/scale.md)"
+        )
+    if config.generation.engine != "vllm":
+        raise ConfigError("training.shard_base: no process holds the whole base; set generation.engine=vllm")
+    if buffer.enabled and buffer.embedder == "policy":
+        raise ConfigError(
+            "training.shard_base: the policy cannot embed problems; set experience_buffer.embedder to a "
+            "sentence-transformers model, or experience_buffer.enabled=false"
+        )
+
+
+def _load(config: Config, ranks: Ranks) -> Policy:
+    """This rank's policy, on its own device."""
+    assert isinstance(ranks, Team)
+    device = "cpu" if config.model.device == "cpu" else str(ranks.device)
+    sharded = config.training.shard_base
+    on = {"device": "cpu" if sharded else device}
+    if sharded and config.model.dtype == "auto" and device != "cpu":
+        on["dtype"] = "bfloat16"
     with ranks.together():
-        return load_author(config)
+        policy = load_policy(config.model_copy(update={"model": config.model.model_copy(update=on)}))
+    if sharded:
+        with ranks.together(tied=True):
+            shard(policy, device, ranks.size)
+    return policy
 
 
 def follow() -> None:
@@ -51,8 +89,4 @@ def _work(ranks: Ranks) -> None:
     config: Config | None = ranks.hear()
     if config is None:
         return
-    with ranks.together():
-        device = "cpu" if config.model.device == "cpu" or not isinstance(ranks, Team) else str(ranks.device)
-        model = config.model.model_copy(update={"device": device})
-        policy = load_policy(config.model_copy(update={"model": model}))
-    Updater(policy, config.training, ranks).follow()
+    Updater(_load(config, ranks), config.training, ranks).follow()

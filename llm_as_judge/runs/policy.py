@@ -40,9 +40,11 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
     return Policy.load(config.base_model.path, _start(config.model), seed=config.training.seed, adapter=adapter)
 
 
-def load_author(config: Config, adapter: Path | None = None) -> PolicyAuthor:
-    """The same with its engine and its prompt. A vLLM server that is started for it lives as long as the engine."""
-    policy, base = load_policy(config, adapter), config.base_model.path
+def load_author(config: Config, adapter: Path | None = None, policy: Policy | None = None) -> PolicyAuthor:
+    """The same, unless ``policy`` is it, with its engine and its prompt. A vLLM server that is started for it lives as
+    long as the engine.
+    """
+    policy, base = policy or load_policy(config, adapter), config.base_model.path
     engine: Engine
     if config.generation.engine == "vllm":
         own = None if config.engine.base_url else _own_server(config, policy)

@@ -18,12 +18,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import random_completions
-from update_case import several, updater_of
+from update_case import SHARDED, embedded, several, updater_of
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.rl.checkpoint import latest, step_of
-from llm_as_judge.rl.ranks import ALONE, spread
+from llm_as_judge.rl.ranks import ALONE, Alone, spread
+from llm_as_judge.rl.sharding import passes
+from llm_as_judge.runs.follow import load_together
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +61,65 @@ def test_two_processes_come_to_the_weights_of_one(both: list[dict[str, Any]], dt
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.parametrize("layout", SHARDED)
+def test_a_base_in_parts_gives_the_same_weights(both: list[dict[str, Any]], layout: str) -> None:
+    """Each rank holds a part of the layers; gradients, reference and checks come out as those of a whole base."""
+    alone = several(ALONE, torch.float32, **SHARDED[layout])
+    first, second = both[0][layout], both[1][layout]
+    assert apart(first["weights"], second["weights"]) == 0
+    assert apart(first["weights"], alone["weights"]) <= 1e-6
+    for found, expected in zip(first["figures"], alone["figures"], strict=True):
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_the_policy_is_loaded_in_parts_and_comes_to_the_same(both: list[dict[str, Any]]) -> None:
+    alone, (first, second) = embedded(ALONE), (found["embedded"] for found in both)
+    assert apart(first["weights"], second["weights"]) == 0
+    assert apart(first["weights"], alone["weights"]) <= 1e-6
+    assert first["held"] < 0.8 * alone["held"], "embeddings and adapter are whole, the layers halved"
+
+
+def test_passes_are_of_a_budget_and_hold_all() -> None:
+    completions = random_completions(prompts=4, group=5)
+    for layout, budget in (("tree", 60), ("padded", 60), ("tree", 1)):
+        cut = passes(completions, layout, budget)
+        assert [i for one in cut for i in one] == list(range(len(completions)))
+        assert (budget > 1) == (len(cut) < len(completions))
+    for one in passes(completions, "tree", 60):
+        members = [completions[i] for i in one]
+        unique = sum(map(len, {c.prompt_ids for c in members})) + sum(len(c.token_ids) for c in members)
+        assert unique <= 60
+
+
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        (["device=cuda:1"], "each takes a GPU by its LOCAL_RANK"),
+        (["shard_base=true"], "no process holds the whole base; set generation.engine=vllm"),
+        (["shard_base=true", "generation.engine=vllm"], "the policy cannot embed problems"),
+    ],
+)
+def test_what_several_processes_cannot_do_is_refused(chosen: list[str], told: str) -> None:
+    class Two(Alone):
+        size = 2
+
+    with pytest.raises(ConfigError, match=told):
+        load_together(load_config(ROOT / "config/embedded.yaml", chosen), Two())
+
+
+def test_a_single_process_shards_nothing() -> None:
+    with pytest.raises(ConfigError, match="start several: torchrun"):
+        load_together(load_config(ROOT / "config/embedded.yaml", ["shard_base=true"]), ALONE)
+
+
 def test_a_rank_that_fails_in_an_update_is_named_on_all(both: list[dict[str, Any]]) -> None:
     assert both[0]["memory"] == "RankFailed: rank 1: MemoryError: no room"
     assert both[1]["memory"] == "MemoryError: no room"
+
+
+def test_a_rank_that_fails_in_a_layer_which_others_wait_in_ends_all(both: list[dict[str, Any]]) -> None:
+    assert "MemoryError: no room" in both[1]["tied"]
+    assert both[0]["tied"].startswith("RankLost: another process of this run has ended")
 
 
 def test_weights_that_differ_in_one_bit_are_noticed(both: list[dict[str, Any]]) -> None:

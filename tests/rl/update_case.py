@@ -7,22 +7,31 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from tiny import random_completions, tiny_policy
+from torch.distributed.tensor import DTensor
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import TrainingConfig
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.ranks import RankFailed, Ranks, Team, join
+from llm_as_judge.rl.ranks import RankFailed, RankLost, Ranks, Team, join
+from llm_as_judge.rl.sharding import shard
 from llm_as_judge.rl.update import Updater, UpdateReport
+from llm_as_judge.runs.follow import _load
+from llm_as_judge.runs.policy import load_policy
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
 __all__ = ["batch", "several", "update"]
 
+EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 VALUES = [1.0, -0.5, 0.0, -0.5, 0.3, 0.3, -0.6, 0.0, 2.0, -1.0, -1.0, 0.0]
 
 
@@ -67,25 +76,48 @@ def update(
     return report, seen[-1]
 
 
-def updater_of(ranks: Ranks, dtype: torch.dtype) -> Updater:
-    policy = tiny_policy(perturb=0.05, more={"initializer_range": 0.05})
+def updater_of(ranks: Ranks, dtype: torch.dtype, **more: Any) -> Updater:
+    """With settings of training in ``more``; the base is sharded where there are several ranks and they say so."""
+    policy = fresh(gradient_checkpointing="shard_base" in more)
     policy.model.to(dtype)
+    if more.get("shard_base") and ranks.size > 1:
+        before = local_numbers(policy)
+        shard(policy, "cpu", ranks.size)
+        assert local_numbers(policy) < 0.7 * before
     if ranks.rank:  # it is rank 0's weights that all start from
         policy.trainable_parameters()[0].data.fill_(7.0)
-    settings = TrainingConfig(beta=0.05, loss_type="grpo", ppo_epochs=2, learning_rate=1e-4, response_max_length=12)
-    return Updater(policy, settings, ranks)
+    settings: dict[str, Any] = {"beta": 0.05, "loss_type": "grpo", "ppo_epochs": 2, "learning_rate": 1e-4, **more}
+    return Updater(policy, TrainingConfig(response_max_length=12, **settings), ranks)
 
 
-def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
+def fresh(**settings: Any) -> Policy:
+    return tiny_policy(perturb=0.05, more={"initializer_range": 0.05}, **settings)
+
+
+def local_numbers(policy: Policy) -> int:
+    """Of the base's weights, those that this process holds."""
+    held = (p.to_local() if isinstance(p, DTensor) else p for p in policy.base.parameters())
+    return sum(p.numel() for p in held)
+
+
+#: A base in parts, and updates cut so that the ranks have unlike numbers of passes.
+SHARDED: dict[str, dict[str, Any]] = {
+    "tree": {"shard_base": True, "micro_batch_tokens": 40},
+    "padded": {"shard_base": True, "micro_batch_tokens": 60, "shared_prefix": False},
+}
+
+
+def several(ranks: Ranks, dtype: torch.dtype, **more: Any) -> dict[str, Any]:
     """Three updates, the last of a single prompt: all reports' figures, and the weights."""
-    updater, reports = updater_of(ranks, dtype), []
+    updater, reports = updater_of(ranks, dtype, **more), []
     if ranks.rank:
         updater.follow()
     else:
         updater.share_state()
         for step, prompts in enumerate((3, 3, 1)):
-            completions = batch(updater.policy, 0.3, seed=step, prompts=prompts)
+            completions = batch(fresh(), 0.3, seed=step, prompts=prompts)
             reports.append(updater.update([credited(completions)], Sampling(), step))
+        saved_alone(updater.policy)
         ranks.tell(None)
     return {
         "weights": [p.detach() for p in updater.policy.trainable_parameters()],
@@ -94,23 +126,53 @@ def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
     }
 
 
+def saved_alone(policy: Policy) -> None:
+    """Rank 0 writes a checkpoint's adapter and reads one, while the others wait."""
+    other = fresh()
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save_adapter(Path(folder))
+        other.load_adapter(Path(folder))
+        policy.load_adapter(Path(folder))
+    pairs = zip(policy.trainable_parameters(), other.trainable_parameters(), strict=True)
+    assert all(torch.equal(own.float(), read.float()) for own, read in pairs)
+
+
+def embedded(ranks: Ranks) -> dict[str, Any]:
+    """The package's own policy in parts, as ``train`` loads it, and one update of it."""
+    config = load_config(EMBEDDED, ["shard_base=true", "generation.engine=vllm", "learning_rate=1e-4"])
+    policy = _load(config, ranks) if ranks.size > 1 else load_policy(config)
+    updater = Updater(policy, config.training, ranks)
+    if ranks.rank:
+        updater.follow()
+    else:
+        updater.share_state()
+        updater.update([credited(batch(load_policy(config)))], Sampling(), 0)
+        ranks.tell(None)
+    return {"weights": [p.detach() for p in policy.trainable_parameters()], "held": local_numbers(policy)}
+
+
 def failing(ranks: Ranks, how: str) -> str:
-    """What this rank says where rank 1 runs out of memory in the update, or comes to other weights."""
-    updater = updater_of(ranks, torch.float32)
+    """What this rank says where rank 1 runs out of memory in the update (in a layer of a base in parts, which ends it),
+    or comes to other weights.
+    """
+    updater = updater_of(ranks, torch.float32, **(SHARDED["padded"] if how == "tied" else {}))
     try:
         if not ranks.rank:
             updater.share_state()
-            updater.update([credited(batch(updater.policy))], Sampling(), 0)
+            updater.update([credited(batch(fresh()))], Sampling(), 0)
             return "nothing"
-        if how == "memory":
-            updater.policy.micro_batches = out_of_memory  # type: ignore[method-assign]
-        else:
+        if how == "astray":
             updater.optimizer.register_step_post_hook(astray)
+        elif how == "tied":
+            updater.policy.base.get_decoder().layers[1].register_forward_pre_hook(out_of_memory)
+        else:
+            updater.policy.micro_batches = out_of_memory  # type: ignore[method-assign]
         updater.follow()
-    except (MemoryError, RankFailed) as error:
+    except (MemoryError, ConfigError, RankFailed, RankLost) as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        ranks.tell(None) if not ranks.rank else ranks.hear()
+        if how != "tied":
+            ranks.tell(None) if not ranks.rank else ranks.hear()
     return "nothing"
 
 
@@ -129,8 +191,11 @@ def main(out: str) -> None:
         found = {
             "float32": several(ranks, torch.float32),
             "float64": several(ranks, torch.float64),
+            **{name: several(ranks, torch.float32, **more) for name, more in SHARDED.items()},
+            "embedded": embedded(ranks),
             "memory": failing(ranks, "memory"),
             "astray": failing(ranks, "astray"),
+            "tied": failing(ranks, "tied"),
         }
         torch.save(found, f"{out}.{ranks.rank}")
 
