@@ -19,6 +19,7 @@ from llm_as_judge.cli.options import (
     choose_checkpoint,
     load_settings,
     make_console,
+    names_in,
     policy_name,
     print_json,
 )
@@ -56,6 +57,10 @@ def compare(
             "training took.",
         ),
     ] = None,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option("--peers", metavar="NAME,...", help="Also search in other ways, with as many tokens each: aflow."),
+    ] = None,
     ablate: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +83,7 @@ def compare(
 
     if ablate is not None:
         given = {"--checkpoint": checkpoint, "--untrained": untrained, "--data": data, "--limit": limit}
-        if wrong := [name for name, value in {**given, "--tokens": tokens}.items() if value]:
+        if wrong := [name for name, value in {**given, "--tokens": tokens, "--peers": peers}.items() if value]:
             raise ConfigError(f"--ablate trains policies of its own: give it without {' and '.join(wrong)}")
         return _ablate(load_settings(config, overrides, model, device), ablate, seeds, as_json)
     settings = load_settings(config, overrides, model, device)
@@ -87,13 +92,25 @@ def compare(
     import asyncio
 
     from llm_as_judge.runs.compare import run_comparison
+    from llm_as_judge.runs.peers import PEERS
     from llm_as_judge.views.terminal import TerminalProgress
 
+    wanted = names_in(peers)
+    if unknown := [name for name in wanted if name not in PEERS]:
+        raise ConfigError(f"--peers {unknown[0]!r}: there are {', '.join(PEERS)}")
     console = make_console(as_json)
     console.print(policy_name(checkpoint), highlight=False, soft_wrap=True)
     with TerminalProgress(console) as progress:
         result = asyncio.run(
-            run_comparison(settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress)
+            run_comparison(
+                settings,
+                data=data,
+                checkpoint=checkpoint,
+                limit=limit,
+                tokens=tokens,
+                peers=wanted,
+                progress=progress,
+            )
         )
     for name, path in (("figures", result.file), ("picture", result.picture)):
         console.print(f"{name} {path}", highlight=False, soft_wrap=True)

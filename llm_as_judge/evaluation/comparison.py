@@ -49,12 +49,17 @@ class Compared:
         return {**told, "difference": {"value": number(own.value), "interval": [own.low, own.high], "problems": own.n}}
 
 
-def compare(matrix: Matrix, policies: Mapping[str, Sequence[Record]], winner: str | None) -> list[Compared]:
+def compare(
+    matrix: Matrix,
+    policies: Mapping[str, Sequence[Record]],
+    winner: str | None,
+    peers: Mapping[str, Sequence[Record]] | None = None,
+) -> list[Compared]:
     """The rows in the order of the table. The last of ``policies``, by name, is what the others are compared with;
-    ``winner`` is the plan that a search found, None without one. A method that needs a plan which was not measured
-    has no row.
+    ``winner`` is the plan that successive halving found, None without it; ``peers`` were found in other ways. A method
+    that needs a plan which was not measured has no row.
     """
-    measured = [row(name, records) for name, records in policies.items()]
+    measured = [row(name, records) for name, records in {**(peers or {}), **policies}.items()]
     made = [*_beforehand(matrix), random_policy(matrix)]
     if winner:
         made.append(matrix.everywhere(HALVING, winner))

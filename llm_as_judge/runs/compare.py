@@ -6,7 +6,7 @@ and a second one costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.baselines import Row, measure, plan_author
 from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, Compared, compare, front
 from llm_as_judge.evaluation.evaluate import evaluate
@@ -26,6 +26,7 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.checkpoint import step_of, verify
+from llm_as_judge.runs.peers import PEERS, Found
 from llm_as_judge.runs.policy import adapter_digest, load_author
 from llm_as_judge.runs.problems import heldout_problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
@@ -49,6 +50,7 @@ class Comparison:
     problems: int
     rows: Sequence[Compared]
     search: Search | None
+    peers: Mapping[str, Any]  # what each of them found, for JSON
     usage: Usage  # of the executor, now
     sandbox: str
     file: Path
@@ -74,6 +76,7 @@ class Comparison:
             "rows": [row.as_json() for row in self.rows],
             "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
             "search": self.search.as_json() if self.search else None,
+            "peers": self.peers,
             "table": self.table,
             "picture": str(self.picture),
             "sandbox": self.sandbox,
@@ -88,18 +91,22 @@ async def run_comparison(
     checkpoint: Path | None = None,
     limit: int | None = None,
     tokens: int | None = None,
+    peers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
     """All rows on the problems of ``data``, by default the held-out ones; the adapter in ``checkpoint`` is the trained
     policy, without one there is none.
 
-    ``tokens`` of the executor are for the search on training problems, by default as many as the training took.
+    ``tokens`` of the executor are for each search on training problems, by default as many as the training took;
+    ``peers`` of ``PEERS`` search besides. Raises ``ConfigError`` where they do and nobody knows how many tokens.
     """
     told = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     plans = plans_of(load_operators(config.workflow.operators))
     budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
+    if budget is None and peers:
+        raise ConfigError(f"--peers {','.join(peers)}: how many tokens may the search take? Give --tokens N")
     if budget is None:
         told.say("no search for the best single workflow: how many tokens may it take? Give --tokens N")
     async with open_services(config, told, judging=False) as services:
@@ -113,12 +120,18 @@ async def run_comparison(
         policies = {UNTRAINED: await _policy(config, source, problems, None, services, told)}
         if checkpoint:
             policies[TRAINED] = await _policy(config, source, problems, checkpoint, services, told)
-        search = await _search(config, plans, budget, services, told) if budget else None
+        search, found = None, dict[str, Found]()
+        if budget:
+            training = _training(config)
+            search = await _search(config, plans, training, budget, services, told)
+            found = {p: await PEERS[p](config, source, problems, training, budget, services, told) for p in peers}
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    rows = compare(matrix, policies, search.winner if search else None)
+    measured = {one.name: one.records for one in found.values()}
+    rows = compare(matrix, policies, search.winner if search else None, measured)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
-    result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
+    ways = {name: one.as_json() for name, one in found.items()}
+    result = Comparison(config, checkpoint, len(problems), rows, search, ways, usage, sandbox, file, picture)
     comparison_chart(rows, result.fronts, picture)
     write_json(file, result.as_json())
     return result
@@ -149,10 +162,21 @@ async def _policy(
     return done.records
 
 
-async def _search(config: Config, plans: Sequence[str], budget: int, services: Services, progress: Progress) -> Search:
+def _training(config: Config) -> list[Problem]:
+    """Training problems in the order in which a run draws them, each once."""
     sampler = open_problems(config, measured=False).sampler
     drawn = sampler.sample(len(sampler.peek(_MOST)))
-    problems = list({problem.question.id: problem for problem in drawn}.values())
+    return list({problem.question.id: problem for problem in drawn}.values())
+
+
+async def _search(
+    config: Config,
+    plans: Sequence[str],
+    problems: Sequence[Problem],
+    budget: int,
+    services: Services,
+    progress: Progress,
+) -> Search:
     spent: dict[str, int] = {}
 
     async def trial(plan: str, count: int) -> Sequence[Record]:

@@ -110,6 +110,18 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
 
+def edits(recipe: Recipe, domain: Domain, operators: Collection[str]) -> list[Recipe]:
+    """Every recipe that differs from ``recipe`` in one thing: what drafts, how drafts become one, or what follows."""
+
+    def told(one: Recipe) -> tuple[object, ...]:
+        return one.draft, (one.samples, one.ensemble, one.early_end), one.after
+
+    own = told(recipe)
+    return [
+        other for other in recipes(domain, operators) if sum(a != b for a, b in zip(told(other), own, strict=True)) == 1
+    ]
+
+
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
     """A recipe at random: one draft as often as several, and each operator that follows halves the odds, but for Test:
     what can be tested is tested as often as not.

@@ -24,6 +24,7 @@ from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED,
 from llm_as_judge.runs.compare import Comparison, run_comparison, training_tokens
 from llm_as_judge.runs.policy import load_author, newest_checkpoint
 from llm_as_judge.runs.progress import Silent
+from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 30, 9_000
@@ -37,6 +38,8 @@ class Uneven(Knowing):
 
     def reply(self, prompt: str, seed: int | None = None) -> str:
         self.asked += 1
+        if "Change it in one thing" in prompt:
+            return f"```python\n# a program instead\n{workflow(PLANS['program'], 'math')}\n```"
         right = next((answer for statement, answer in self.answers.items() if statement in prompt), "0")
         rng = random.Random(seed)
         if "solve()" in prompt:
@@ -74,7 +77,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
         }  # fmt: skip
         config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
         load_author(config).policy.save_adapter(folder / "adapter")
-        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET))
+        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET, peers=["aflow"]))
         yield result, config, served, served.asked
 
 
@@ -86,6 +89,10 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
     assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
     assert right["hand-written for each domain"] == right[HALVING] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
+    assert right["AFlow-style search"] == 1, "the executor itself has proposed a program"
+    tree = compared[0].peers["aflow"]["datasets"]["custom"]
+    assert (tree["nodes"][0]["accuracy"], tree["nodes"][1]["edit"]) == (0, "a program instead")
+    assert 0.5 * BUDGET < tree["tokens"] <= BUDGET
     assert rows[HALVING].plan == {"math": "program"} and compared[0].search is not None
     assert 0.2 < right["random policy"] < 0.6
     assert rows["self-refine"].tokens > 2 * rows["single call (IO)"].tokens
@@ -130,7 +137,7 @@ def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, 
 def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     """But for the one word by which an endpoint is checked."""
     first, config, served, asked = compared
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=["aflow"]))
     assert served.asked == asked + 1 and again.usage.calls == 1
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
 
@@ -164,7 +171,7 @@ def test_the_command_on_the_nano_models(
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["train", "--json", *words]) == 0
     capsys.readouterr()
-    assert main(["compare", "--json", *words]) == 0
+    assert main(["compare", "--json", "--peers", "aflow", *words]) == 0
     told = json.loads(capsys.readouterr().out)
     config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
     checkpoint = newest_checkpoint(config)
@@ -174,4 +181,5 @@ def test_the_command_on_the_nano_models(
     ]
     assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 24)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
+    assert told["peers"]["aflow"]["datasets"].keys() == {"math", "code", "qa"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
