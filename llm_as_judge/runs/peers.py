@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
+from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.peers import aflow
 from llm_as_judge.evaluation.records import Record
@@ -90,8 +91,8 @@ async def search_as_aflow(
 
 
 def _dataset(question: Question) -> str:
-    """Problems of no dataset go by their domain."""
-    return question.dataset or question.domain
+    """What is no benchmark's may be of several domains, each of which has a workflow of its own."""
+    return question.dataset if question.dataset in DATASETS else f"{question.dataset} {question.domain}".strip()
 
 
 def _editor(config: Config, domain: Domain, rng: Random, services: Services) -> aflow.Editor:

@@ -156,36 +156,42 @@ def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence[Row]], path: Path) -> None:
     """Percent right against each kind of cost that ``fronts`` has (``tokens``, ``cost``): a number for each row, bounds
-    pale, and the Pareto front as a line.
+    hollow, and the Pareto front as a line.
     """
     pyplot = _pyplot()
     figure, panels = pyplot.subplots(
         1, len(fronts), figsize=(5.2 * len(fronts) + 3.4, 5), squeeze=False, constrained_layout=True
     )
+    scored = {number: one for number, one in enumerate(compared, 1) if one.row.overall.n}
     for axes, (kind, best) in zip(panels[0], fronts.items(), strict=True):
-        edge = [(getattr(row, kind), 100 * row.overall.value) for row in best]
-        axes.plot(*zip(*edge, strict=True), drawstyle="steps-post", color="#999999", linewidth=1, zorder=1)
-        for place, one in enumerate(compared):
+        widest = max((getattr(one.row, kind) for one in scored.values()), default=0) or 1.0
+        there: dict[tuple[int, int], list[int]] = {}  # numbers whose marks lie on each other
+        for number, one in scored.items():
             row, share = one.row, one.row.overall
-            if math.isnan(share.value):
-                continue
-            x = getattr(row, kind)
-            colour = "#bbbbbb" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
-            spread = [[100 * (share.value - share.low)], [100 * (share.high - share.value)]]
+            x, y = getattr(row, kind), 100 * share.value
+            colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
             axes.errorbar(
-                x, 100 * share.value, spread, fmt="o", color=colour, markersize=15, elinewidth=1, alpha=0.9,
-                label=f"{place + 1}  {row.name}{', a bound' if one.bound else ''}", zorder=2 + (one.difference is None),
+                x, y, [[y - 100 * share.low], [100 * share.high - y]], fmt="o", color=colour, markersize=7,
+                elinewidth=1, markerfacecolor="white" if one.bound else colour, zorder=1 if one.bound else 2,
+                label=f"{number}  {row.name}{', a bound' if one.bound else ''}",
             )  # fmt: skip
-            axes.annotate(
-                str(place + 1), (x, 100 * share.value), ha="center", va="center", color="white", fontsize=8,
-                zorder=5,
-            )  # fmt: skip
-        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 102))
-        axes.set_xlim(left=0)
+            there.setdefault((round(25 * x / widest), round(y / 3)), []).append(number)
+        for numbers in there.values():
+            row = scored[numbers[-1]].row
+            place = (getattr(row, kind), 100 * row.overall.value)
+            text = ", ".join(map(str, numbers))
+            axes.annotate(text, place, xytext=(6, 5), textcoords="offset points", fontsize=9, zorder=5)
+        edge = [(getattr(row, kind), 100 * row.overall.value) for row in best]
+        if edge:
+            x, y = map(list, zip(*edge, strict=True))
+            axes.plot([*x, 1.05 * widest], [*y, y[-1]], "--", drawstyle="steps-post", color="#555555", linewidth=1,
+                      zorder=0, label="Pareto front, bounds left out")  # fmt: skip
+        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 104), xlim=(0, 1.1 * widest))
         axes.spines[["top", "right"]].set_visible(False)
     handles, names = panels[0][-1].get_legend_handles_labels()
+    order = sorted(range(len(names)), key=lambda i: names[i].startswith("Pareto"))
     figure.legend(
-        [handle[0] for handle in handles], names, loc="outside right center", frameon=False, fontsize=8, markerscale=0.5
+        [handles[i] for i in order], [names[i] for i in order], loc="outside right center", frameon=False, fontsize=8
     )
     _write(figure, path, dpi=110)
 

@@ -90,7 +90,7 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
     assert right["hand-written for each domain"] == right[HALVING] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
     assert right["AFlow-style search"] == 1, "the executor itself has proposed a program"
-    tree = compared[0].peers["aflow"]["datasets"]["custom"]
+    tree = compared[0].peers["aflow"]["datasets"]["custom math"]
     assert (tree["nodes"][0]["accuracy"], tree["nodes"][1]["edit"]) == (0, "a program instead")
     assert 0.5 * BUDGET < tree["tokens"] <= BUDGET
     assert rows[HALVING].plan == {"math": "program"} and compared[0].search is not None
@@ -181,5 +181,5 @@ def test_the_command_on_the_nano_models(
     ]
     assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 24)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
-    assert told["peers"]["aflow"]["datasets"].keys() == {"math", "code", "qa"}
+    assert told["peers"]["aflow"]["datasets"].keys() == {"embedded math", "embedded code", "embedded qa"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
