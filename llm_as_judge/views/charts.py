@@ -181,11 +181,12 @@ def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence
             place = (getattr(row, kind), 100 * row.overall.value)
             text = ", ".join(map(str, numbers))
             axes.annotate(text, place, xytext=(6, 5), textcoords="offset points", fontsize=9, zorder=5)
-        edge = [(getattr(row, kind), 100 * row.overall.value) for row in best]
-        if edge:
-            x, y = map(list, zip(*edge, strict=True))
-            axes.plot([*x, 1.05 * widest], [*y, y[-1]], "--", drawstyle="steps-post", color="#555555", linewidth=1,
-                      zorder=0, label="Pareto front, bounds left out")  # fmt: skip
+        if best:
+            costs, shares = [getattr(row, kind) for row in best], [100 * row.overall.value for row in best]
+            axes.plot(
+                [*costs, 1.05 * widest], [*shares, shares[-1]], "--", drawstyle="steps-post", color="#555555",
+                linewidth=1, zorder=0, label="Pareto front, bounds left out",
+            )  # fmt: skip
         axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 104), xlim=(0, 1.1 * widest))
         axes.spines[["top", "right"]].set_visible(False)
     handles, names = panels[0][-1].get_legend_handles_labels()

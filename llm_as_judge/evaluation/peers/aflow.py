@@ -188,11 +188,12 @@ class ModelEditor:
         prompt = _ASK.format(
             contract=self.contract, domain=self.domain, score=parent.score, text=parent.text, earlier=earlier
         )
-        request = {"prompt": prompt, "seed": self.seed + len(children)}
-        if (known := self.cache.get(request)) is None:
-            reply = await self.model.chat(**request)
-            known = {"text": reply.text, "tokens": reply.prompt_tokens + reply.completion_tokens}
-            self.cache.put(request, known)
-        text = extract_code(known["text"])
+        seed = self.seed + len(children)
+        request = {"prompt": prompt, "seed": seed}
+        if (kept := self.cache.get(request)) is None:
+            reply = await self.model.chat(prompt, seed=seed)
+            kept = {"text": reply.text, "tokens": reply.prompt_tokens + reply.completion_tokens}
+            self.cache.put(request, kept)
+        text = extract_code(kept["text"])
         what = next((line.lstrip("# ") for line in text.splitlines() if line.startswith("#")), shape(text))
-        return Edit(text, what[:_LONGEST], known["tokens"])
+        return Edit(text, what[:_LONGEST], kept["tokens"])
