@@ -27,7 +27,7 @@ from llm_as_judge.runs.progress import Silent
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 ROOT = Path(__file__).parents[2]
-PROBLEMS, BUDGET = 30, 9_000
+PROBLEMS, BUDGET = 24, 5_000
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Uneven(Knowing):
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Comparison, Config, Uneven, int]]:
     """The comparison of an adapter with the policy it was made of, the settings, the executor and what it was asked."""
     folder = tmp_path_factory.mktemp("compared")
-    lines = [{"problem": f"What is {i} plus {i}, then?", "answer": str(2 * i), "type": "math"} for i in range(101, 191)]
+    lines = [{"problem": f"What is {i} plus {i}, then?", "answer": str(2 * i), "type": "math"} for i in range(101, 173)]
     for name, part in (("train", lines[PROBLEMS:]), ("test", lines[:PROBLEMS])):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in part))
     served = Uneven(answers={line["problem"]: line["answer"] for line in lines})
@@ -165,7 +165,7 @@ def test_the_command_on_the_nano_models(
     monkeypatch.chdir(tmp_path)
     settings: dict[str, Any] = {
         "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
-        "num_return_sequences_in_group": 8, "eval_problems": 3, "judge.mode": "rules", "evaluation.baselines": "false",
+        "num_return_sequences_in_group": 4, "eval_problems": 3, "judge.mode": "rules", "evaluation.baselines": "false",
         "evaluation.plan_matrix": "false",
     }  # fmt: skip
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -179,7 +179,7 @@ def test_the_command_on_the_nano_models(
     (step,) = [
         json.loads(line) for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines() if '"step", ' in line
     ]
-    assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 24)
+    assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 12)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
     assert told["peers"]["aflow"]["datasets"].keys() == {"embedded math", "embedded code", "embedded qa"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
