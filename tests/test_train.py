@@ -99,9 +99,11 @@ def test_train_evaluates_trains_compares_and_resumes(
 def test_training_starts_from_a_cold_start(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
     small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2, "look_problems": 3, "look_samples": 1}
     chosen = overrides(tmp_path, port, sft_learning_rate=1e-4, **small)
+    chosen += ["workflow.prompt=full", "prompt_max_length=4096"]  # which the nano policy has never seen
     assert main(["warmup", "--config", str(EMBEDDED), *(word for o in chosen for word in ("--set", o))]) == 0
     printed = capsys.readouterr().out
     assert "warm-up step 0: held-out loss" in printed and "warm-up step 2" in printed
+    assert " x W" in printed, "what is wrong with the workflows that are not valid"
     adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
     assert f"--set model.adapter={adapter}" in printed.replace("\n", "")
     config = load_config(EMBEDDED, [*overrides(tmp_path, port), f"model.adapter={adapter.parent}"])

@@ -210,10 +210,9 @@ def _policy(settings: Config) -> str:
     from llm_as_judge.runs.problems import open_problems
 
     written = probe_policy(load_author(settings), open_problems(settings, measured=False))
-    reasons = "".join(f"\n  {count} x {reason}" for reason, count in written.findings.items())
     if written.too_few:
-        raise ConfigError(f"{written}; {NEEDS_WARM_UP}{reasons}")
-    return f"{written}{reasons}"
+        raise ConfigError(f"{written}; {NEEDS_WARM_UP}{written.reasons}")
+    return f"{written}{written.reasons}"
 
 
 def _operators(settings: Config, problems: int) -> str:

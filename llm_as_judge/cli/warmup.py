@@ -44,6 +44,7 @@ def warmup(
     if as_json:
         print_json(result.as_json())
     before, after = (f"{100 * look.written.valid_rate:.0f} %" for look in (result.looks[0], result.looks[-1]))
-    console.print(f"valid workflows: {before} before, {after} after")
+    wrong = result.looks[-1].written.reasons
+    console.print(f"valid workflows: {before} before, {after} after{wrong}", highlight=False, markup=False)
     console.print(f"adapter {result.adapter}", highlight=False, soft_wrap=True)
     console.print(f"train from it with: --set model.adapter={result.adapter}", highlight=False, soft_wrap=True)

@@ -42,6 +42,11 @@ class Written:
         return self.valid_rate < TOO_FEW_VALID
 
     @property
+    def reasons(self) -> str:
+        """Why the others were not valid, a line each, the most frequent first; empty where all were."""
+        return "".join(f"\n  {count} x {reason}" for reason, count in self.findings.items())
+
+    @property
     def entropy(self) -> float:
         """Of the shapes, in nats."""
         total = sum(self.shapes.values())
