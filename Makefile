@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Processes of the tests; 0 is none but pytest's own, as a debugger wants it.
+JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
 # An environment of its own: vLLM wants an older transformers. The CPU build is a community one, for tests.
@@ -37,8 +39,8 @@ train: setup  ## train the nano policy by GRPO, on any machine
 pretrain: setup  ## make the nano executor and policy anew (hours)
 	@sh scripts/pretrain.sh $(BIN)/python $(ARGS)
 
-test: setup  ## run the tests
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: setup  ## run the tests, by JOBS processes
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 peers: setup .venv/.peers  ## install what the benchmarks and some tests compare with
 
