@@ -73,11 +73,11 @@ def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
     return [problems[index] for index in sorted(chosen)]
 
 
-def overlap(some: Sequence[Problem], others: Sequence[Problem]) -> int:
-    """How many of ``some`` ask what one of ``others`` asks, but for spaces and case."""
+def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
+    """Those of ``some`` that ask what none of ``others`` asks, but for spaces and case."""
 
     def asked(problem: Problem) -> str:
         return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()
 
     known = {asked(problem) for problem in others}
-    return sum(asked(problem) in known for problem in some)
+    return [problem for problem in some if asked(problem) not in known]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config, DataConfig
-from llm_as_judge.data.problems import overlap, read_problems, spread
+from llm_as_judge.data.problems import read_problems, spread, unseen
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.embedded.tasks.generate import Split
 from llm_as_judge.embedded.tasks.generate import problems as generated
@@ -41,15 +41,17 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
     """
     data, validating = config.data, config.training.eval_every > 0
     if data.source == "embedded":
-        pool = min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL)
-        training = [p for d in DOMAINS if data.domain_ratios[d] > 0 for p in generated(d, "train", pool)]
-        validation = _generated(data, "train", _EMBEDDED_VALIDATION, seed=1) if validating else []
+        pools = _pools(data, "train", min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL))
+        training = [problem for pool in pools.values() for problem in pool]
+        others = _pools(data, "train", 2 * _EMBEDDED_VALIDATION, seed=1) if validating else {}
+        fresh = {domain: unseen(pool, training) for domain, pool in others.items()}
+        validation = DomainSampler(fresh, data.domain_ratios).sample(_EMBEDDED_VALIDATION) if validating else []
     else:
         training = _read(data.train_dataset, data.max_problems, "train_dataset")
         validation = _read(data.val_dataset, data.eval_problems, "val_dataset") if validating else []
     sampler = DomainSampler(_by_domain(training), data.domain_ratios, config.training.seed)
     heldout = heldout_problems(data) if measured else []
-    return Problems(sampler, validation, heldout, overlap(heldout, training))
+    return Problems(sampler, validation, heldout, len(heldout) - len(unseen(heldout, training)))
 
 
 def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem]:
@@ -57,7 +59,8 @@ def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem
     ``limit`` of them.
     """
     if data.source == "embedded":
-        return _generated(data, "heldout", data.eval_problems)[:limit]
+        pools = _pools(data, "heldout", data.eval_problems)
+        return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)[:limit]
     return _read(data.test_dataset, min(limit or data.eval_problems, data.eval_problems), "test_dataset")
 
 
@@ -69,10 +72,9 @@ def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
     return spread(problems, limit) if limit else problems
 
 
-def _generated(data: DataConfig, split: Split, n: int, seed: int = 0) -> list[Problem]:
-    """``n`` generated problems in the configured ratios."""
-    pools = {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
-    return DomainSampler(pools, data.domain_ratios).sample(n)
+def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:
+    """``n`` generated problems of each domain that is wanted."""
+    return {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
 
 
 def _by_domain(problems: Sequence[Problem]) -> dict[Domain, list[Problem]]:

@@ -10,11 +10,13 @@ import pytest
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
-from llm_as_judge.data.problems import read_problems, spread
+from llm_as_judge.data.problems import read_problems, spread, unseen
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
+from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.runs.problems import heldout_problems, open_problems
+from llm_as_judge.types import DOMAINS
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,3 +134,13 @@ def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> No
     files = [f"train_dataset={train}", f"test_dataset={test}", only]
     assert open_problems(load_config(ROOT / "config/embedded.yaml", files)).seen == 3
     assert open_problems(load_config(ROOT / "config/embedded.yaml")).seen == 0
+
+
+def test_generated_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
+    found = open_problems(load_config(ROOT / "config/embedded.yaml", ["eval_every=5"]))
+    state = found.sampler.state_dict()
+    assert state["problems"] == open_problems(load_config(ROOT / "config/embedded.yaml")).digest
+    training = [problem for domain in DOMAINS for problem in generated(domain, "train", 400)]
+    assert len(found.validation) == 60
+    assert unseen(found.validation, [*training, *found.heldout]) == found.validation
+    assert len(unseen(training[:3], training)) == 0
