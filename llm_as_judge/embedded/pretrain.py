@@ -21,7 +21,6 @@ from random import Random
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
@@ -33,6 +32,7 @@ from llm_as_judge.embedded import corpus, lexicon
 from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
+from llm_as_judge.rl.ranks import Ranks, join
 from llm_as_judge.types import DOMAINS, Question
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
@@ -235,19 +235,6 @@ def _optimiser(model: Lfm2ForCausalLM, settings: Settings) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
 
 
-def _average_gradients(model: Lfm2ForCausalLM, workers: int) -> None:
-    if workers == 1:
-        return
-    grads = [p.grad for p in model.parameters() if p.grad is not None]
-    flat = torch.cat([g.reshape(-1) for g in grads])
-    dist.all_reduce(flat)
-    flat /= workers
-    at = 0
-    for g in grads:
-        g.copy_(flat[at : at + g.numel()].view_as(g))
-        at += g.numel()
-
-
 def _save(path: Path, state: dict[str, Any]) -> None:
     aside = path.with_suffix(".tmp")
     torch.save(state, aside)
@@ -269,10 +256,15 @@ def _start_from(model: Lfm2ForCausalLM, folder: Path) -> None:
 
 def run(rank: int, settings: Settings) -> None:
     """One worker's training; rank 0 reports and writes ``checkpoint.pt`` and ``log.jsonl``."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(settings.workers))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(settings.port))
+    with join() as ranks:
+        _train(ranks, settings)
+
+
+def _train(ranks: Ranks, settings: Settings) -> None:
     torch.set_num_threads(1)
-    if settings.workers > 1:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(settings.port))
-        dist.init_process_group("gloo", rank=rank, world_size=settings.workers)
+    rank = ranks.rank
     tokenizer = Tokenizer.from_file(str(settings.out / "tokenizer.json"))
     torch.manual_seed(settings.seed)
     model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
@@ -303,7 +295,9 @@ def run(rank: int, settings: Settings) -> None:
         asked = batch.targets.reshape(-1) >= 0
         weight = batch.weights.reshape(-1)[asked]
         ((losses * weight).sum() / weight.sum()).backward()  # type: ignore[no-untyped-call]
-        _average_gradients(model, settings.workers)
+        for parameter in model.parameters():
+            if ranks.size > 1 and parameter.grad is not None:
+                parameter.grad = ranks.add_up(parameter.grad) / ranks.size
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimiser.param_groups:
             group["lr"] = settings.learning_rate * _factor(progress, state["step"])
@@ -318,12 +312,11 @@ def run(rank: int, settings: Settings) -> None:
             [float((batch.documents >= 0).sum()), right.mean().item(), time.time() - begun],
             dtype=torch.float64,
         )
-        if settings.workers > 1:
-            dist.all_reduce(numbers)
+        numbers = ranks.add_up(numbers)
         state["tokens"] += int(numbers[0])
-        state["seconds"] = numbers[2].item() / settings.workers
+        state["seconds"] = numbers[2].item() / ranks.size
         if stage == "recall":
-            state["recall"] = 0.9 * state["recall"] + 0.1 * numbers[1].item() / settings.workers
+            state["recall"] = 0.9 * state["recall"] + 0.1 * numbers[1].item() / ranks.size
             if longest == 140 and (state["recall"] > RECALL_GATE or state["tokens"] > MAX_RECALL_TOKENS):
                 state["stage"] = "dense"
                 source.pending = []
@@ -337,8 +330,6 @@ def run(rank: int, settings: Settings) -> None:
             _save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state})
     if rank == 0:
         _save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state})
-    if settings.workers > 1:
-        dist.destroy_process_group()
 
 
 def export(folder: Path, out: Path) -> None:

@@ -111,7 +111,7 @@ class Trainer:
             if self.updater.unsettled:
                 logger.warning("stopped inside an update: the last checkpoint on disk stands")
             else:
-                self._save_on_the_way_out()
+                await self._save_on_the_way_out()
             raise
         finally:
             await self.pipeline.close()
@@ -135,10 +135,13 @@ class Trainer:
         self.parts.log("checkpoint", step=state.step, path=str(path))
         return path
 
-    def _save_on_the_way_out(self) -> None:
-        """What ended the run matters more than a disk that is full, too."""
+    async def _save_on_the_way_out(self) -> None:
+        """What ended the run matters more than a disk that is full, too.
+
+        In the device's thread, where a second Ctrl-C does not reach it: launchers and schedulers pass on each signal.
+        """
         try:
-            self.save()
+            await self.parts.device.run(self.save)
         except OSError as error:
             if self._saved != self._finished.step:  # else it was the log's line alone
                 logger.warning("step %d could not be written: %s", self._finished.step, error)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
+import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +170,26 @@ async def test_ctrl_c_inside_the_callback_keeps_the_step(tmp_path: Path) -> None
 
     with pytest.raises(KeyboardInterrupt):
         await bandit_trainer(tmp_path, reports=Interrupt()).train(5)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_1"
+
+
+def test_a_second_ctrl_c_while_it_saves_loses_nothing(tmp_path: Path) -> None:
+    """Launchers and schedulers pass a signal on to each process, which then has it twice."""
+    policy = tiny_policy(rank=8)
+    save = policy.save_adapter
+
+    def slowly(directory: Path) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        save(directory)
+
+    class Interrupt(list[StepReport]):
+        def append(self, report: StepReport) -> None:
+            policy.save_adapter = slowly  # type: ignore[method-assign]
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(bandit_trainer(tmp_path, policy=policy, reports=Interrupt()).train(5))
     assert checkpoint.latest(tmp_path) == tmp_path / "step_1"
 
 
