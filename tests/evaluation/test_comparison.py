@@ -166,7 +166,7 @@ def test_the_command_on_the_nano_models(
     settings: dict[str, Any] = {
         "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
         "num_return_sequences_in_group": 4, "eval_problems": 3, "judge.mode": "rules", "evaluation.baselines": "false",
-        "evaluation.plan_matrix": "false",
+        "evaluation.plan_matrix": "false", "max_problems": 8,
     }  # fmt: skip
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["train", "--json", *words]) == 0
