@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,6 +78,16 @@ def load_settings(
     from llm_as_judge.config.loading import load_config
 
     return load_config(config, overrides or [], extra={"model.model_name": model, "model.device": device, **flags})
+
+
+def followed() -> bool:
+    """Whether a launcher has started this process as another than rank 0; then its part is done by now."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or int(os.environ.get("RANK", "0")) == 0:
+        return False
+    from llm_as_judge.runs.follow import follow
+
+    follow()
+    return True
 
 
 def make_console(as_json: bool) -> Console:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,7 @@ from llm_as_judge.cli.options import (
     Interrupted,
     ModelName,
     Overrides,
+    followed,
     load_settings,
     make_console,
     print_json,
@@ -38,10 +38,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train the policy by GRPO."""
-    if int(os.environ.get("RANK", "0")) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from llm_as_judge.runs.follow import follow
-
-        return follow()
+    if followed():
+        return
 
     settings = load_settings(config, overrides, model, device, max_steps=max_steps)
 

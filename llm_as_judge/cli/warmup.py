@@ -13,6 +13,7 @@ from llm_as_judge.cli.options import (
     Device,
     ModelName,
     Overrides,
+    followed,
     load_settings,
     make_console,
     print_json,
@@ -33,6 +34,9 @@ def warmup(
     as_json: AsJson = False,
 ) -> None:
     """Teach the policy to write valid workflows of many shapes, before it is trained by GRPO."""
+    if followed():
+        return
+
     settings = load_settings(config, overrides, model, device, sft_steps=steps)
 
     from llm_as_judge.runs.warmup import warm_up

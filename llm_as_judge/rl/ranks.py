@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
 import torch
 import torch.distributed as distributed
 from accelerate import PartialState
-from accelerate.utils import reduce
+from accelerate.utils import reduce, send_to_device
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
@@ -190,6 +191,43 @@ def _lost(error: BaseException) -> RankLost:
 
 def _of_a_connection(error: BaseException) -> bool:
     return isinstance(error, distributed.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a loop has come to: weights and optimiser on the CPU, and optimiser steps."""
+
+    weights: Sequence[Tensor]
+    optimizer: dict[str, Any]
+    steps: int
+
+
+def share_state(ranks: Ranks, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Rank 0 tells the others its ``State``, which they take by ``take_state``."""
+    if ranks.size > 1:
+        weights = [parameter.detach().cpu() for parameter in parameters]
+        moments: Any = send_to_device(optimizer.state_dict(), "cpu")
+        ranks.tell(State(weights, moments, steps))
+
+
+def take_state(state: State, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
+    with torch.no_grad():
+        for parameter, weight in zip(parameters, state.weights, strict=True):
+            parameter.copy_(weight)
+    optimizer.load_state_dict(state.optimizer)
+
+
+def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
+    """Sums, not means: every rank's share has the whole step's divisors already."""
+    if ranks.size > 1:
+        for parameter in parameters:
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = ranks.add_up(grad)
+
+
+def fingerprint(parameters: Sequence[Tensor]) -> float:
+    """A number that the slightest difference of a weight changes."""
+    return float(sum(parameter.detach().double().sum() for parameter in parameters))
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:

@@ -13,10 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
-from accelerate.utils import send_to_device
 from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
@@ -26,7 +24,7 @@ from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.ranks import ALONE, Ranks, spread
+from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, fingerprint, share_state, spread, take_state
 from llm_as_judge.rl.schedule import learning_rate_at
 from llm_as_judge.rl.sharding import passes
 from llm_as_judge.types import Completion
@@ -71,15 +69,6 @@ class _Work:
     sampling: Sampling
     version: int
     config: TrainingConfig
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """What an updater has come to."""
-
-    weights: Sequence[Tensor]
-    optimizer: dict[str, Any]
-    updates: int
 
 
 class Updater:
@@ -142,10 +131,7 @@ class Updater:
 
     def share_state(self) -> None:
         """Brings all ranks to the weights and the optimiser of this one. Call it before the first update."""
-        if self.ranks.size > 1:
-            weights = [parameter.detach().cpu() for parameter in self._parameters]
-            moments: Any = send_to_device(self.optimizer.state_dict(), "cpu")
-            self.ranks.tell(_State(weights, moments, self.updates))
+        share_state(self.ranks, self._parameters, self.optimizer, self.updates)
 
     def follow(self) -> None:
         """Does this rank's part of all that rank 0 tells of, until the end. Raises what ``update`` does."""
@@ -153,14 +139,8 @@ class Updater:
             if isinstance(told, _Work):
                 self._work(told)
             else:
-                self._take(told)
-
-    def _take(self, state: _State) -> None:
-        with torch.no_grad():
-            for parameter, weight in zip(self._parameters, state.weights, strict=True):
-                parameter.copy_(weight)
-        self.optimizer.load_state_dict(state.optimizer)
-        self.updates = state.updates
+                take_state(told, self._parameters, self.optimizer)
+                self.updates = told.steps
 
     def _work(self, work: _Work) -> UpdateReport:
         """The update, as every rank makes it."""
@@ -178,7 +158,7 @@ class Updater:
             loss, sums = float(epoch[0]), sums + epoch
             norm = self._optimizer_step(work.version)
         self.optimizer.zero_grad(set_to_none=True)
-        self.ranks.compare(f"step {work.version + 1}: the adapter", self._fingerprint())
+        self.ranks.compare(f"step {work.version + 1}: the adapter", fingerprint(self._parameters))
         total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(
@@ -189,10 +169,6 @@ class Updater:
             grad_norm=norm,
             corrected=total["corrected"] / tokens,
         )
-
-    def _fingerprint(self) -> float:
-        """A number that the slightest difference of a weight changes."""
-        return float(sum(parameter.detach().double().sum() for parameter in self._parameters))
 
     def layout(self, completions: Sequence[Completion]) -> Layout:
         """How ``completions`` are forwarded. Raises ``ConfigError`` where the settings ask for what cannot be."""
@@ -292,11 +268,7 @@ class Updater:
     def _optimizer_step(self, version: int) -> float:
         """Clips and steps; returns the gradient norm before clipping."""
         config = self.config
-        for parameter in self._parameters:
-            # Every rank's share has the whole step's divisors already, so the gradients are summed, not averaged.
-            if self.ranks.size > 1:
-                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self.ranks.add_up(grad)
+        add_up_gradients(self.ranks, self._parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm))
         if not math.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)

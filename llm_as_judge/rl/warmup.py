@@ -1,7 +1,7 @@
 """The cold start: a policy that has never seen a workflow learns to write them, supervised, before GRPO.
 
 The same forward pass as the update's, every shared prefix once; the loss is the mean negative log-likelihood of the
-replies' tokens. Nothing is sampled here and no reward plays a part.
+replies' tokens. Nothing is sampled here and no reward plays a part. Several ranks share it as they share an update.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -17,6 +18,7 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.rl.exactness import check_exact
 from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, fingerprint, share_state, spread, take_state
 from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -26,11 +28,23 @@ LAST_RATE = 0.08
 _RISE = 3  # steps to the first rate
 
 
-class WarmUp:
-    """Owns the optimiser; ``step`` moves the adapter, ``loss`` only looks."""
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Replies as every rank is told of them: ``shares[rank]`` are its own."""
 
-    def __init__(self, policy: Policy, config: WarmupConfig, training: TrainingConfig) -> None:
-        self.policy, self.config, self.training = policy, config, training
+    shares: Sequence[Sequence[Completion]]
+    tokens: int  # of all of them
+    learn: bool
+
+
+class WarmUp:
+    """Owns the optimiser; ``step`` moves the adapter, ``loss`` only looks.
+
+    With several ``ranks`` each has one: rank 0 calls ``share_state``, ``step`` and ``loss``, the others ``follow``.
+    """
+
+    def __init__(self, policy: Policy, config: WarmupConfig, training: TrainingConfig, ranks: Ranks = ALONE) -> None:
+        self.policy, self.config, self.training, self.ranks = policy, config, training, ranks
         self.parameters = policy.trainable_parameters()
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.sft_learning_rate, betas=(0.9, 0.99))
         self.steps = 0
@@ -40,8 +54,39 @@ class WarmUp:
         """One optimiser step on ``replies`` (prompt and token ids; log-probs are not read); the loss before it, in nats
         a token. Raises ``DataError`` where it is not finite.
         """
+        return self._told(replies, learn=True)
+
+    def loss(self, replies: Sequence[Completion]) -> float:
+        """Mean loss of ``replies`` in nats a token, without learning from them."""
+        return self._told(replies, learn=False)
+
+    def share_state(self) -> None:
+        """Brings all ranks to the weights and the optimiser of this one. Call it before the first step."""
+        share_state(self.ranks, self.parameters, self.optimizer, self.steps)
+
+    def follow(self) -> None:
+        """Does this rank's part of all that rank 0 tells of, until the end. Raises what ``step`` does."""
+        while (told := self.ranks.hear()) is not None:
+            if isinstance(told, _Pairs):
+                self._work(told)
+            else:
+                take_state(told, self.parameters, self.optimizer)
+                self.steps = told.steps
+
+    def _told(self, replies: Sequence[Completion], *, learn: bool) -> float:
+        shares = [[replies[i] for i in share] for share in spread(replies, self.ranks.size)]
+        pairs = _Pairs(shares, sum(len(reply.token_ids) for reply in replies), learn)
+        self.ranks.tell(pairs)
+        return self._work(pairs)
+
+    def _work(self, pairs: _Pairs) -> float:
+        """As every rank does it."""
+        if not pairs.learn:
+            with torch.no_grad():
+                return self._pass(pairs)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self._pass(replies, backward=True)
+        loss = self._pass(pairs)
+        add_up_gradients(self.ranks, self.parameters)
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.training.max_grad_norm))
         if not math.isfinite(norm):
             raise DataError(f"warm-up step {self.steps + 1}: the gradient is {norm}; lower warmup.sft_learning_rate")
@@ -50,12 +95,8 @@ class WarmUp:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.steps += 1
+        self.ranks.compare(f"warm-up step {self.steps}: the adapter", fingerprint(self.parameters))
         return loss
-
-    def loss(self, replies: Sequence[Completion]) -> float:
-        """Mean loss of ``replies`` in nats a token, without learning from them."""
-        with torch.no_grad():
-            return self._pass(replies, backward=False)
 
     @property
     def learning_rate(self) -> float:
@@ -63,15 +104,16 @@ class WarmUp:
         rise = min(1.0, (self.steps + 1) / _RISE)
         return self.config.sft_learning_rate * rise * max(LAST_RATE, 1 - self.steps / self.config.sft_steps)
 
-    def _pass(self, replies: Sequence[Completion], *, backward: bool) -> float:
-        tokens = sum(len(reply.token_ids) for reply in replies)
-        total, layout, budget = 0.0, self._layout(replies), self.training.micro_batch_tokens
-        for batch in self.policy.micro_batches(replies, Sampling(), layout, budget):
-            loss = -(batch.scores.logprobs * batch.scores.mask).sum() / tokens
-            if backward:
-                loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
-        return total
+    def _pass(self, pairs: _Pairs) -> float:
+        replies, total = pairs.shares[self.ranks.rank], torch.zeros(1, dtype=torch.float64)
+        with self.ranks.together():
+            layout, budget = self._layout(replies) if replies else "padded", self.training.micro_batch_tokens
+            for batch in self.policy.micro_batches(replies, Sampling(), layout, budget) if replies else ():
+                loss = -(batch.scores.logprobs * batch.scores.mask).sum() / pairs.tokens
+                if pairs.learn:
+                    loss.backward()  # type: ignore[no-untyped-call]
+                total += float(loss.detach())
+        return float(self.ranks.add_up(total))
 
     def _layout(self, replies: Sequence[Completion]) -> Layout:
         """Shared prefixes where they are worth it and exact, which is tried on the first replies of a run."""

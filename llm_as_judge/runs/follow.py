@@ -1,4 +1,5 @@
-"""What the processes of ``torchrun -m llm_as_judge train`` do but rank 0: load the same policy and share its updates.
+"""What the processes of ``torchrun -m llm_as_judge train`` (or ``warmup``) do but rank 0: load the same policy and
+share its updates.
 
 They read no configuration (rank 0 tells them its own), print nothing, and end when rank 0 does. Ctrl-C and SIGTERM are
 rank 0's to answer, which saves first.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import warnings
+from dataclasses import dataclass
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
@@ -17,16 +19,25 @@ from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.ranks import RankLost, Ranks, Team, join
 from llm_as_judge.rl.sharding import shard
 from llm_as_judge.rl.update import Updater
+from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runs.policy import load_author, load_policy
 
 
-def load_together(config: Config, ranks: Ranks) -> PolicyAuthor:
-    """Rank 0's policy with its engine; the others load theirs meanwhile.
+@dataclass(frozen=True, slots=True)
+class _Job:
+    config: Config
+    warm_up: bool
+
+
+def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
+    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
 
     Raises ``ConfigError`` for settings that several processes, or a sharded base, do not allow.
     """
+    if warm_up and config.training.shard_base:
+        raise ConfigError("a warm-up looks at what the whole policy writes: --set training.shard_base=false")
     _refuse(config, ranks)
-    ranks.tell(config)
+    ranks.tell(_Job(config, warm_up))
     return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None)
 
 
@@ -86,7 +97,11 @@ def follow() -> None:
 
 
 def _work(ranks: Ranks) -> None:
-    config: Config | None = ranks.hear()
-    if config is None:
+    job: _Job | None = ranks.hear()
+    if job is None:
         return
-    Updater(_load(config, ranks), config.training, ranks).follow()
+    config, policy = job.config, _load(job.config, ranks)
+    if job.warm_up:
+        WarmUp(policy, config.warmup, config.training, ranks).follow()
+    else:
+        Updater(policy, config.training, ranks).follow()

@@ -21,8 +21,10 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.ranks import Ranks, join
 from llm_as_judge.rl.warmup import WarmUp
-from llm_as_judge.runs.policy import checkpoint_folder, load_author
+from llm_as_judge.runs.follow import load_together
+from llm_as_judge.runs.policy import checkpoint_folder
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.progress import Progress, Silent
 from llm_as_judge.types import DOMAINS, Completion, Question
@@ -69,21 +71,29 @@ def warm_up(config: Config, *, resume: bool = False, progress: Progress | None =
     """Trains up to ``warmup.sft_steps`` steps, looking every ``warmup.look_every``.
 
     It stops where two looks in a row saw no lower held-out loss; the newest checkpoint is the best one. With ``resume``
-    it goes on from that. Raises ``ConfigError``, ``DataError``.
+    it goes on from that. Of several processes of a launcher this is rank 0; ``runs.follow`` is the others.
+
+    Raises ``ConfigError``, ``DataError``.
     """
-    told, settings = progress or Silent(), config.warmup
+    with join() as ranks:
+        return _warm_up(config, resume, progress or Silent(), ranks)
+
+
+def _warm_up(config: Config, resume: bool, told: Progress, ranks: Ranks) -> WarmedUp:
+    settings = config.warmup
     folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
     newest = checkpoint.latest(folder, told.say) if resume else None
     if resume and newest is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
-    author = load_author(config)
+    author = load_together(config, ranks, warm_up=True)
     teacher = _Teacher(config, author)
-    loop = WarmUp(author.policy, settings, config.training)
+    loop = WarmUp(author.policy, settings, config.training, ranks)
     if newest is not None:
         checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
         loop.steps = checkpoint.step_of(newest)
         for _ in range(loop.steps):
             teacher.draw()  # what those steps learned from
+    loop.share_state()
     checks, asked = teacher.held_out(), teacher.questions[: settings.look_problems]
 
     def look() -> Look:

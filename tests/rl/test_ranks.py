@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny import random_completions
-from update_case import SHARDED, embedded, several, updater_of
+from update_case import SHARDED, embedded, several, updater_of, warmed
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.supervise import EmbeddedServer
@@ -110,6 +110,16 @@ def test_what_several_processes_cannot_do_is_refused(chosen: list[str], told: st
 def test_a_single_process_shards_nothing() -> None:
     with pytest.raises(ConfigError, match="start several: torchrun"):
         load_together(load_config(ROOT / "config/embedded.yaml", ["shard_base=true"]), ALONE)
+    with pytest.raises(ConfigError, match="a warm-up looks at what the whole policy writes"):
+        load_together(load_config(ROOT / "config/embedded.yaml", ["shard_base=true"]), ALONE, warm_up=True)
+
+
+def test_two_processes_warm_up_as_one_does(both: list[dict[str, Any]]) -> None:
+    alone, (first, second) = warmed(ALONE), (found["warm-up"] for found in both)
+    assert apart(first["weights"], second["weights"]) == 0
+    assert apart(first["weights"], alone["weights"]) <= 1e-6
+    assert first["losses"] == pytest.approx(alone["losses"], rel=1e-6) and len(set(alone["losses"])) == 4
+    assert first["steps"] == second["steps"] == 3
 
 
 def test_a_rank_that_fails_in_an_update_is_named_on_all(both: list[dict[str, Any]]) -> None:

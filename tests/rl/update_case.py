@@ -17,7 +17,7 @@ from tiny import random_completions, tiny_policy
 from torch.distributed.tensor import DTensor
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import TrainingConfig
+from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.logprobs.scoring import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
@@ -25,6 +25,7 @@ from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.ranks import RankFailed, RankLost, Ranks, Team, join
 from llm_as_judge.rl.sharding import shard
 from llm_as_judge.rl.update import Updater, UpdateReport
+from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runs.follow import _load
 from llm_as_judge.runs.policy import load_policy
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
@@ -151,6 +152,24 @@ def embedded(ranks: Ranks) -> dict[str, Any]:
     return {"weights": [p.detach() for p in policy.trainable_parameters()], "held": local_numbers(policy)}
 
 
+def warmed(ranks: Ranks) -> dict[str, Any]:
+    """Three steps of a warm-up, the last on a single reply, and a look: losses and weights."""
+    policy = tiny_policy(rank=8)
+    policy.model.to(torch.float64)
+    if ranks.rank:
+        policy.trainable_parameters()[0].data.fill_(7.0)
+    loop = WarmUp(policy, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig(), ranks)
+    replies = random_completions(prompts=3, group=3, seed=5)
+    losses: list[float] = []
+    if ranks.rank:
+        loop.follow()
+    else:
+        loop.share_state()
+        losses = [loop.step(replies), loop.step(replies[:5]), loop.step(replies[:1]), loop.loss(replies)]
+        ranks.tell(None)
+    return {"weights": [p.detach() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
+
+
 def failing(ranks: Ranks, how: str) -> str:
     """What this rank says where rank 1 runs out of memory in the update (in a layer of a base in parts, which ends it),
     or comes to other weights.
@@ -193,6 +212,7 @@ def main(out: str) -> None:
             "float64": several(ranks, torch.float64),
             **{name: several(ranks, torch.float32, **more) for name, more in SHARDED.items()},
             "embedded": embedded(ranks),
+            "warm-up": warmed(ranks),
             "memory": failing(ranks, "memory"),
             "astray": failing(ranks, "astray"),
             "tied": failing(ranks, "tied"),
