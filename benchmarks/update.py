@@ -35,7 +35,8 @@ from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.logprobs.tree import padded_tokens, plan
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy, load_tokenizer
+from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.weights import load_tokenizer
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import Completion

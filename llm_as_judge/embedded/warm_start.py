@@ -26,7 +26,7 @@ from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.logprobs import tree as prefix_tree
 from llm_as_judge.logprobs.attention import ATTENTION, Tree, kernel_for, row_hidden
-from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt

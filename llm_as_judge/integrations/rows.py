@@ -18,7 +18,7 @@ from llm_as_judge.data.problems import spread
 from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.rl.chat import messages_for
-from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.weights import load_tokenizer
 from llm_as_judge.runs.problems import heldout_problems, open_problems
 from llm_as_judge.types import Problem
 from llm_as_judge.workflow.prompt import Layer1

@@ -25,7 +25,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scored, Scorer
 from llm_as_judge.llm import derived_seed
-from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.weights import load_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -32,8 +32,8 @@ from llm_as_judge.integrations.background import Background
 from llm_as_judge.llm import derived_seed
 from llm_as_judge.rl.chat import chat_ids, messages_for
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.policy import load_tokenizer
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
+from llm_as_judge.rl.weights import load_tokenizer
 from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Problem, Prompt

@@ -23,8 +23,7 @@ from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
-from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging as hf_logging
 
 from llm_as_judge.config.loading import locate_weights
@@ -36,6 +35,7 @@ from llm_as_judge.logprobs.attention import ATTENTION, Kernel
 from llm_as_judge.logprobs.scoring import Layout, MicroBatch, Sampling, TokenScores
 from llm_as_judge.logprobs.shareable import why_not
 from llm_as_judge.rl.chat import chat_ids
+from llm_as_judge.rl.weights import load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
 
 #: Parameters below which an operation is too short to be shared among threads, or to gain by lower precision.
@@ -310,37 +310,6 @@ def silence(base: Any) -> None:
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
         for name in (*noisy, "p") if isinstance(module, torch.nn.modules.dropout._DropoutNd) else noisy:
             setattr(module, name, 0.0)
-
-
-def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a folder or hub id."""
-    return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
-
-
-def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
-    from transformers import GgufConfig, modeling_gguf_pytorch_utils
-
-    # The library's switch for progress bars does not reach this one.
-    vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
-    unpacked = GgufConfig(dequantize=True)
-    base = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
-    )
-    return load_tokenizer(str(path)), base
-
-
-def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a model folder, GGUF file or hub id, as its ``tokenizer.json`` has it.
-
-    For some model types ``AutoTokenizer`` builds the type's usual splitting rules even where the folder declares a
-    plain ``tokenizer.json``; that declaration is taken at its word here.
-    """
-    if name.endswith(".gguf"):
-        return AutoTokenizer.from_pretrained(Path(name).parent, gguf_file=Path(name).name)
-    if get_tokenizer_config(name).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast"):
-        return PreTrainedTokenizerFast.from_pretrained(name)
-    return AutoTokenizer.from_pretrained(name)
 
 
 def resolve_device(name: str) -> torch.device:

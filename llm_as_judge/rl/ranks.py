@@ -1,4 +1,4 @@
-"""Several processes of one run (``torchrun``, ``accelerate launch``) that share its update.
+"""Several processes of one run, started by ``torchrun``, that share its update.
 
 Rank 0 runs the loop: it alone draws, samples, executes, judges, logs and saves. It tells the others what to do, who
 wait for that (``tell``, ``hear``) over connections of the CPU: they may wait for hours, and no GPU is held meanwhile.

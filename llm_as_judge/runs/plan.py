@@ -19,7 +19,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import read_events
 from llm_as_judge.rl.chat import chat_ids
-from llm_as_judge.rl.policy import load_tokenizer
+from llm_as_judge.rl.weights import load_tokenizer
 from llm_as_judge.runs import formulae
 from llm_as_judge.runs.budget import usage_of
 from llm_as_judge.runs.formulae import CARDS, GB, Card, Shape, Workload

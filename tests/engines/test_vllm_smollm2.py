@@ -19,7 +19,8 @@ from llm_as_judge.config.loading import load_config, locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.events import read_events
 from llm_as_judge.logprobs.scoring import Sampling
-from llm_as_judge.rl.policy import Policy, load_gguf
+from llm_as_judge.rl.policy import Policy
+from llm_as_judge.rl.weights import load_gguf
 from llm_as_judge.runs.evaluate import run_evaluation
 from llm_as_judge.runs.policy import load_author, newest_checkpoint
 from llm_as_judge.runs.train import train

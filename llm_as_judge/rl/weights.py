@@ -1,0 +1,41 @@
+"""A base model and its tokenizer from where they lie: a folder, the Hugging Face hub, or a GGUF file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.models.auto.tokenization_auto import get_tokenizer_config
+from transformers.utils import logging as hf_logging
+
+
+def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
+    """Tokenizer and causal LM of a folder or hub id."""
+    return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
+
+
+def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
+    """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
+    from transformers import GgufConfig, modeling_gguf_pytorch_utils
+
+    # The library's switch for progress bars does not reach this one.
+    vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
+    unpacked = GgufConfig(dequantize=True)
+    base = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
+    )
+    return load_tokenizer(str(path)), base
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a model folder, GGUF file or hub id, as its ``tokenizer.json`` has it.
+
+    For some model types ``AutoTokenizer`` builds the type's usual splitting rules even where the folder declares a
+    plain ``tokenizer.json``; that declaration is taken at its word here.
+    """
+    if name.endswith(".gguf"):
+        return AutoTokenizer.from_pretrained(Path(name).parent, gguf_file=Path(name).name)
+    if get_tokenizer_config(name).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast"):
+        return PreTrainedTokenizerFast.from_pretrained(name)
+    return AutoTokenizer.from_pretrained(name)
