@@ -67,7 +67,7 @@ def evaluate(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of each --data FILE the first."),
+        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of each file the first."),
     ] = None,
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
@@ -79,7 +79,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the policy, with or without a trained adapter, or a given workflow."""
-    from llm_as_judge.data.problems import TEST_SETS, read_problems, sets_named
+    from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.workflow.source import read_workflow
 
@@ -89,6 +89,7 @@ def evaluate(
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], names_in(datasets))
+    data = each_set(data or ())
     checkpoint = None if given else choose_checkpoint(settings, checkpoint, untrained)
 
     import asyncio
@@ -100,7 +101,7 @@ def evaluate(
     from llm_as_judge.views.terminal import TerminalProgress
 
     console, embedded = make_console(as_json), settings.executor.provider == "embedded"
-    if embedded and any(outside(p.question) for path in data or () for p in read_problems(path, 20)):
+    if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
     results, begun = [], time.time()
     for path in data or (None,):

@@ -19,6 +19,8 @@ from typing import Any
 from llm_as_judge.errors import DataError
 
 MARKER = ".incomplete"
+#: The file in a folder of test sets that says what they are.
+TEST_INDEX = "test_index.json"
 _BLOCK = 1 << 20
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_as_judge.data.files import check_whole
+from llm_as_judge.data.files import TEST_INDEX, check_whole
 from llm_as_judge.data.quota import Quota
 from llm_as_judge.data.settings import field_spellings
 from llm_as_judge.datasets.load import load_file
@@ -26,6 +26,15 @@ def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
     """
     check_whole(path)
     return load_file(path, limit, field_spellings())
+
+
+def each_set(places: Sequence[Path]) -> list[Path]:
+    """``places``, with every test set by itself of a folder that ``data process`` wrote."""
+    return [
+        file
+        for place in places
+        for file in (sorted(place.glob("*_test.jsonl")) if (place / TEST_INDEX).is_file() else [place])
+    ]
 
 
 def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from llm_as_judge.data.files import Spool, Writer, move_into_place, sha256_of, staging, writing
+from llm_as_judge.data.files import TEST_INDEX, Spool, Writer, move_into_place, sha256_of, staging, writing
 from llm_as_judge.data.index import Entry, repeated
 from llm_as_judge.data.ingest import Pool, ingest
 from llm_as_judge.data.mixture import Mixture
@@ -31,7 +31,6 @@ from llm_as_judge.types import Domain
 SplitMode = Literal["plan-c", "official"]
 SIDES = ("train", "val", "test")
 INFO = "mixed/info.json"
-TEST_INDEX = "test/test_index.json"
 #: A set that comes more often than this in the training mix is named in ``notes``.
 _OFTEN = 20
 
@@ -87,7 +86,7 @@ def process(job: Job) -> dict[str, Any]:
             for name in datasets
         }
         with writing(job.out):
-            write_json(staged / TEST_INDEX, {"split": job.mode, "datasets": tests})
+            write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
             write_json(staged / INFO, info)
         stale = {"mixed": "*_mixed.jsonl", "test": "*_test.jsonl", "processed": "*.jsonl"}
         move_into_place(staged, job.out, INFO, stale)

@@ -49,6 +49,15 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         yield ["evaluate", "--workflow", "w.py", *(w for k, v in settings.items() for w in ("--set", f"{k}={v}"))]
 
 
+def test_a_folder_that_data_process_wrote_is_each_of_its_sets(words: list[str]) -> None:
+    Path("data/test/own.jsonl").rename("data/test/own_test.jsonl")
+    Path("data/test/test_index.json").write_text("{}")
+    assert main([*words, "--data", "data/test", "--limit", "1"]) == 0
+    (file,) = Path("results/evaluation").glob("*_results.json")
+    rows = {row["dataset"]: row["metrics"]["problems"] for row in json.loads(file.read_text())["datasets"]}
+    assert rows == {"gsm8k": 1, "math": 1, "own": 1}
+
+
 def test_the_named_sets_are_rows_and_another_adds_its_own(words: list[str]) -> None:
     assert main([*words, "--datasets", "math,gsm8k"]) == 0
     (file,) = Path("results/evaluation").glob("*_results.json")
