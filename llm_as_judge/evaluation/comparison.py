@@ -19,13 +19,15 @@ SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "train
 HALVING, PROBLEM_ORACLE = "best single workflow, by successive halving", "per-problem oracle"
 BOUNDS = (ORACLE, PROBLEM_ORACLE)
 
+#: The plans that AFlow's search begins with.
+FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "direct"}
 #: What somebody would write without looking at results: the plan of each domain.
 METHODS: Mapping[str, Mapping[Domain, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
     "chain of thought": dict.fromkeys(DOMAINS, "think"),
     "self-consistency": dict.fromkeys(DOMAINS, "vote"),
     "self-refine": dict.fromkeys(DOMAINS, "review"),
-    "AFlow's first round": {"math": "direct", "code": "code", "qa": "direct"},
+    "AFlow's first round": FIRST_ROUND,
     "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "vote"},
 }
 

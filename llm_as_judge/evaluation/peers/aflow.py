@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Protocol
 
 from llm_as_judge.cache import ResponseCache
+from llm_as_judge.evaluation.comparison import FIRST_ROUND
 from llm_as_judge.evaluation.metrics import mean, number
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.llm import ChatModel
@@ -82,7 +83,7 @@ class Tree:
 
 def first_round(domain: Domain) -> str:
     """The workflow that AFlow's search begins with."""
-    return workflow(PLANS["code" if domain == "code" else "direct"], domain)
+    return workflow(PLANS[FIRST_ROUND[domain]], domain)
 
 
 async def grow(
