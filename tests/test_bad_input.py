@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.config.loading import load_config
@@ -15,15 +16,6 @@ from llm_as_judge.runs.policy import load_author
 
 LONG = "x" * 5000
 DEEP = "(" * 3000 + "1" + ")" * 3000
-WORKFLOW = """class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem):
-        result = await self.custom(input=problem, instruction="")
-        return result['response'], 0.0
-"""
 FILES = {
     "empty.yaml": "",
     "list.yaml": "- 1\n- 2\n",
@@ -61,7 +53,7 @@ FILES = {
     "pairs2.jsonl": "x\n",
     "words.txt": "words\n",
     "blank.txt": " \n",
-    "w.py": WORKFLOW,
+    "w.py": SINGLE_CALL,
     "huge.txt": "x" * 1_500_000,
     "deep.py": f"x = {DEEP}\n",
     "solution.py": "def f(x):\n    return x\n",

@@ -60,8 +60,8 @@ class Ranks(Protocol):
     def add_up(self, values: Tensor) -> Tensor:
         """The sum over all ranks, on each the same bits; ``values`` may be changed."""
 
-    def compare(self, what: str, value: float) -> None:
-        """Raises ``RankFailed`` where ``value`` is not the same on all ranks."""
+    def compare(self, what: str, parameters: Sequence[Tensor]) -> None:
+        """Raises ``RankFailed`` where ``parameters`` are not the same on all ranks."""
 
 
 class Alone:
@@ -80,7 +80,7 @@ class Alone:
     def add_up(self, values: Tensor) -> Tensor:
         return values
 
-    def compare(self, what: str, value: float) -> None: ...
+    def compare(self, what: str, parameters: Sequence[Tensor]) -> None: ...
 
 
 ALONE = Alone()
@@ -133,8 +133,9 @@ class Team:
             total: Tensor = reduce(values, "sum")
         return total
 
-    def compare(self, what: str, value: float) -> None:
-        values = self._told_by_all(value)
+    def compare(self, what: str, parameters: Sequence[Tensor]) -> None:
+        # A number that the slightest difference of a weight changes.
+        values = self._told_by_all(float(sum(parameter.detach().double().sum() for parameter in parameters)))
         if len(set(values)) > 1:
             raise RankFailed(
                 f"{what} is not the same on all ranks: {values}; --resume goes on from the last checkpoint"
@@ -223,11 +224,6 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
         for parameter in parameters:
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = ranks.add_up(grad)
-
-
-def fingerprint(parameters: Sequence[Tensor]) -> float:
-    """A number that the slightest difference of a weight changes."""
-    return float(sum(parameter.detach().double().sum() for parameter in parameters))
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:

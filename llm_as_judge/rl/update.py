@@ -24,7 +24,7 @@ from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, fingerprint, share_state, spread, take_state
+from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
 from llm_as_judge.rl.schedule import learning_rate_at
 from llm_as_judge.rl.sharding import passes
 from llm_as_judge.types import Completion
@@ -158,7 +158,7 @@ class Updater:
             loss, sums = float(epoch[0]), sums + epoch
             norm = self._optimizer_step(work.version)
         self.optimizer.zero_grad(set_to_none=True)
-        self.ranks.compare(f"step {work.version + 1}: the adapter", fingerprint(self._parameters))
+        self.ranks.compare(f"step {work.version + 1}: the adapter", self._parameters)
         total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(

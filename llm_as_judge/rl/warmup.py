@@ -18,7 +18,7 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.rl.exactness import check_exact
 from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, fingerprint, share_state, spread, take_state
+from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
 from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class WarmUp:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.steps += 1
-        self.ranks.compare(f"warm-up step {self.steps}: the adapter", fingerprint(self.parameters))
+        self.ranks.compare(f"warm-up step {self.steps}: the adapter", self.parameters)
         return loss
 
     @property

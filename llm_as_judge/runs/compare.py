@@ -26,7 +26,7 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm import Usage
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.checkpoint import step_of, verify
-from llm_as_judge.runs.peers import PEERS, Found
+from llm_as_judge.runs.peers import PEERS, Contest, Found
 from llm_as_judge.runs.policy import adapter_digest, load_author
 from llm_as_judge.runs.problems import heldout_problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
@@ -124,7 +124,8 @@ async def run_comparison(
         if budget:
             training = _training(config)
             search = await _search(config, plans, training, budget, services, told)
-            found = {p: await PEERS[p](config, source, problems, training, budget, services, told) for p in peers}
+            contest = Contest(config, source, problems, training, budget, services, told)
+            found = {peer: await PEERS[peer](contest) for peer in peers}
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
     measured = {one.name: one.records for one in found.values()}
     rows = compare(matrix, policies, search.winner if search else None, measured)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.identity import decisive, digest
@@ -37,57 +37,46 @@ class Found:
         return {"name": self.name, "datasets": {name: tree.as_json() for name, tree in self.trees.items()}}
 
 
-class Peer(Protocol):
-    """Searches on ``training`` for at most ``budget`` executor tokens, and runs what it found on ``problems``, whose
-    records are kept under the name of ``source``.
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What a way is given: it searches on ``training`` for at most ``budget`` executor tokens, and runs what it found
+    on ``problems``, whose records are kept under the name of ``source``.
     """
 
-    async def __call__(
-        self,
-        config: Config,
-        source: str,
-        problems: Sequence[Problem],
-        training: Sequence[Problem],
-        budget: int,
-        services: Services,
-        progress: Progress,
-    ) -> Found: ...
+    config: Config
+    source: str
+    problems: Sequence[Problem]
+    training: Sequence[Problem]
+    budget: int
+    services: Services
+    progress: Progress
 
 
-async def search_as_aflow(
-    config: Config,
-    source: str,
-    problems: Sequence[Problem],
-    training: Sequence[Problem],
-    budget: int,
-    services: Services,
-    progress: Progress,
-) -> Found:
+async def search_as_aflow(contest: Contest) -> Found:
     """One workflow for each dataset of ``problems``, with its share of the tokens; AFlow's first round for one without
     training problems.
     """
+    config, problems = contest.config, contest.problems
     trees: dict[str, aflow.Tree] = {}
     for name in dict.fromkeys(_dataset(problem.question) for problem in problems):
         own = [problem for problem in problems if _dataset(problem.question) == name]
-        tried_on = [problem for problem in training if _dataset(problem.question) == name][:VALIDATION]
-        share, spent = round(budget * len(own) / len(problems)) if tried_on else 0, 0
+        tried_on = [problem for problem in contest.training if _dataset(problem.question) == name][:VALIDATION]
+        share, spent = round(contest.budget * len(own) / len(problems)) if tried_on else 0, 0
 
         async def trial(
             text: str, name: str = name, tried_on: Sequence[Problem] = tried_on, share: int = share
         ) -> Sequence[Record]:
             nonlocal spent
-            records = await _recorded(config, "training", tried_on, {name: text}, services)
+            records = await _recorded(contest, "training", tried_on, {name: text})
             spent += sum(record.tokens for record in records)
             if share:
-                progress.advance(f"AFlow-style search, {name}", min(spent, share), share)
+                contest.progress.advance(f"AFlow-style search, {name}", min(spent, share), share)
             return records
 
         domain, rng = own[0].question.domain, Random(config.training.seed)
-        trees[name] = await aflow.grow(
-            aflow.first_round(domain), _editor(config, domain, rng, services), trial, share, rng
-        )
+        trees[name] = await aflow.grow(aflow.first_round(domain), _editor(contest, domain, rng), trial, share, rng)
     texts = {name: tree.best.text for name, tree in trees.items()}
-    return Found("AFlow-style search", await _recorded(config, source, problems, texts, services), trees)
+    return Found("AFlow-style search", await _recorded(contest, contest.source, problems, texts), trees)
 
 
 def _dataset(question: Question) -> str:
@@ -95,24 +84,25 @@ def _dataset(question: Question) -> str:
     return question.dataset if question.dataset in DATASETS else f"{question.dataset} {question.domain}".strip()
 
 
-def _editor(config: Config, domain: Domain, rng: Random, services: Services) -> aflow.Editor:
+def _editor(contest: Contest, domain: Domain, rng: Random) -> aflow.Editor:
+    config = contest.config
     operators = load_operators(config.workflow.operators)
     if config.executor.provider == "embedded":
         return aflow.RecipeEditor(domain, operators, rng)
     told = contract(operators, config.workflow.max_calls)
     kept = digest(decisive(config, ("executor", "workflow")))[:8]
     cache = ResponseCache(config.output.results_dir / "comparison" / f"edits_{kept}.sqlite")
-    return aflow.ModelEditor(services.clients["executor"], told, domain, cache, config.training.seed)
+    return aflow.ModelEditor(contest.services.clients["executor"], told, domain, cache, config.training.seed)
 
 
 async def _recorded(
-    config: Config, source: str, problems: Sequence[Problem], texts: Mapping[str, str], services: Services
+    contest: Contest, source: str, problems: Sequence[Problem], texts: Mapping[str, str]
 ) -> Sequence[Record]:
     """Of the workflow of each problem's dataset."""
     author = Given(lambda question: texts[_dataset(question)])
-    file = plan_records(config, source, problems, "aflow", [f"{name}\n{text}" for name, text in texts.items()])
+    file = plan_records(contest.config, source, problems, "aflow", [f"{name}\n{text}" for name, text in texts.items()])
     with recording(file) as ledger:
-        return (await evaluate(problems, author, services.official, log=ledger)).records
+        return (await evaluate(problems, author, contest.services.official, log=ledger)).records
 
 
-PEERS: Mapping[str, Peer] = {"aflow": search_as_aflow}
+PEERS: Mapping[str, Callable[[Contest], Awaitable[Found]]] = {"aflow": search_as_aflow}

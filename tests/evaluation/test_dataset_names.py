@@ -10,20 +10,12 @@ from pathlib import Path
 
 import pytest
 from helpers.knowing import knowing
+from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.cli.app import main
 from llm_as_judge.data.problems import sets_named
 from llm_as_judge.errors import ConfigError
 
-WORKFLOW = """class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem):
-        result = await self.custom(input=problem, instruction="")
-        return result['response'], 0.0
-"""
 PROBLEMS = {
     "gsm8k_test.jsonl": {"question": "What is 2 + 2?", "answer": "It is 4.\n#### 4"},
     "math_test.jsonl": {
@@ -43,7 +35,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
     Path("data/test").mkdir(parents=True)
     for name, record in PROBLEMS.items():
         Path("data/test", name).write_text(json.dumps(record) + "\n")
-    Path("w.py").write_text(WORKFLOW)
+    Path("w.py").write_text(SINGLE_CALL)
     with knowing() as served:
         settings = {"executor.provider": "openai", "executor.base_url": served.url, "executor.model": "knowing"}
         yield ["evaluate", "--workflow", "w.py", *(w for k, v in settings.items() for w in ("--set", f"{k}={v}"))]
