@@ -1,5 +1,8 @@
 """Batched decoding of the nano LFM2 model on a CPU: fixed slots, rows join and leave at every token.
 
+A group's workflows ask the same of the executor again and again: what the latest prompts left behind is kept, so that
+a prompt met again costs a copy.
+
 Reads a Hugging Face checkpoint folder and computes what ``Lfm2ForCausalLM`` computes (tested equal); written out by
 hand because a model this small spends most of its time in the framework around it, not in its arithmetic.
 """
@@ -7,6 +10,7 @@ hand because a model this small spends most of its time in the framework around 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +23,8 @@ from torch import Tensor
 #: logits are the same bits whatever else is under way, so that its seed alone decides its reply.
 _LEAST_ROWS = 4
 _LENGTH_STEP = 16
+#: Of all prompts that are kept, in tokens of 1.5 kB each.
+_KEPT_TOKENS = 1 << 15
 
 
 @dataclass(slots=True)
@@ -42,11 +48,22 @@ class _Layer:
     w13: Tensor
     w2: Tensor
     attention: bool
+    place: int  # among the layers of its kind
     inner: Tensor  # qkv or the convolution's in_proj
     out: Tensor
     q_norm: Tensor | None = None
     k_norm: Tensor | None = None
     taps: Tensor | None = None  # [d, width of the convolution]
+
+
+@dataclass(slots=True)
+class _Filled:
+    """What a prompt leaves behind for the tokens after it."""
+
+    keys: list[Tensor]  # [kv, length, head] of each layer with attention
+    values: list[Tensor]
+    taps: list[Tensor]  # [reach, width] of each layer with a convolution
+    logits: Tensor  # [V]
 
 
 class Engine:
@@ -64,21 +81,24 @@ class Engine:
         self.eps, self.end = config["norm_eps"], config["eos_token_id"]
         self.slots, self.max_length = slots, max_length
         self.embedding, self.norm = w["model.embed_tokens.weight"], w["model.embedding_norm.weight"]
-        self.layers = [self._layer(w, i, kind == "full_attention") for i, kind in enumerate(config["layer_types"])]
+        kinds = [kind == "full_attention" for kind in config["layer_types"]]
+        self.layers = [self._layer(w, i, kind, kinds[:i].count(kind)) for i, kind in enumerate(kinds)]
         theta = config.get("rope_parameters", {}).get("rope_theta", config.get("rope_theta", 1e6))
         angles = torch.arange(max_length)[:, None] * theta ** -(torch.arange(0, self.head, 2) / self.head)[None]
         self.cos, self.sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
         rows = max(slots, _LEAST_ROWS)
-        shape = (len(self.layers), rows, self.kv, max_length, self.head)
+        shape = (kinds.count(True), rows, self.kv, max_length, self.head)
         self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
         self.reach: int = config["conv_L_cache"] - 1  # inputs of the past that a convolution needs
-        self.taps = torch.zeros(len(self.layers), rows, self.reach, self.width)
+        self.taps = torch.zeros(kinds.count(False), rows, self.reach, self.width)
+        self._kept: OrderedDict[tuple[int, ...], _Filled] = OrderedDict()  # by prompt, the latest last
+        self._kept_tokens = 0
         self.active: list[Request] = []
         self.last = torch.zeros(rows, dtype=torch.long)
         self.position = torch.zeros(rows, dtype=torch.long)
 
     @staticmethod
-    def _layer(w: dict[str, Tensor], i: int, attention: bool) -> _Layer:
+    def _layer(w: dict[str, Tensor], i: int, attention: bool, place: int) -> _Layer:
         p = f"model.layers.{i}."
         ffn = p + "feed_forward."
         common = (
@@ -91,10 +111,10 @@ class Engine:
             a = p + "self_attn."
             qkv = torch.cat([w[a + f"{n}_proj.weight"] for n in "qkv"])
             norms = w[a + "q_layernorm.weight"], w[a + "k_layernorm.weight"]
-            return _Layer(*common, True, qkv, w[a + "out_proj.weight"], *norms)
+            return _Layer(*common, True, place, qkv, w[a + "out_proj.weight"], *norms)
         c = p + "conv."
         return _Layer(
-            *common, False, w[c + "in_proj.weight"], w[c + "out_proj.weight"], taps=w[c + "conv.weight"][:, 0]
+            *common, False, place, w[c + "in_proj.weight"], w[c + "out_proj.weight"], taps=w[c + "conv.weight"][:, 0]
         )
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -119,36 +139,52 @@ class Engine:
 
     def _prefill(self, first: int, prompts: list[list[int]]) -> Tensor:
         """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
-        count, lengths = len(prompts), torch.tensor([len(p) for p in prompts])
-        alike: dict[int, list[int]] = {}
-        for i, p in enumerate(prompts):
-            alike.setdefault(self._rounded(len(p)), []).append(i)
-        longest = max(alike)
-        ids = torch.zeros(count, longest, dtype=torch.long)
-        for i, p in enumerate(prompts):
-            ids[i, : len(p)] = torch.tensor(p)
-        rows, x = slice(first, first + count), F.embedding(ids, self.embedding)
-        cos, sin = self.cos[:longest, None], self.sin[:longest, None]
-        past = (lengths[:, None] + torch.arange(self.reach))[..., None]  # of the padded inputs, for the next step
-        for i, layer in enumerate(self.layers):
+        logits = []
+        for slot, prompt in enumerate(prompts, start=first):
+            filled = self._filled(prompt)
+            for i, (key, value) in enumerate(zip(filled.keys, filled.values, strict=True)):
+                self.keys[i, slot, :, : len(prompt)], self.values[i, slot, :, : len(prompt)] = key, value
+            for i, taps in enumerate(filled.taps):
+                self.taps[i, slot] = taps
+            logits.append(filled.logits)
+        return torch.stack(logits)
+
+    def _filled(self, prompt: list[int]) -> _Filled:
+        name = tuple(prompt)
+        if name in self._kept:
+            self._kept.move_to_end(name)
+            return self._kept[name]
+        filled = self._kept[name] = self._forward(prompt)
+        self._kept_tokens += len(prompt)
+        while self._kept_tokens > _KEPT_TOKENS and len(self._kept) > 1:
+            self._kept_tokens -= len(self._kept.popitem(last=False)[0])
+        return filled
+
+    def _forward(self, prompt: list[int]) -> _Filled:
+        """One prompt, padded: on a CPU several at once take no less."""
+        length, padded = len(prompt), self._rounded(len(prompt))
+        ids = torch.zeros(padded, dtype=torch.long)
+        ids[:length] = torch.tensor(prompt)
+        x = F.embedding(ids, self.embedding)
+        cos, sin = self.cos[:padded, None], self.sin[:padded, None]
+        filled = _Filled([], [], [], x)
+        for layer in self.layers:
             h = self._rms(x, layer.operator_norm)
             if layer.attention:
-                q, k, v = (t.transpose(1, 2) for t in self._qkv(layer, h, cos, sin))
-                self.keys[i, rows, :, :longest], self.values[i, rows, :, :longest] = k, v
-                mixed = torch.zeros(count, longest, self.heads, self.head)
-                for length, of in alike.items():
-                    near, far, seen = (t[of, :, :length] for t in (q, k, v))
-                    part = F.scaled_dot_product_attention(near, far, seen, is_causal=True, enable_gqa=True)
-                    mixed[of, :length] = part.transpose(1, 2)
-                mixed = mixed.reshape(count, longest, self.width)
+                q, k, v = (t.transpose(0, 1)[None] for t in self._qkv(layer, h, cos, sin))
+                filled.keys.append(k[0, :, :length].clone())
+                filled.values.append(v[0, :, :length].clone())
+                mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+                mixed = mixed[0].transpose(0, 1).reshape(padded, self.width)
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
                 bz = F.pad(b * z, (0, 0, self.reach, 0))
-                self.taps[i, rows] = bz.gather(1, past.expand(-1, -1, self.width))
-                mixed = c * sum(bz[:, j : j + longest] * layer.taps[:, j] for j in range(self.reach + 1))
+                filled.taps.append(bz[length : length + self.reach].clone())
+                mixed = c * sum(bz[j : j + padded] * layer.taps[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        return self._logits(x[torch.arange(count), lengths - 1])
+        filled.logits = self._logits(x[length - 1 : length])[0]
+        return filled
 
     def _decode(self) -> Tensor:
         """One token for every active row: logits [n, V]."""
@@ -163,8 +199,8 @@ class Engine:
         hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(
             (torch.arange(longest)[None] > position[:, None])[:, None, None], -1e9
         )
-        for i, layer in enumerate(self.layers):
-            h = self._rms(x, layer.operator_norm)
+        for layer in self.layers:
+            h, i = self._rms(x, layer.operator_norm), layer.place
             if layer.attention:
                 q, k, v = self._qkv(layer, h, cos, sin)
                 self.keys[i][rows, :, position], self.values[i][rows, :, position] = k[:n], v[:n]
@@ -271,7 +307,7 @@ class Engine:
         self.active.pop()
 
     def generate(self, requests: list[Request]) -> None:
-        """Run all ``requests`` to their end, shortest prompts first so that a prefill wastes little padding."""
+        """Run all ``requests`` to their end, shortest prompts first: rows of one length waste little attention."""
         waiting = sorted(requests, key=lambda r: -len(r.prompt))
         while waiting or self.active:
             if waiting and (self.free >= max(1, self.slots // 4) or not self.active):

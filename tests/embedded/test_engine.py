@@ -89,6 +89,29 @@ def test_logits_are_the_same_bits_in_any_company(monkeypatch: pytest.MonkeyPatch
     assert len(seen) == alone > 100
 
 
+def test_a_prompt_met_again_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bits are those of the first time: the test above holds with and without what is kept."""
+    monkeypatch.setattr("llm_as_judge.embedded.engine._KEPT_TOKENS", 200)
+    engine, forward, forwarded = Engine(EXECUTOR, slots=4), Engine._forward, list[int]()
+
+    def counted(self: Engine, prompt: list[int]) -> object:
+        forwarded.append(len(prompt))
+        return forward(self, prompt)
+
+    monkeypatch.setattr(Engine, "_forward", counted)
+
+    def outputs(prompt: list[int]) -> list[list[int]]:
+        requests = [Request(list(prompt), 6, temperature=1.0, seed=seed) for seed in range(6)]
+        engine.generate(requests)
+        return [request.output for request in requests]
+
+    long, longer = [7, 8, 9] * 30, [7, 8, 10] * 40
+    first = outputs(long)
+    assert outputs(long) == first and forwarded == [90]
+    outputs(longer)  # 120 tokens more: the older prompt has no room
+    assert outputs(long) == first and forwarded == [90, 120, 90]
+
+
 def test_a_prompt_that_does_not_fit_is_refused_with_its_length() -> None:
     engine = Engine(EXECUTOR, slots=1, max_length=16)
     with pytest.raises(ValueError, match="17 tokens"):
