@@ -59,7 +59,12 @@ def compare(
     ] = None,
     peers: Annotated[
         list[str] | None,
-        typer.Option("--peers", metavar="NAME,...", help="Also search in other ways, with as many tokens each: aflow."),
+        typer.Option(
+            "--peers",
+            metavar="NAME,...",
+            help="Also the field's other ways, with as many tokens each: aflow (a search over workflows), score_dpo "
+            "(the policy learns from pairs of its own workflows, as ScoreFlow's does).",
+        ),
     ] = None,
     ablate: Annotated[
         str | None,

@@ -79,6 +79,15 @@ class RewardFunction:
         others = 10.0 * sum(weight for term, weight in self._weights.items() if term != "correctness")
         return ((RIGHT - WRONG) * self._weights["correctness"] - others) / 2
 
+    def scaled(self, total: float) -> float:
+        """``total`` between 0, the lowest there is, and 1, the highest. What a user's own functions add to those two is
+        cut off.
+        """
+        terms = [(TERMS[name], weight) for name, weight in self._weights.items()]
+        low = sum(term.sign * weight * term.worst for term, weight in terms)
+        high = sum(RIGHT * weight for term, weight in terms if term.sign > 0)
+        return min(1.0, max(0.0, (total - low) / (high - low)))
+
     def __call__(
         self,
         problem: Problem,

@@ -184,16 +184,23 @@ class Policy:
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget, self.kernel)
 
-    def reference_logprobs(
+    def own_logprobs(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> list[Tensor]:
-        """Log-probs [T] of every completion without the adapter and without gradient."""
+        """Log-probs [T] of every completion under the present weights and without gradient."""
         logprobs: dict[int, Tensor] = {}
-        with self._reference():
+        with torch.no_grad():
             for batch in self.micro_batches(completions, sampling, layout, budget):
                 rows = zip(batch.members, batch.scores.logprobs, batch.scores.mask, strict=True)
                 logprobs.update((i, row[mask]) for i, row, mask in rows)
         return [logprobs[i] for i in range(len(completions))]
+
+    def reference_logprobs(
+        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
+    ) -> list[Tensor]:
+        """The same under the reference's."""
+        with self._reference():
+            return self.own_logprobs(completions, sampling, layout, budget)
 
     def why_no_tree(self, longest: int = 0) -> str:
         """Why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty where they can."""

@@ -177,6 +177,18 @@ class Updater:
         longest = max(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         return "padded" if self.policy.why_no_tree(longest) else choose_layout(completions)
 
+    def checked_layout(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
+        """The same, compared with padded rows, and those with the model's own pass, the first time. Raises
+        ``ConfigError`` where they differ.
+        """
+        layout = self.layout(completions)
+        if not self._plain_checked:
+            logger.info("within %.1e nats of the model's own forward pass", check_plain(self.policy, completions))
+            self._plain_checked = True
+        if layout == "tree" and not self._checked:
+            layout = self._checked_tree(completions, sampling)
+        return layout
+
     def _prepare(self, work: _Work) -> Layout:
         """The layout of this rank's share, checked once a run; fills in the reference's log-probs."""
         sampling, share = work.sampling, work.shares[self.ranks.rank]
@@ -184,13 +196,7 @@ class Updater:
         checked = [row for rows in work.shares for row in rows] if self.policy.sharded else share
         if not checked:
             return "padded"
-        completions = [row.completion for row in checked]
-        layout = self.layout(completions)
-        if not self._plain_checked:
-            logger.info("within %.1e nats of the model's own forward pass", check_plain(self.policy, completions))
-            self._plain_checked = True
-        if layout == "tree" and not self._checked:
-            layout = self._checked_tree(completions, sampling)
+        layout = self.checked_layout([row.completion for row in checked], sampling)
         if self.config.beta:
             for rows, budget, _ in self._portions(layout, work):
                 own = [row.completion for row in rows]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,10 @@ from llm_as_judge.llm import Usage
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.checkpoint import step_of, verify
 from llm_as_judge.runs.peers import PEERS, Contest, Found
-from llm_as_judge.runs.policy import adapter_digest, load_author
+from llm_as_judge.runs.policy import adapter_digest
 from llm_as_judge.runs.problems import heldout_problems, open_problems
 from llm_as_judge.runs.progress import Progress, Silent
-from llm_as_judge.runs.recording import plan_records, policy_records, recording
+from llm_as_judge.runs.recording import plan_records, policy_results, recording
 from llm_as_judge.runs.services import Services, open_services
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.views.charts import comparison_chart
@@ -109,7 +108,7 @@ async def run_comparison(
         raise ConfigError(f"--peers {','.join(peers)}: how many tokens may the search take? Give --tokens N")
     if budget is None:
         told.say("no search for the best single workflow: how many tokens may it take? Give --tokens N")
-    async with open_services(config, told, judging=False) as services:
+    async with open_services(config, told, judging=any(PEERS[peer].judged for peer in peers)) as services:
         matrix = await measure(
             problems,
             services.official,
@@ -117,15 +116,17 @@ async def run_comparison(
             plans,
             lambda plan: _ledger(config, source, problems, plan),
         )
-        policies = {UNTRAINED: await _policy(config, source, problems, None, services, told)}
-        if checkpoint:
-            policies[TRAINED] = await _policy(config, source, problems, checkpoint, services, told)
+        adapters = {UNTRAINED: None} | ({TRAINED: checkpoint} if checkpoint else {})
+        policies = {
+            name: await policy_results(name, config, source, problems, adapter, services, told)
+            for name, adapter in adapters.items()
+        }
         search, found = None, dict[str, Found]()
         if budget:
             training = _training(config)
             search = await _search(config, plans, training, budget, services, told)
             contest = Contest(config, source, problems, training, budget, services, told)
-            found = {peer: await PEERS[peer](contest) for peer in peers}
+            found = {peer: await PEERS[peer].search(contest) for peer in peers}
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
     measured = {one.name: one.records for one in found.values()}
     rows = compare(matrix, policies, search.winner if search else None, measured)
@@ -141,26 +142,6 @@ async def run_comparison(
 def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
     texts = [workflow(PLANS[plan], domain) for domain in DOMAINS]
     return recording(plan_records(config, source, problems, plan, texts))
-
-
-async def _policy(
-    config: Config,
-    source: str,
-    problems: Sequence[Problem],
-    checkpoint: Path | None,
-    services: Services,
-    progress: Progress,
-) -> Sequence[Record]:
-    """What ``evaluate`` has recorded of the same policy and problems is taken; without anything left to do none is
-    loaded.
-    """
-    name = TRAINED if checkpoint else UNTRAINED
-    with recording(policy_records(config, source, problems, checkpoint)) as ledger:
-        if len(ledger.known) == len(problems):
-            return [ledger.known[key] for key in sorted(ledger.known)]
-        author, watch = load_author(config, checkpoint), partial(progress.advance, name, total=len(problems))
-        done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
-    return done.records
 
 
 def _training(config: Config) -> list[Problem]:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from llm_as_judge.cache import ResponseCache
 from llm_as_judge.config.identity import decisive, digest
+from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.datasets.catalog import DATASETS
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.peers import aflow
+from llm_as_judge.evaluation.peers.score_dpo import Round, ScoreDPO, updater_settings
 from llm_as_judge.evaluation.records import Record
+from llm_as_judge.events import EventLog
+from llm_as_judge.files import locked, write_json
 from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import Pipeline
+from llm_as_judge.rl.report import Timer
+from llm_as_judge.rl.update import Updater
+from llm_as_judge.runs.policy import load_author
+from llm_as_judge.runs.problems import Problems, open_problems
 from llm_as_judge.runs.progress import Progress
-from llm_as_judge.runs.recording import plan_records, recording
+from llm_as_judge.runs.recording import plan_records, policy_results, recording
 from llm_as_judge.runs.services import Services
-from llm_as_judge.types import Domain, Problem, Question
+from llm_as_judge.types import Domain, Group, Problem, Question
 from llm_as_judge.workflow.contract import contract
 
 #: Training problems of a dataset that each workflow of a search is tried on.
@@ -27,14 +42,14 @@ VALIDATION = 24
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a way came to: ``records`` on the problems that are compared on, ``trees`` by dataset."""
+    """What a way came to: ``records`` on the problems that are compared on, ``told`` of how it was found, for JSON."""
 
     name: str
     records: Sequence[Record]
-    trees: Mapping[str, aflow.Tree]
+    told: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "datasets": {name: tree.as_json() for name, tree in self.trees.items()}}
+        return {"name": self.name, **self.told}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +91,8 @@ async def search_as_aflow(contest: Contest) -> Found:
         domain, rng = own[0].question.domain, Random(config.training.seed)
         trees[name] = await aflow.grow(aflow.first_round(domain), _editor(contest, domain, rng), trial, share, rng)
     texts = {name: tree.best.text for name, tree in trees.items()}
-    return Found("AFlow-style search", await _recorded(contest, contest.source, problems, texts), trees)
+    told = {"datasets": {name: tree.as_json() for name, tree in trees.items()}}
+    return Found("AFlow-style search", await _recorded(contest, contest.source, problems, texts), told)
 
 
 def _dataset(question: Question) -> str:
@@ -105,4 +121,78 @@ async def _recorded(
         return (await evaluate(problems, author, contest.services.official, log=ledger)).records
 
 
-PEERS: Mapping[str, Callable[[Contest], Awaitable[Found]]] = {"aflow": search_as_aflow}
+async def learn_by_score_dpo(contest: Contest) -> Found:
+    """The untrained policy learns from the problems that a training run draws, in its order, with as many workflows for
+    each. Adapter and rounds are kept by what decides them; one that was interrupted goes on after its last whole round.
+    """
+    config, name = contest.config, "ScoreFlow-style DPO"
+    problems = open_problems(config, measured=False)
+    told = decisive(config, ("model", "training", "generation", "workflow", "executor", "judge", "sandbox", "reward"))
+    kept = digest([told, problems.digest, contest.budget])[:8]
+    folder = config.output.results_dir / "comparison" / f"{config.base_model.key}_score_dpo_{kept}"
+
+    def under_way(holder: str) -> ConfigError:
+        return ConfigError(f"{folder} is being written by another process ({holder}); wait for it")
+
+    with locked(folder / ".lock", under_way):
+        file = folder / "rounds.json"
+        if not file.exists():
+            write_json(file, await _learned(contest, problems, folder, name))
+        found = json.loads(file.read_text("utf-8"))
+    adapter = folder / f"step_{len(found['rounds'])}"
+    records = await policy_results(
+        name, config, contest.source, contest.problems, adapter, contest.services, contest.progress
+    )
+    return Found(name, records, {**found, "adapter": str(adapter)})
+
+
+async def _learned(contest: Contest, problems: Problems, folder: Path, name: str) -> dict[str, Any]:
+    config, budget = contest.config, contest.budget
+    author = load_author(config)
+    with EventLog(folder / "events.jsonl") as log:
+        parts = TrainerParts(
+            policy=author.policy,
+            engine=author.engine,
+            sampler=problems.sampler,
+            build_prompt=author.prompt,
+            rollout=contest.services.training,
+            log=log.log,
+            checkpoint_dir=folder,
+        )
+        pipeline, updater = Pipeline(parts, config), Updater(author.policy, updater_settings(config.training))
+
+        async def sample(number: int, batch: int) -> list[Group]:
+            """The first is the very batch that a training run begins with."""
+            return await pipeline.more(number, config.training.rollout_batch_size, batch, Timer())
+
+        method = ScoreDPO(updater, sample, RewardFunction(config.reward).scaled, parts.device)
+        if (newest := checkpoint.latest(folder, contest.progress.say)) is not None:
+            state = checkpoint.load(newest, author.policy, updater.optimizer, author.policy.device)
+            problems.sampler.load_state_dict(state.sampler)
+            updater.updates = state.counters["updates"]
+            method.rounds.extend(Round.of(one) for one in state.counters["rounds"])
+
+        def watch(spent: int) -> None:
+            contest.progress.advance(f"{name}, executor tokens", min(spent, budget), budget)
+
+        while (done := await method.round(budget, watch)) is not None:
+            log.log("round", **done.as_json())
+            state = checkpoint.TrainingState(
+                len(method.rounds),
+                checkpoint.random_states(),
+                sampler=problems.sampler.state_dict(),
+                counters={"updates": updater.updates, "rounds": [asdict(one) for one in method.rounds]},
+            )
+            checkpoint.save(folder, author.policy, updater.optimizer, state, config_text=to_yaml(config))
+    return {"tokens": method.tokens, "rounds": [one.as_json() for one in method.rounds]}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """``judged``: it learns by the reward, for which the configured judge is asked."""
+
+    search: Callable[[Contest], Awaitable[Found]]
+    judged: bool = False
+
+
+PEERS: Mapping[str, Peer] = {"aflow": Peer(search_as_aflow), "score_dpo": Peer(learn_by_score_dpo, judged=True)}

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.records import Ledger, Record
 from llm_as_judge.files import locked
-from llm_as_judge.runs.policy import adapter_digest
+from llm_as_judge.runs.policy import adapter_digest, load_author
+from llm_as_judge.runs.progress import Progress
+from llm_as_judge.runs.services import Services
 from llm_as_judge.types import Problem
 
 
@@ -27,6 +31,26 @@ def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
 
     with locked(records.with_name(f".{records.name}.lock"), under_way), Ledger(records, resume) as ledger:
         yield ledger
+
+
+async def policy_results(
+    name: str,
+    config: Config,
+    source: str,
+    problems: Sequence[Problem],
+    checkpoint: Path | None,
+    services: Services,
+    progress: Progress,
+) -> Sequence[Record]:
+    """Of the policy with the adapter in ``checkpoint``. What ``evaluate`` has recorded of the same policy and problems
+    is taken; without anything left to do none is loaded. ``name`` is for ``progress``.
+    """
+    with recording(policy_records(config, source, problems, checkpoint)) as ledger:
+        if len(ledger.known) == len(problems):
+            return [ledger.known[key] for key in sorted(ledger.known)]
+        author, watch = load_author(config, checkpoint), partial(progress.advance, name, total=len(problems))
+        done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
+    return done.records
 
 
 def policy_records(

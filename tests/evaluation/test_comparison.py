@@ -8,6 +8,7 @@ import asyncio
 import json
 import random
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,22 +23,28 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
 from llm_as_judge.runs.compare import Comparison, run_comparison, training_tokens
-from llm_as_judge.runs.policy import load_author, newest_checkpoint
+from llm_as_judge.runs.policy import adapter_digest, load_author, newest_checkpoint
 from llm_as_judge.runs.progress import Silent
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
+PEERS = ["aflow", "score_dpo"]
 
 
 @dataclass
 class Uneven(Knowing):
     """Asked plainly it is wrong; a chain of thought is right with six in ten seeds, a program always, one in two
-    reviews says True; asked to choose among solutions it names the most frequent one.
+    reviews says True; asked to choose among solutions it names the most frequent one. As a judge it says False.
     """
+
+    judged: int = 0
 
     def reply(self, prompt: str, seed: int | None = None) -> str:
         self.asked += 1
+        if "<true_false>" in prompt:
+            self.judged += 1
+            return "<true_false>False</true_false>"
         if "Change it in one thing" in prompt:
             return f"```python\n# a program instead\n{workflow(PLANS['program'], 'math')}\n```"
         right = next((answer for statement, answer in self.answers.items() if statement in prompt), "0")
@@ -71,13 +78,15 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
         settings = {
             "train_dataset": folder / "train.jsonl", "test_dataset": folder / "test.jsonl", "data.source": "files",
             "domain_ratios": "{math: 1, code: 0, qa: 0}", "executor.provider": "openai", "executor.model": "knowing",
-            "executor.base_url": served.url, "judge.mode": "rules", "executor.price_per_million_input": 1,
+            "executor.base_url": served.url, "executor.price_per_million_input": 1, "judge.provider": "openai",
+            "judge.model": "knowing", "judge.base_url": served.url, "judge.structured": "false",
+            "rollout_batch_size": 4, "num_return_sequences_in_group": 4,
             "workflow.enhancer": "null", "results_dir": folder / "results",
             "log_dir": folder / "logs", "output_dir": folder / "checkpoints",
         }  # fmt: skip
         config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
         load_author(config).policy.save_adapter(folder / "adapter")
-        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET, peers=["aflow"]))
+        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET, peers=PEERS))
         yield result, config, served, served.asked
 
 
@@ -135,11 +144,38 @@ def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, 
 
 
 def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
-    """But for the one word by which an endpoint is checked."""
+    """But for the one word by which each of the two endpoints is checked."""
     first, config, served, asked = compared
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=["aflow"]))
-    assert served.asked == asked + 1 and again.usage.calls == 1
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=PEERS))
+    assert served.asked == asked + 2 and again.usage.calls == 1
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
+
+
+def test_the_peer_that_learns_does_so_by_the_configured_judge_and_within_its_tokens(
+    compared: tuple[Comparison, Config, Uneven, int],
+) -> None:
+    result, _, served, _ = compared
+    told = result.peers["score_dpo"]
+    assert len(told["rounds"]) == 3 and 0.5 * BUDGET < told["tokens"] <= BUDGET
+    assert all(one["rollouts"] % 16 == 0 and one["steps"] == -(-one["drawn"] // 8) > 0 for one in told["rounds"])
+    assert served.judged > 10, "the rules refuse many answers, and the judge is asked about those"
+    assert adapter_digest(Path(told["adapter"])) != adapter_digest(result.checkpoint)
+    row = next(one.row for one in result.rows if one.row.name == told["name"])
+    assert row.overall.n == PROBLEMS and row.tokens > 0
+
+
+def test_a_peers_training_that_was_interrupted_goes_on_as_it_would_have(
+    compared: tuple[Comparison, Config, Uneven, int],
+) -> None:
+    first, config, served, _ = compared
+    told = first.peers["score_dpo"]
+    adapter, asked = Path(told["adapter"]), served.asked
+    digest = adapter_digest(adapter)
+    (adapter.parent / "rounds.json").unlink()
+    shutil.rmtree(adapter)
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=PEERS))
+    assert again.peers["score_dpo"] == told and adapter_digest(adapter) == digest
+    assert 0 < served.asked - asked < 2 * told["tokens"] / 30 / 3 + 40, "the last round alone was made again"
 
 
 def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
@@ -171,7 +207,7 @@ def test_the_command_on_the_nano_models(
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["train", "--json", *words]) == 0
     capsys.readouterr()
-    assert main(["compare", "--json", "--peers", "aflow", *words]) == 0
+    assert main(["compare", "--json", "--peers", "aflow,score_dpo", *words]) == 0
     told = json.loads(capsys.readouterr().out)
     config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
     checkpoint = newest_checkpoint(config)
@@ -183,3 +219,5 @@ def test_the_command_on_the_nano_models(
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
     assert told["peers"]["aflow"]["datasets"].keys() == {"embedded math", "embedded code", "embedded qa"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
+    (learned,) = told["peers"]["score_dpo"]["rounds"]
+    assert learned["tokens"] == told["search"]["budget"], "it began with the training's own first batch"

@@ -128,6 +128,15 @@ def test_unfinished_runs_get_one_floor(outcome: Outcome) -> None:
     assert (floor.terms["correctness"], floor.terms["efficiency"]) == (-5.0, 0.0)
 
 
+@settings(deadline=None)
+@given(runs, runs, st.booleans())
+def test_every_total_has_its_place_between_nothing_and_one(one: Any, other: Any, right: bool) -> None:
+    scaled = RewardFunction(RewardConfig(reward_weights=WEIGHTS)).scaled
+    assert (scaled(-3.75), scaled(9.5)) == (pytest.approx(0), pytest.approx(1)) and (scaled(-9), scaled(99)) == (0, 1)
+    totals = total(right, **one), total(False, **other)
+    assert scaled(totals[0]) - scaled(totals[1]) == pytest.approx((totals[0] - totals[1]) / 13.25)
+
+
 def test_what_is_our_fault_is_unscored() -> None:
     assert reward(None) == Reward(None)
     assert reward(True, outcome="fault") == Reward(None)

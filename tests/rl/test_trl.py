@@ -43,13 +43,16 @@ def policy() -> Policy:
     return tiny_policy(perturb=0.05, more={"initializer_range": 0.05})
 
 
+def words_tokenizer() -> PreTrainedTokenizerFast:
+    words = {word: i for i, word in enumerate(["<unk>", "<eos>", "<pad>", "go", *map(str, range(4, 24))])}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel(words, unk_token="<unk>")), eos_token="<eos>", pad_token="<pad>"
+    )
+
+
 def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
     from datasets import Dataset
 
-    words = {word: i for i, word in enumerate(["<unk>", "<eos>", "<pad>", "go", *map(str, range(4, 24))])}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(words, unk_token="<unk>")), eos_token="<eos>", pad_token="<pad>"
-    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = trl.GRPOTrainer(
@@ -69,7 +72,7 @@ def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
                 **options,
             ),
             train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
-            processing_class=tokenizer,
+            processing_class=words_tokenizer(),
         )
     made.current_gradient_accumulation_steps = 1
     return made
