@@ -162,10 +162,19 @@ def test_what_does_not_fit_is_told_with_a_setting_that_helps() -> None:
 
 def test_looking_ahead_and_slots_and_prices() -> None:
     work = Workload(4, 6, shared=500, prompt=700, completion=300, calls=4, call_input=400, call_output=500)
-    assert execute_seconds(work, 5, 32) == 4 * 5 and execute_seconds(work, 5, 8) == 96 / 8 * 5
-    assert (Seconds(3, 4, 20).step(0), Seconds(3, 4, 20).step(1), Seconds(3, 4, 5).step(2)) == (27, 20, 7)
+    assert execute_seconds(work, 5, 32) == (4 * 5, 15) and execute_seconds(work, 5, 8) == (4 * 5, 96 / 8 * 5)
+    assert [Seconds(3, 4, 20, 10).step(d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
+    assert [Seconds(3, 4, 5, 2).step(d) for d in (0, 1, 2)] == [12, 7, 7]
     assert money(work, 0.1, 0.5) == pytest.approx(96 * (400 * 0.1 + 500 * 0.5) / 1e6)
     assert work.tokens().unique == 500 + 4 * 200 + 24 * 300
+
+
+def test_the_step_is_that_of_the_real_loop() -> None:
+    """Beside the steps that ``benchmarks/orchestration.py`` measured on an executor of 1 s a call (docs/scale.md)."""
+    roomy = Seconds(1.0, 0.9, 8.03 - 1.9, 0.44)  # 128 places
+    assert roomy.step(1) == pytest.approx(3.78, rel=0.25) and roomy.step(2) == pytest.approx(2.79, rel=0.25)
+    narrow = Seconds(1.0, 0.9, 8.01 - 1.9, 3.65)  # 16
+    assert narrow.step(2) == pytest.approx(4.10, rel=0.25)
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,12 +195,15 @@ class Seconds:
 
     generate: float
     update: float
-    execute: float
+    execute: float  # the calls of a workflow, one after the other
+    served: float  # what the executor's places take for all requests
 
     def step(self, lookahead: int) -> float:
-        """One after the other, or, looking ahead, as long as the busier of policy and executor takes."""
+        """Looking ahead d batches, d + 1 are on their way at once, unless policy or executor is busy all the time."""
         device = self.generate + self.update
-        return max(device, self.execute) if lookahead else device + self.execute
+        if not lookahead:
+            return device + max(self.execute, self.served)
+        return max(device, self.served, (device + self.execute) / (lookahead + 1))
 
 
 def generate_seconds(shape: Shape, card: Card, dtype: str, work: Workload, *, local: bool) -> float:
@@ -216,9 +219,9 @@ def update_seconds(shape: Shape, card: Card, tokens: float, *, checkpointing: bo
     return epochs * passes * shape.parameters * tokens / (card.flops * MFU * cards)
 
 
-def execute_seconds(work: Workload, latency: float, slots: int) -> float:
-    """The longer of what the slots take for all requests, and what one workflow's take one after the other."""
-    return max(work.tokens().requests / slots, math.ceil(work.calls)) * latency
+def execute_seconds(work: Workload, latency: float, slots: int) -> tuple[float, float]:
+    """What one workflow's calls take, one after the other, and what the slots take for all requests."""
+    return math.ceil(work.calls) * latency, work.tokens().requests / slots * latency
 
 
 def money(work: Workload, price_input: float, price_output: float) -> float:

@@ -272,7 +272,7 @@ def _on(config: Config, shape: Shape, work: Workload, given: Assumed, count: int
             epochs=training.ppo_epochs,
             cards=1,
         ),
-        formulae.execute_seconds(work, given.latency, config.executor.concurrency),
+        *formulae.execute_seconds(work, given.latency, config.executor.concurrency),
     )
     step = seconds.step(training.lookahead)
     hours = step * training.max_steps / 3600
