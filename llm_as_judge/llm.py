@@ -22,6 +22,7 @@ from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.places import Load
 from llm_as_judge.transport import Transport, Unreadable, model_names, parse_json
+from llm_as_judge.types import Exchange
 
 #: Asked by ``check``; any reply will do.
 _CHECK_PROMPT = "Reply with the word OK."
@@ -42,6 +43,13 @@ class LLMReply:
     seconds: float
     cached: bool = False
     usage_known: bool = True  # False: the endpoint reported no usage and the tokens count as 0
+
+    def answering(self, prompt: str) -> Exchange:
+        """The prompt with this reply; one from the cache costs nothing more."""
+        cost = 0.0 if self.cached else self.cost
+        return Exchange(
+            prompt, self.text, self.finish_reason, self.prompt_tokens, self.completion_tokens, cost, self.seconds
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One prompt to the executor and its reply, as the host metered them."""
+    """One prompt to the executor or the judge and its reply, as the host metered them."""
 
     prompt: str
     reply: str
@@ -167,6 +167,7 @@ class Verdict:
     reason: str = ""
     score: float | None = None  # partial credit of the official metric (F1), where there is one
     confirmed: bool | None = None  # what another method said of a True of the LLM judge; None: not checked
+    exchanges: tuple[Exchange, ...] = ()  # with the LLM judge, and the second one
 
     @property
     def abstained(self) -> bool:

@@ -19,14 +19,14 @@ import yaml
 
 from llm_as_judge.evaluation.analysis import step_in
 from llm_as_judge.events import EventReader
-from llm_as_judge.types import OperatorCall
+from llm_as_judge.types import Exchange, OperatorCall
 
 #: Prompts that wait for the step in which they are rolled out.
 _PROMPTS = 5_000
 
 
 class LoggedRollout(msgspec.Struct):
-    """A rollout's event. Logs of older versions tell no calls, no reference and no seconds."""
+    """A rollout's event. Logs of older versions tell no calls, reference, seconds and exchanges with the judge."""
 
     time: float
     step: int
@@ -47,6 +47,7 @@ class LoggedRollout(msgspec.Struct):
     lint: list[str] = []
     operators: list[str] = []
     calls: list[OperatorCall] = []
+    judged: list[Exchange] = []
     terms: dict[str, float] = {}
     reference: list[str] = []
     advantage: float | None = None

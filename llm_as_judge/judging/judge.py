@@ -104,7 +104,7 @@ class Judge:
         if self._llm is None:
             return Verdict(False, "rules", "not equivalent to a reference", score)
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
-        return Verdict(decision.correct, "llm", decision.reason, score)
+        return Verdict(decision.correct, "llm", decision.reason, score, exchanges=decision.exchanges)
 
     @staticmethod
     async def _accepted(problem: Problem, answer: str, cut_off: bool) -> bool:

@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_as_judge.config.schema import JudgeConfig
@@ -32,6 +32,7 @@ from llm_as_judge.judging.prompts import (
     load_lines,
 )
 from llm_as_judge.llm import ChatModel, LLMReply
+from llm_as_judge.types import Exchange
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +45,13 @@ _VOTE_TEMPERATURE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``correct`` is None when the judge abstained; ``reason`` says why, or what it compared."""
+    """``correct`` is None when the judge abstained; ``reason`` says why, or what it compared; ``exchanges`` are all
+    that led to it.
+    """
 
     correct: bool | None
     reason: str = ""
+    exchanges: tuple[Exchange, ...] = ()
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -72,6 +76,19 @@ def parse_json_verdict(text: str) -> bool | None:
 
 def _without_thinking(text: str) -> str:
     return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Overheard:
+    """``llm`` whose exchanges are written down in ``heard``, without the system prompt, which is always the same."""
+
+    llm: ChatModel
+    heard: list[Exchange]
+
+    async def chat(self, prompt: str, **request: Any) -> LLMReply:
+        reply = await self.llm.chat(prompt, **request)
+        self.heard.append(reply.answering(prompt))
+        return reply
 
 
 class LLMJudge:
@@ -99,14 +116,14 @@ class LLMJudge:
         """The verdict with its reason; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + CUT_OFF
-        first = await self._decide_with(self._llm, question, references, candidate, dataset)
-        if self._second is None or first.correct is not True:
-            return first
-        again = await self._decide_with(self._second, question, references, candidate, dataset)
-        if again.correct is True:
-            return first
-        said = "abstained" if again.correct is None else "disagrees"
-        return Decision(None, f"the second judge {said}: {again.reason}")
+        heard = list[Exchange]()
+        decision = await self._decide_with(_Overheard(self._llm, heard), question, references, candidate, dataset)
+        if self._second is not None and decision.correct is True:
+            again = await self._decide_with(_Overheard(self._second, heard), question, references, candidate, dataset)
+            if again.correct is not True:
+                said = "abstained" if again.correct is None else "disagrees"
+                decision = Decision(None, f"the second judge {said}: {again.reason}")
+        return replace(decision, exchanges=tuple(heard))
 
     async def _decide_with(
         self, llm: ChatModel, question: str, references: Sequence[str], candidate: str, dataset: str

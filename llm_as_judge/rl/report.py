@@ -178,6 +178,7 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
                 tier=rollout.verdict.tier,
                 reason=rollout.verdict.reason,
                 score=rollout.verdict.score,
+                judged=[_shortened(asdict(e)) for e in rollout.verdict.exchanges],
                 reward=rollout.reward.total,
                 terms=dict(rollout.reward.terms),
                 advantage=advantage,

@@ -62,7 +62,7 @@ except ImportError as error:
 
 #: Of the time at the head of a log's name.
 STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
-_POLICY, _EXECUTOR = "policy", "executor"
+_POLICY, _EXECUTOR, _JUDGE = "policy", "executor", "judge"
 
 
 @dataclass
@@ -141,6 +141,7 @@ def step_log(step: LoggedStep) -> EvalLog:
 
 
 def _sample(rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, executor: str) -> EvalSample:
+    judge = step.run.named("judge", "model") or _JUDGE
     prompt = step.prompts.get(rollout.problem)
     asked: list[Any] = [ChatMessageSystem(content=step.system)] if step.system else []
     asked += [ChatMessageUser(content=prompt.user)] if prompt else []
@@ -159,6 +160,11 @@ def _sample(rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, 
         failure = EvalError(message=error, traceback=error, traceback_ansi=error)
         transcript.add(ErrorEvent, error=failure)
     transcript.end()
+    if rollout.judged:
+        transcript.begin("judge")
+        for exchange in rollout.judged:
+            transcript.asked(judge, [ChatMessageUser(content=exchange.prompt)], exchange.reply, exchange)
+        transcript.end()
     scores = _scores(rollout.correct, rollout.answer, rollout.reason, rollout.tier)
     advantage = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
     scores["reward"] = _score(rollout.reward, advantage)
@@ -181,7 +187,7 @@ def _sample(rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, 
             "cost": rollout.cost,
         },
         events=transcript.events,
-        model_usage={executor: _total([exchange for call in rollout.calls for exchange in call.exchanges])},
+        model_usage=_usages([rollout], executor, judge),
         total_time=rollout.seconds,
         working_time=rollout.seconds,
     )  # fmt: skip
@@ -309,8 +315,8 @@ def _number(value: Any) -> float:
 
 def _stats(spec: EvalSpec, step: LoggedStep, executor: str) -> EvalStats:
     done = _moment(max((rollout.time for rollout in step.rollouts), default=0.0)).isoformat()
-    exchanges = [exchange for r in step.rollouts for call in r.calls for exchange in call.exchanges]
-    return EvalStats(started_at=spec.created, completed_at=done, model_usage={executor: _total(exchanges)})
+    judge = step.run.named("judge", "model") or _JUDGE
+    return EvalStats(started_at=spec.created, completed_at=done, model_usage=_usages(step.rollouts, executor, judge))
 
 
 def _output(model: str, answer: str | None, error: str | None) -> ModelOutput:
@@ -319,11 +325,16 @@ def _output(model: str, answer: str | None, error: str | None) -> ModelOutput:
     return output
 
 
-def _total(exchanges: Sequence[Exchange]) -> ModelUsage:
-    usage = ModelUsage()
-    for exchange in exchanges:
-        usage += _usage(exchange)
-    return usage
+def _usages(rollouts: Sequence[LoggedRollout], executor: str, judge: str) -> dict[str, ModelUsage]:
+    """Of the executor and, where one was asked, the judge, which may be the same model."""
+    usages = {executor: ModelUsage()}
+    for rollout in rollouts:
+        for call in rollout.calls:
+            for exchange in call.exchanges:
+                usages[executor] += _usage(exchange)
+        for exchange in rollout.judged:
+            usages[judge] = usages.get(judge, ModelUsage()) + _usage(exchange)
+    return usages
 
 
 def _usage(exchange: Exchange) -> ModelUsage:

@@ -119,6 +119,8 @@ class Spans:
             if rollout.outcome != "finished":
                 span.set_status(Status(StatusCode.ERROR, f"{rollout.outcome}: {rollout.error}"))
                 span.set_attribute("error.type", rollout.outcome)
+            for exchange in rollout.judged:
+                self._exchange(exchange, run.named("judge", "model") or "judge")
             self._judged(span, rollout)
 
     def _policy(self, rollout: LoggedRollout, prompt: LoggedPrompt | None, system: str, model: str) -> None:

@@ -13,7 +13,7 @@ import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -193,17 +193,7 @@ class _Operators:
                     f"{record.name}: a prompt of {len(prompt)} characters does not fit the executor's context"
                 ) from error
             call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
-        record.exchanges.append(
-            Exchange(
-                cut(prompt),
-                cut(reply.text),
-                reply.finish_reason,
-                reply.prompt_tokens,
-                reply.completion_tokens,
-                reply.cost,
-                reply.seconds,
-            )
-        )
+        record.exchanges.append(replace(reply, text=cut(reply.text)).answering(cut(prompt)))
         return reply
 
 

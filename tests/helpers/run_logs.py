@@ -23,13 +23,15 @@ HOSTILE = f"{SCRIPT} {RIGHT_TO_LEFT} NUL[\x00] half[\ud800] </style></textarea><
 def told(
     of: Problem, correct: bool | None, *, plan: str = "answer", reply: str = "", text: str | None = None
 ) -> Rollout:
-    """A rollout with one operator call of one exchange."""
+    """A rollout with one operator call of one exchange; a wrong one was judged by a model."""
     made = rollout(of, correct, plan=plan, text=text, answer=reply or "an answer")
     exchange = Exchange(f"Asked: {of.question.text}", reply or f"Reply to {of.question.id}", "stop", 90, 10, 0.5, 0.2)
     call = OperatorCall("AnswerGenerate", {"input": of.question.text}, {"answer": reply}, (exchange,), 0.3)
     terms = {"correctness": 10.0 if correct else -5.0, "format": 7.5}
+    asked = Exchange(f"Is it right? {reply or 'an answer'}", f"No. {reply}", "stop", 40, 2, 0.25, 0.1)
     return replace(
         made,
+        verdict=replace(made.verdict, tier="llm", exchanges=(asked,)) if correct is False else made.verdict,
         execution=replace(made.execution, calls=(call,), seconds=0.5),
         reward=Reward(None if correct is None else 9.25 if correct else -2.0, {} if correct is None else terms),
     )

@@ -234,6 +234,19 @@ async def test_true_needs_the_second_judge_and_a_disagreement_abstains(
     assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
+async def test_a_verdict_bears_all_that_models_were_asked_for_it_and_nothing_where_rules_decide() -> None:
+    found = "<answer>a dozen</answer>"
+    model, second = ScriptedModel([found, "well", TRUE]), ScriptedModel([found, FALSE])
+    judge = Judge(asked(two_stage=True, second_role="verdicts"), model, second=second)
+    verdict = await judge.verdict(problem("12"), "it is a dozen")
+    assert verdict.correct is None
+    assert [e.reply for e in verdict.exchanges] == [found, "well", TRUE, found, FALSE]
+    assert [e.prompt for e in verdict.exchanges] == [r["prompt"] for r in model.asked + second.asked]
+    assert {(e.prompt_tokens, e.completion_tokens) for e in verdict.exchanges} == {(1, 1)}
+    by_rules = await judge.verdict(problem("12"), "12")
+    assert by_rules.tier == "rules" and by_rules.exchanges == ()
+
+
 def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
     path = tmp_path / "prompts.yaml"
     path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")

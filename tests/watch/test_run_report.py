@@ -96,7 +96,7 @@ def test_the_page_tells_the_figures_of_the_run(tmp_path: Path) -> None:
     ]  # fmt: skip
     page = report_page(story)
     told = re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
-    for seen in ("mine", "10 rollouts, 2 unscored", "Question math/p2?", "Reply to math/p2", "answer math/p2"):
+    for seen in ("mine", "10 rollouts, 2 unscored", "Question math/p2?", "Reply to math/p2", "Is it right? an answer"):
         assert seen in told, seen
     assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!#)", re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
 

@@ -98,6 +98,11 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, col
     assert scores == {"correct": 1.0, "reward": 9.25, "correctness": 10.0, "format": 7.5}
     assert right.end_time_unix_nano - right.start_time_unix_nano == pytest.approx(0.3e9)
     assert chat.end_time_unix_nano - chat.start_time_unix_nano == pytest.approx(0.2e9)
+    (judged,) = collector.named("chat judge")
+    wrong = next(
+        s for s in whole if told(s)["gen_ai.conversation.id"] == "math/p1" and told(s)["llm_as_judge.member"] == 2
+    )
+    assert judged.parent_span_id == wrong.span_id and told(judged)["gen_ai.usage.input_tokens"] == 40
     before = set(collector.spans)
     assert main(words) == 0 and set(collector.spans) == before, "what is sent again has the same ids"
 

@@ -80,6 +80,19 @@ def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Pa
     assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
 
 
+def test_a_rollout_that_a_model_judged_shows_what_it_was_asked_and_replied(tmp_path: Path) -> None:
+    logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
+    logs.update()
+    found = logs_in(logs.folder)["step-0001"]
+    wrong = next(s for s in found.samples or [] if s.id == "math/p1" and s.epoch == 2)
+    *_, judge = events(wrong, "model")
+    assert judge.model == "judge" and judge.input[0].text == "Is it right? an answer"
+    assert judge.output.completion == "No. " and judge.output.usage.total_tokens == 42
+    assert [event.name for event in events(wrong, "span_begin")][-1] == "judge"
+    assert wrong.model_usage["judge"].total_tokens == 42 == found.stats.model_usage["judge"].total_tokens
+    assert wrong.model_usage["nano-executor"].total_tokens == 100
+
+
 def test_new_steps_are_written_as_the_run_grows_and_old_ones_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "nano/run.jsonl"
     logs = of(path)
