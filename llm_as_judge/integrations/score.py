@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,6 +140,20 @@ class Scorer:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__init__(state["config"])  # type: ignore[misc]
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def shared_scorer(config: str, overrides: tuple[str, ...] = ()) -> Scorer:
+    """The one of this process for a file of settings and its changes, for engines that name both at each call."""
+    with _ONE_AT_A_TIME:
+        return _scorer(config, overrides)
+
+
+@cache
+def _scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
+    return Scorer(config, overrides)
 
 
 class _Open:

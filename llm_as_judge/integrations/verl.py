@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +22,8 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scored, Scorer
+from llm_as_judge.integrations.score import RECORD, Scored, shared_scorer
 from llm_as_judge.rl.rollout import doubling_waits
-
-_ONE_AT_A_TIME = threading.Lock()
-
-
-@cache
-def _scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
-    return Scorer(config, overrides)
-
-
-def _opened(config: str, overrides: tuple[str, ...]) -> Scorer:
-    with _ONE_AT_A_TIME:
-        return _scorer(config, overrides)
 
 
 async def compute_score(
@@ -55,7 +41,7 @@ async def compute_score(
     Raises ``DataError`` for a row that was not exported by this module, ``InfrastructureError`` where the rollout
     cannot be scored for longer than ``training.patience_s``.
     """
-    scorer, row = _opened(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
+    scorer, row = shared_scorer(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
     waits = doubling_waits(scorer.config.training.patience_s)
     while (scored := await scorer.score(row, solution_str)).reward is None:
         if (wait := next(waits, None)) is None:

@@ -18,12 +18,13 @@ from llm_as_judge.types import Problem
 
 @dataclass
 class Knowing:
-    """``down``: HTTP 500 from now on."""
+    """``down``: HTTP 500 from now on. ``finish_reason``: why every reply ended."""
 
     url: str = ""
     answers: dict[str, str] = field(default_factory=dict)  # by statement
     asked: int = 0
     down: bool = False
+    finish_reason: str = "stop"
 
     def tell(self, problem: Problem) -> None:
         self.answers[problem.question.statement] = problem.reference.answers[0]
@@ -49,9 +50,10 @@ def knowing(served: Knowing | None = None) -> Iterator[Knowing]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             message = {"role": "assistant", "content": served.reply(body["messages"][-1]["content"], body.get("seed"))}
-            usage = {"prompt_tokens": 20, "completion_tokens": 10}
-            choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-            self._send(500 if served.down else 200, {"choices": choices, "usage": usage})
+            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
+            choices = [{"index": 0, "message": message, "finish_reason": served.finish_reason}]
+            head = {"id": "1", "object": "chat.completion", "created": 1, "model": "knowing"}
+            self._send(500 if served.down else 200, {**head, "choices": choices, "usage": usage})
 
         def do_GET(self) -> None:
             self._send(200, {"data": [{"id": "knowing"}]})

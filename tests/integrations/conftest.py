@@ -21,14 +21,19 @@ def executor() -> Iterator[Knowing]:
 
 
 @pytest.fixture
-def config(executor: Knowing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
-    """``config("name=value", ...)``"""
-    monkeypatch.chdir(tmp_path)
-    fixed = (
+def overrides(executor: Knowing) -> list[str]:
+    """For what reads the file itself."""
+    return [
         "executor.provider=openai",
         f"executor.base_url={executor.url}",
         "executor.max_retries=0",
         "judge.mode=rules",
         "domain_ratios={math: 1, code: 0, qa: 0}",
-    )
-    return lambda *changes: load_config(ROOT / "config/embedded.yaml", [*fixed, *changes])
+    ]
+
+
+@pytest.fixture
+def config(overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
+    """``config("name=value", ...)``"""
+    monkeypatch.chdir(tmp_path)
+    return lambda *changes: load_config(ROOT / "config/embedded.yaml", [*overrides, *changes])

@@ -27,14 +27,6 @@ ROOT = Path(__file__).parents[2]
 TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), "import os"]
 
 
-def settings_of(executor: Knowing, *more: str) -> list[str]:
-    """As the fixture ``config`` has them, for a process that reads the file itself."""
-    return [
-        "executor.provider=openai", f"executor.base_url={executor.url}", "executor.max_retries=0", "judge.mode=rules",
-        "domain_ratios={math: 1, code: 0, qa: 0}", *more,
-    ]  # fmt: skip
-
-
 def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, object]]:
     """The training rows of an export, whose problems the executor knows."""
     datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
@@ -47,11 +39,11 @@ def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, obj
 
 
 def test_scores_are_those_of_the_core_and_columns_are_the_same(
-    executor: Knowing, config: Callable[..., Config], tmp_path: Path
+    executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
 ) -> None:
     rows = files(config(), tmp_path / "files", executor)
     assert rows[0]["prompt"][-1]["role"] == "user" and rows[0]["reward_model"]["ground_truth"] == ""  # type: ignore[index]
-    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": settings_of(executor)}
+    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": overrides}
 
     async def all_of() -> tuple[list[dict[str, object]], list[float | None]]:
         row = rows[0]
@@ -71,11 +63,15 @@ def test_scores_are_those_of_the_core_and_columns_are_the_same(
 
 
 def test_an_outage_is_waited_for_and_never_a_reward(
-    executor: Knowing, config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Knowing,
+    config: Callable[..., Config],
+    overrides: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (row, _) = files(config(), tmp_path / "files", executor)
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.5)
-    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": settings_of(executor, "patience_s=3")}
+    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": [*overrides, "patience_s=3"]}
 
     async def ask() -> dict[str, object]:
         return await verl.compute_score("x", TEXTS[0], "", row["extra_info"], **arguments)  # type: ignore[arg-type]
@@ -98,7 +94,7 @@ def test_an_outage_is_waited_for_and_never_a_reward(
 @pytest.mark.verl
 @pytest.mark.skipif(not os.environ.get("VERL_PYTHON"), reason="VERL_PYTHON is not set; make test-verl sets it")
 def test_verls_own_ray_workers_one_of_which_is_killed(
-    executor: Knowing, config: Callable[..., Config], tmp_path: Path
+    executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
 ) -> None:
     settings = config()
     files(settings, tmp_path / "files", executor)
@@ -114,7 +110,7 @@ def test_verls_own_ray_workers_one_of_which_is_killed(
             [
                 os.environ["VERL_PYTHON"], str(Path(__file__).with_name("verl_ray.py")),
                 str(tmp_path / "files/train.parquet"), str(ROOT / "config/embedded.yaml"),
-                locate_weights(settings.base_model.path), *settings_of(executor),
+                locate_weights(settings.base_model.path), *overrides,
             ],
             env=environment, capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip

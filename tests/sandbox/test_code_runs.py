@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from process_tree import processes, running
+from helpers.processes import processes, running
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import DataError, SandboxFault

@@ -1,0 +1,141 @@
+"""verifiers (0.4) with our environment, so that prime-rl trains on it: tasks, a harness in the process, an environment.
+
+    vf-eval llm-as-judge-env --env.taskset.task.config config/training.yaml -m MODEL --client.base-url URL --no-push
+
+verifiers loads by the name of a module: ``llm_as_judge_env`` beside this package exports what is here. The policy is
+asked once, with Layer 1, and its whole reply is the workflow. Each worker of an environment server opens its own
+sandbox and clients. A rollout that nobody could score raises: verifiers notes the error and no reward, and prime-rl
+leaves it out of its group and of training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.integrations.rows import heldout_rows, training_rows
+from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
+from llm_as_judge.llm import derived_seed
+
+try:
+    import verifiers.v1 as vf
+    from openai import AsyncOpenAI
+except ImportError as error:
+    raise ConfigError(f"verifiers is an extra: python -m pip install 'llm-as-judge[verifiers]' ({error})") from error
+
+
+class WorkflowTaskConfig(vf.TaskConfig):
+    config: str = "config/training.yaml"
+    """The file of our settings."""
+    overrides: list[str] = Field(default_factory=list)
+    """Settings as ``name=value``."""
+
+    @property
+    def scorer(self) -> Scorer:
+        """The process's own."""
+        return shared_scorer(self.config, tuple(self.overrides))
+
+
+class WorkflowTasksetConfig(vf.TasksetConfig):
+    task: WorkflowTaskConfig = WorkflowTaskConfig()
+    split: Literal["train", "heldout"] = "train"
+    count: int | None = None
+    """Problems; by default as many as a run of the package's own draws, or all that are held out."""
+
+
+class WorkflowData(vf.TaskData):
+    record: str
+    domain: str
+    dataset: str
+
+
+class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
+    @vf.reward
+    async def workflow_reward(self, trace: vf.Trace) -> float:
+        """The five-part reward; terms, accuracy and executor tokens are metrics of the trace.
+
+        Raises ``InfrastructureError`` where nobody could tell, and ``DataError`` where the policy was not heard: its
+        prompt did not fit.
+        """
+        if not trace.assistant_messages:
+            raise DataError("the policy gave no reply; give its server a longer context")
+        scorer: Scorer = self.config.scorer
+        scored = await scorer.score(
+            {RECORD: self.data.record},
+            trace.assistant_messages[-1].content or "",
+            finish_reason="length" if trace.is_truncated else "stop",
+            seed=derived_seed(scorer.config.training.seed, trace.id),
+        )
+        if scored.reward is None:
+            raise InfrastructureError(f"the workflow could not be scored: {scored.reason}")
+        trace.info["outcome"] = scored.outcome
+        trace.record_metrics({"accuracy": float(scored.correct is True), "executor_tokens": scored.executor_tokens})
+        trace.record_metrics(scored.terms)
+        return scored.reward
+
+
+class WorkflowTaskset(vf.Taskset[WorkflowTask, WorkflowTasksetConfig]):
+    """Problems in the configured ratios and order, or the held-out ones."""
+
+    def load(self) -> Iterator[WorkflowTask]:
+        rows = training_rows if self.config.split == "train" else heldout_rows
+        for index, row in enumerate(rows(self.config.task.scorer.config, self.config.count)):
+            messages = list(row["prompt"])
+            system = messages.pop(0)["content"] if messages[0]["role"] == "system" else None
+            yield WorkflowTask(
+                WorkflowData(
+                    idx=index,
+                    name=row["id"],
+                    prompt=messages,
+                    system_prompt=system,
+                    record=row[RECORD],
+                    domain=row["domain"],
+                    dataset=row["dataset"],
+                ),
+                self.config.task,
+            )
+
+
+class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
+    """One request from this process. verifiers' own ``null`` would start an interpreter for each rollout."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    SUPPORTS_RESUME = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: vf.TaskData,
+    ) -> vf.ProgramResult:
+        system, prompt = self.resolve_prompt(data)
+        messages: list[Any] = [{"role": "system", "content": system}] if system else []
+        messages += [message.model_dump(exclude_none=True) for message in prompt]
+        async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
+            await client.chat.completions.create(model=ctx.model, messages=messages)
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+class WorkflowEnvConfig(vf.EnvConfig):
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+    """The policy. Its harness runs nothing, so that it needs no container; workflows run in our own sandbox."""
+
+
+class WorkflowEnv(vf.Env[WorkflowEnvConfig]):
+    """One agent, and the scorer's end with the server's."""
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        await agents.agent.run(task)
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self.config.taskset.task.scorer.close)

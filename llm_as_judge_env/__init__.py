@@ -1,0 +1,5 @@
+"""What verifiers and prime-rl load by the name ``llm-as-judge-env``; see ``llm_as_judge.integrations.verifiers``."""
+
+from llm_as_judge.integrations.verifiers import WorkflowEnv, WorkflowHarness, WorkflowTaskset
+
+__all__ = ["WorkflowEnv", "WorkflowHarness", "WorkflowTaskset"]

@@ -1,0 +1,180 @@
+"""Our environment under verifiers' own environment server, its client and its evaluation command.
+
+The policy is an endpoint that replies with given workflows; executor, sandbox and rules are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.knowing import Knowing, knowing
+from helpers.processes import processes
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError
+from llm_as_judge.integrations.rows import heldout_rows, training_rows
+from llm_as_judge.integrations.score import Scorer, problem_of
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+
+verifiers = pytest.importorskip("verifiers", reason="verifiers is not installed; make test-verifiers installs it")
+
+import verifiers.v1 as vf  # noqa: E402
+from verifiers.v1.cli.eval.main import main as evaluate  # noqa: E402
+from verifiers.v1.serve import EnvClient, EnvServer  # noqa: E402
+
+from llm_as_judge.integrations.verifiers import WorkflowData, WorkflowTask  # noqa: E402
+
+EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
+TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), "import os"]
+Run = Callable[[vf.Task], Any]
+
+
+@dataclass
+class Writing(Knowing):
+    """The endpoint of a policy that writes ``texts`` in turn."""
+
+    texts: list[str] = field(default_factory=lambda: list(TEXTS))
+    prompts: list[str] = field(default_factory=list)
+
+    def reply(self, prompt: str, seed: int | None = None) -> str:
+        self.prompts.append(prompt)
+        return self.texts[(len(self.prompts) - 1) % len(self.texts)]
+
+
+@pytest.fixture
+def policy() -> Iterator[Writing]:
+    served = Writing()
+    with knowing(served):
+        yield served
+
+
+@asynccontextmanager
+async def served(policy: Writing, overrides: list[str], **taskset: object) -> AsyncIterator[tuple[list[vf.Task], Run]]:
+    """The tasks, and what has verifiers' server run one of them."""
+    task = {"config": str(EMBEDDED), "overrides": overrides}
+    environment = vf.resolve_env_config({"taskset": {"id": "llm-as-judge-env", "task": task, **taskset}})
+    server = EnvServer(environment, "tcp://127.0.0.1:0")
+    running, client = asyncio.create_task(server.run()), EnvClient(server.address)
+    endpoint = vf.EvalClientConfig(base_url=policy.url, api_key_var="KEY_OF_NOBODY")
+
+    async def run(task: vf.Task) -> vf.Trace:
+        told = await client.run(endpoint, "policy", vf.SamplingConfig(), task.data.model_dump(mode="json"))
+        (trace,) = told.traces
+        return trace
+
+    try:
+        await client.wait_for_server_startup(interval=0.1)
+        yield list(server.env.taskset), run
+    finally:
+        await client.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_scores_and_prompts_are_those_of_the_core(
+    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
+) -> None:
+    settings = config()
+    rows, own = training_rows(settings, 2), Scorer(settings)
+    for row in rows:
+        executor.tell(problem_of(row))
+    async with served(policy, overrides, count=2) as (tasks, run):
+        traces = await asyncio.gather(*(run(tasks[1]) for _ in TEXTS))
+    assert sorted(trace.last_reply for trace in traces) == sorted(text.strip() for text in TEXTS)
+    for trace in traces:
+        shown = [{"role": message.role, "content": message.content} for message in trace.messages[:-1]]
+        assert shown == rows[1]["prompt"] and trace.ok and trace.num_turns == 1
+        expected = await own.score(rows[1], trace.last_reply)
+        assert trace.reward == expected.reward and trace.info == {"outcome": expected.outcome}
+        assert trace.metrics == {
+            **expected.terms,
+            "accuracy": float(expected.correct is True),
+            "executor_tokens": expected.executor_tokens,
+        }
+    own.close()
+    assert policy.prompts == [rows[1]["prompt"][-1]["content"]] * 3
+    assert sorted(trace.metrics["accuracy"] for trace in traces) == [0, 0, 1]
+    assert len({trace.reward for trace in traces}) == 3
+
+
+async def test_what_nobody_could_score_has_no_reward(
+    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
+) -> None:
+    (row,) = training_rows(config(), 1)
+    executor.tell(problem_of(row))
+    policy.texts = TEXTS[:1]
+    async with served(policy, overrides, count=1) as ((task,), run):
+        found = await run(task)
+        executor.down = True
+        lost = await run(task)
+        executor.down, policy.down = False, True
+        unheard = await run(task)
+        policy.down = False
+        policy.finish_reason = "length"
+        cut = await run(task)
+    # prime-rl leaves out of training, and of the group's mean, what is not ``ok``.
+    for trace, kind, told in ((lost, "TaskError", "HTTP 500"), (unheard, "ProviderError", "500")):
+        assert not trace.ok and trace.has_error and not any(trace.rewards.values())
+        assert trace.last_error.type == kind and told in trace.last_error.message
+    assert lost.rewards == {"workflow_reward": None} and "could not be scored" in lost.last_error.message
+    assert found.ok and found.reward > 8 > 0 > cut.reward and cut.ok
+
+
+async def test_rollouts_run_beside_each_other_and_leave_no_process(
+    policy: Writing,
+    executor: Knowing,
+    config: Callable[..., Config],
+    overrides: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, before = config(), processes(os.getpid())
+    executor.tell(problem_of(training_rows(settings, 1)[0]))
+    policy.texts, reply, all_there = TEXTS[:1], executor.reply, threading.Barrier(8, timeout=20)
+
+    def when_all_ask(*told: Any) -> str:
+        all_there.wait()
+        return reply(*told)
+
+    async with served(policy, overrides, count=1) as ((task,), run):
+        await run(task)
+        assert processes(os.getpid()) - before
+        monkeypatch.setattr(executor, "reply", when_all_ask)
+        traces = await asyncio.gather(*(run(task) for _ in range(8)))
+    assert all(trace.metrics["accuracy"] == 1 for trace in traces)
+    assert not processes(os.getpid()) - before
+
+
+def test_the_evaluation_command(
+    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
+) -> None:
+    rows = heldout_rows(config(), 3)
+    for row in rows:
+        executor.tell(problem_of(row))
+    policy.texts = TEXTS[:1]
+    evaluate(
+        [
+            "llm-as-judge-env", "--env.taskset.task.config", str(EMBEDDED),
+            "--env.taskset.task.overrides", json.dumps(overrides), "--env.taskset.split", "heldout",
+            "--env.taskset.count", "3", "-r", "2", "-m", "policy", "--client.base-url", policy.url,
+            "--no-push", "--no-rich", "--run.name", "held-out",
+        ]
+    )  # fmt: skip
+    episodes = [json.loads(line) for line in (tmp_path / "outputs/held-out/traces.jsonl").read_text().splitlines()]
+    named = sorted(episode["task"]["data"]["name"] for episode in episodes)
+    assert named == sorted(row["id"] for row in rows for _ in range(2))
+    assert all(episode["traces"][0]["metrics"]["accuracy"] == 1 for episode in episodes)
+
+
+def test_a_reply_that_is_none_is_not_scored() -> None:
+    task = WorkflowTask(WorkflowData(record="{}", domain="math", dataset=""))
+    with pytest.raises(DataError, match="longer context"):
+        asyncio.run(task.workflow_reward(vf.Trace.model_construct(nodes=[])))
