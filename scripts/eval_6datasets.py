@@ -1,10 +1,8 @@
-"""``python scripts/eval_6datasets.py``: ``llm-as-judge evaluate``, by default on every file of data/test."""
+"""``python scripts/eval_6datasets.py``: ``llm-as-judge evaluate``, by default on every test set in data/test."""
 
 import sys
-from pathlib import Path
 
 from llm_as_judge.cli.app import main
 
-files = [] if "--data" in sys.argv else sorted(Path("data/test").glob("*_test.jsonl")) or [Path("data/test")]
-data = [word for file in files for word in ("--data", str(file))]
+data = [] if "--data" in sys.argv else ["--data", "data/test"]
 sys.exit(main(["evaluate", "--config", "config/training.yaml", *data, *sys.argv[1:]]))

@@ -50,7 +50,7 @@ def understood(words: list[str]) -> dict[str, Any]:
             {
                 "model": "qwen25-7b",
                 "checkpoint": Path("checkpoints/qwen25-7b/grpo_mixed/step_100"),
-                "data": [Path(f"data/test/{name}_test.jsonl") for name in SIX],
+                "data": [Path("data/test")],
                 "config": Path("config/training.yaml"),
             },
         ),

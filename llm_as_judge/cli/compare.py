@@ -67,11 +67,11 @@ def compare(
         ),
     ] = None,
     ablate: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--ablate",
-            metavar="PARTS",
-            help="Instead train without each of these parts, separated by commas: layer1,layer2,buffer,reward.TERM.",
+            metavar="PART,...",
+            help="Instead train without each of these parts: layer1, layer2, buffer, reward.TERM.",
         ),
     ] = None,
     seeds: Annotated[
@@ -90,7 +90,7 @@ def compare(
         given = {"--checkpoint": checkpoint, "--untrained": untrained, "--data": data, "--limit": limit}
         if wrong := [name for name, value in {**given, "--tokens": tokens, "--peers": peers}.items() if value]:
             raise ConfigError(f"--ablate trains policies of its own: give it without {' and '.join(wrong)}")
-        return _ablate(load_settings(config, overrides, model, device), ablate, seeds, as_json)
+        return _ablate(load_settings(config, overrides, model, device), names_in(ablate), seeds, as_json)
     settings = load_settings(config, overrides, model, device)
     checkpoint = choose_checkpoint(settings, checkpoint, untrained)
 
@@ -125,12 +125,11 @@ def compare(
         typer.echo(result.table)
 
 
-def _ablate(settings: Config, ablate: str, seeds: int, as_json: bool) -> None:
+def _ablate(settings: Config, parts: list[str], seeds: int, as_json: bool) -> None:
     """Train with everything and without each part, and print what it was worth (accuracy, tokens)."""
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.ablation import PARTS
 
-    parts = list(dict.fromkeys(part.strip() for part in ablate.split(",") if part.strip()))
     if unknown := [part for part in parts if part not in PARTS]:
         raise ConfigError(f"--ablate {unknown[0]!r}: there are {', '.join(PARTS)}")
 
