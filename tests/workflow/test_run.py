@@ -112,6 +112,17 @@ def test_a_reply_that_was_cut_off_can_be_seen() -> None:
     assert call.result["response"] == "<answer>4", "what there is may be of use, and is marked"
 
 
+def test_a_reply_from_the_cache_costs_what_it_was_made_at() -> None:
+    """So that a workflow's cost does not hang on which others ran before it."""
+
+    class Kept:
+        async def chat(self, prompt: str, **options: Any) -> LLMReply:
+            return LLMReply("<answer>4</answer>", "", "stop", 10, 5, 0.5, 0.0, cached=True)
+
+    execution = run(TEXTS["answer"], Kept())
+    assert (execution.tokens, execution.cost) == (15, 0.5)
+
+
 class Seeded:
     """Keeps the seed of every prompt."""
 
