@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.events import EventReader
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.shape import shape
+
+if TYPE_CHECKING:
+    from llm_as_judge.evaluation.logged import LoggedRollout
 
 #: What a rollout is told apart by.
 DIMENSIONS = ("domain", "dataset", "operator", "shape", "lint", "failure")
@@ -102,7 +105,7 @@ class _Sums:
         self.n = self.scored = self.right = self.finished = self.faults = self.tokens = 0
         self.reward = self.cost = 0.0
 
-    def add(self, rollout: RolloutLine) -> None:
+    def add(self, rollout: RolloutLine | LoggedRollout) -> None:
         self.n += 1
         self.tokens += rollout.executor_tokens
         self.cost += rollout.cost
@@ -128,16 +131,16 @@ class _Sums:
 _Key = tuple[str, str]
 
 
-class _Log:
+class LogSums:
     """Sums by step, so that what a resumption threw away can be thrown away here."""
 
     def __init__(self) -> None:
         self.sums: dict[int, dict[_Key, _Sums]] = {}
         self.reports: dict[int, Mapping[str, Any]] = {}
-        self._shapes: dict[bytes, str] = {}
+        self._shapes: dict[bytes | str, str] = {}
 
-    def add(self, event: RolloutLine | Mapping[str, Any]) -> None:
-        if isinstance(event, RolloutLine):
+    def add(self, event: RolloutLine | LoggedRollout | Mapping[str, Any]) -> None:
+        if not isinstance(event, Mapping):
             sums = self.sums.setdefault(event.step, {})
             for key in self._keys(event):
                 if key not in sums:
@@ -150,24 +153,33 @@ class _Log:
             self.sums = {step: sums for step, sums in self.sums.items() if step <= kept}
             self.reports = {step: report for step, report in self.reports.items() if step <= kept}
 
-    def _keys(self, event: RolloutLine) -> list[_Key]:
+    def analysis(self, path: Path) -> Analysis:
+        """Of what was added, from ``path``."""
+        joined = _joined(self.sums.values())
+        by: dict[str, dict[str, Line]] = {dimension: {} for dimension in DIMENSIONS}
+        for (dimension, key), sums in sorted(joined.items(), key=lambda item: (-item[1].n, item[0])):
+            if dimension:
+                by[dimension][key] = sums.line()
+        return Analysis(path, joined.get(("", ""), _Sums()).line(), by, _over_time(self))
+
+    def _keys(self, event: RolloutLine | LoggedRollout) -> list[_Key]:
         keys = [("", ""), ("domain", event.domain), ("dataset", event.dataset or "none"), ("shape", self._shape(event))]
         keys += [("operator", name) for name in set(event.operators)]
         keys += [("lint", code) for code in set(event.lint)]
         failure = failure_of(event)
         return [*keys, ("failure", failure)] if failure else keys
 
-    def _shape(self, event: RolloutLine) -> str:
+    def _shape(self, event: RolloutLine | LoggedRollout) -> str:
         found = event.shape
         if found is None:
-            text = bytes(event.text)
+            text = event.text if isinstance(event.text, str) else bytes(event.text)
             if text not in self._shapes:
-                self._shapes[text] = shape(msgspec.json.decode(text, type=str))
+                self._shapes[text] = shape(text if isinstance(text, str) else msgspec.json.decode(text, type=str))
             found = self._shapes[text]
         return found or "no operator"
 
 
-def failure_of(event: RolloutLine) -> str:
+def failure_of(event: RolloutLine | LoggedRollout) -> str:
     """What went wrong in a rollout, in few words; empty for a right answer."""
     if event.correct is None:
         return f"unscored: {_head(event.reason or event.error)}"
@@ -193,15 +205,10 @@ def step_in(checkpoint: object) -> int:
 
 def analyze_log(path: Path) -> Analysis:
     """Reads ``path`` once, line by line; a torn line is left out."""
-    log = _Log()
+    log = LogSums()
     for event in EventReader(path, {"rollout": RolloutLine}, skip=("prompt", "layers", "audit", "usage")).new():
         log.add(event)
-    joined = _joined(log.sums.values())
-    by: dict[str, dict[str, Line]] = {dimension: {} for dimension in DIMENSIONS}
-    for (dimension, key), sums in sorted(joined.items(), key=lambda item: (-item[1].n, item[0])):
-        if dimension:
-            by[dimension][key] = sums.line()
-    return Analysis(path, joined.get(("", ""), _Sums()).line(), by, _over_time(log))
+    return log.analysis(path)
 
 
 def _joined(parts: Iterable[Mapping[_Key, _Sums]]) -> dict[_Key, _Sums]:
@@ -214,13 +221,13 @@ def _joined(parts: Iterable[Mapping[_Key, _Sums]]) -> dict[_Key, _Sums]:
     return total
 
 
-def _over_time(log: _Log) -> list[Part]:
+def _over_time(log: LogSums) -> list[Part]:
     steps = sorted(log.sums)
     size = max(1, math.ceil(len(steps) / _PARTS))
     return [_part(steps[i : i + size], log) for i in range(0, len(steps), size)]
 
 
-def _part(steps: Sequence[int], log: _Log) -> Part:
+def _part(steps: Sequence[int], log: LogSums) -> Part:
     own = _joined([{("", ""): log.sums[step]["", ""]} for step in steps])["", ""]
     reports = [log.reports[step] for step in steps if step in log.reports]
     groups, skipped = (sum(report[name] for report in reports) for name in ("groups", "skipped_groups"))

@@ -9,7 +9,7 @@ What is kept does not grow with the rollouts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,9 @@ class LoggedRollout(msgspec.Struct):
         return self.text if self.workflow is None else self.workflow
 
 
+Seen = Callable[[LoggedRollout | Mapping[str, Any]], None]
+
+
 class LoggedPrompt(msgspec.Struct):
     """What the policy was asked: ``user`` whole, ``question`` the problem alone, where the log tells it."""
 
@@ -110,9 +113,11 @@ class StepReader:
         types = {"rollout": LoggedRollout, "prompt": LoggedPrompt}
         self._events = EventReader(self.path, types, skip=("usage", "audit", "buffer"))
 
-    def new(self) -> Iterator[Begun | LoggedStep]:
-        """What was written since the last call."""
+    def new(self, seen: Seen = lambda event: None) -> Iterator[Begun | LoggedStep]:
+        """What was written since the last call. ``seen`` is told of each single event but prompts."""
         for event in self._events.new():
+            if not isinstance(event, LoggedPrompt):
+                seen(event)
             if isinstance(event, LoggedRollout):
                 self._pending.append(event)
             elif isinstance(event, LoggedPrompt):

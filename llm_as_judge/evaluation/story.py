@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.evaluation.analysis import Analysis, analyze_log
+from llm_as_judge.evaluation.analysis import Analysis, LogSums
 from llm_as_judge.evaluation.logged import Begun, LoggedPrompt, LoggedRollout, LoggedStep, StepReader
-from llm_as_judge.events import steps_of
 from llm_as_judge.types import DOMAINS, Domain
 
 #: Part of the run that is its beginning, and its end.
@@ -90,7 +89,14 @@ def read_story(log: Path, results: Path) -> Story:
     steps, costs = dict[int, Mapping[str, Any]](), dict[int, float]()
     shapes = dict[int, dict[str, Counter[str]]]()
     best, worst = _Extremes(lambda r: r.reward or 0.0), _Extremes(lambda r: -(r.reward or 0.0))
-    for found in StepReader(log).new():
+    sums, validations = LogSums(), dict[int, Mapping[str, Any]]()
+
+    def seen(event: LoggedRollout | Mapping[str, Any]) -> None:
+        sums.add(event)
+        if isinstance(event, Mapping) and event["kind"] == "eval":
+            validations[event["step"]] = event
+
+    for found in StepReader(log).new(seen):
         if isinstance(found, Begun):
             run, settings = found.run, dict(found.settings)
             for step in [step for step in steps if step > found.kept]:
@@ -113,13 +119,13 @@ def read_story(log: Path, results: Path) -> Story:
         run=run,
         settings=settings,
         steps=[steps[step] for step in order],
-        validations=steps_of(log, "eval"),
+        validations=[validations[step] for step in sorted(validations)],
         costs=spent,
         before=_joined([shapes[step] for step in order[:few]]),
         after=_joined([shapes[step] for step in order[-few:]]),
         best=best.first(),
         worst=worst.first(),
-        analysis=analyze_log(log),
+        analysis=sums.analysis(log),
         results=_results(results, run),
     )
 

@@ -6,14 +6,16 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.browser import Browsing
 from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, told, write_run
 
 from llm_as_judge.cli.app import main
+from llm_as_judge.evaluation.analysis import analyze_log
 from llm_as_judge.evaluation.story import read_story
-from llm_as_judge.events import EventLog
+from llm_as_judge.events import EventLog, EventReader
 from llm_as_judge.types import Execution, Group
 
 pytest.importorskip("plotly", reason="plotly is an extra: make peers installs it")
@@ -50,6 +52,28 @@ def test_steps_done_again_count_once(tmp_path: Path) -> None:
     story = read_story(path, tmp_path / "none.json")
     assert [step["step"] for step in story.steps] == [1, 2]
     assert story.costs == [0.5, 1.0] and story.after == {"math": {"Programmer": 1}}
+
+
+def test_the_log_is_read_once_and_summed_up_as_analyze_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, opened = tmp_path / "run.jsonl", list[object]()
+    with EventLog(path) as log:
+        begin(log)
+        for step in (1, 2, 3):
+            add_step(log, step, [planned("a", "answer"), planned("b", "vote", correct=False)])
+            log.log("eval", step=step, overall=step / 4)
+        begin(log, resumed_from="checkpoints/nano/run/step_1")
+        add_step(log, 2, [planned("a", "program")])
+    expected, open_reader = analyze_log(path), EventReader.__init__
+
+    def counted(self: Any, *arguments: Any, **named: Any) -> None:
+        opened.append(arguments)
+        open_reader(self, *arguments, **named)
+
+    monkeypatch.setattr(EventReader, "__init__", counted)
+    story = read_story(path, tmp_path / "none.json")
+    assert len(opened) == 1
+    assert story.analysis.as_json() == expected.as_json() and expected.total.rollouts == 3
+    assert [event["overall"] for event in story.validations] == [0.25, 0.5, 0.75]
 
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
