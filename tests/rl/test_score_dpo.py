@@ -219,6 +219,7 @@ class Half(LuckyJudge):
 
 
 def bandit(directory: Path, judge: Any = None, runner: Any = None, **more: Any) -> ScoreDPO:
+    more = {"learning_rate": 3e-2, **more}
     trainer = bandit_trainer(directory, runner=runner or Metered(), judge=judge, rollout_batch_size=6, **more)
     parts, config = trainer.parts, trainer.config
     pipeline, updater = Pipeline(parts, config), Updater(parts.policy, updater_settings(config.training))

@@ -12,7 +12,7 @@ From ScoreFlow, by its code: the rounds, how pairs are drawn and how many, the l
 is what GRPO learns from, the reward on a scale from 0 to 1, of one run instead of the share right of three; a workflow
 that cannot be run has the worst score instead of being written anew; the reference is the policy at the beginning of
 the round, there it is the one before all training; a round ends when its share of the executor tokens is spent. The
-optimiser is the policy's own: a learning rate belongs to a model and its adapter, theirs (1e-6) to one of 8e9 weights.
+optimiser is the policy's own, at a part of its rate: theirs (1e-6) belongs to an adapter of a model of 8e9 weights.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Group, Rollout
 
-#: ScoreFlow's: rounds, DPO's beta, pairs of a round, and the power of the scores' difference by which they are drawn.
-ROUNDS, BETA, PAIRS, POWER = 3, 0.1, 2000, 3
+#: ScoreFlow's: rounds, DPO's beta, pairs of a round (of its smallest set; 2000 for the others), and the power of the
+#: scores' difference by which they are drawn.
+ROUNDS, BETA, PAIRS, POWER = 3, 0.1, 600, 3
+
+#: Learning rate, as a share of the policy's for GRPO. At the whole of it half of what the embedded policy writes after
+#: a round cannot be run: DPO lowers both workflows of a pair (docs/results.md).
+RATE = 1 / 3
 
 #: DPO's log-probs are the model's own, whatever distribution workflows are sampled from.
 _PLAIN = Sampling()
@@ -133,7 +138,7 @@ def updater_settings(config: TrainingConfig) -> TrainingConfig:
     left of the loss is the sum of each log-prob times its advantage, over the number of tokens.
     """
     plain = {"loss_type": "dapo", "beta": 0.0, "ppo_epochs": 1, "importance_sampling": "off"}
-    return config.model_copy(update=plain)
+    return config.model_copy(update={**plain, "learning_rate": RATE * config.learning_rate})
 
 
 def learn(updater: Updater, drawn: Sequence[Pair], size: int, version: int) -> Learned:
