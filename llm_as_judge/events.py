@@ -134,6 +134,12 @@ def steps_of(log: Path, kind: str = "step") -> list[dict[str, Any]]:
     return [found[step] for step in sorted(found)]
 
 
+def step_in(checkpoint: object) -> int:
+    """The step in a checkpoint's path, 0 for none."""
+    found = re.search(r"step_(\d+)\W*$", str(checkpoint or ""))
+    return int(found[1]) if found else 0
+
+
 def _plain(value: Any) -> Any:
     """``value`` as what JSON holds; anything else as its ``str``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

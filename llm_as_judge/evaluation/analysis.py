@@ -11,17 +11,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from llm_as_judge.evaluation.logged import LoggedRollout
 from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.events import EventReader
+from llm_as_judge.events import EventReader, step_in
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.shape import shape
-
-if TYPE_CHECKING:
-    from llm_as_judge.evaluation.logged import LoggedRollout
 
 #: What a rollout is told apart by.
 DIMENSIONS = ("domain", "dataset", "operator", "shape", "lint", "failure")
@@ -195,12 +193,6 @@ def _head(text: str) -> str:
     """The kind of an error, without what differs from case to case."""
     first = text.partition("\n")[0].partition(":")[0].strip()
     return re.sub(r"\d+", "N", first)[:_LONGEST] or "no reason told"
-
-
-def step_in(checkpoint: object) -> int:
-    """The step in a checkpoint's path, 0 for none."""
-    found = re.search(r"step_(\d+)\W*$", str(checkpoint or ""))
-    return int(found[1]) if found else 0
 
 
 def analyze_log(path: Path) -> Analysis:
