@@ -17,7 +17,7 @@ from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.peers import aflow
-from llm_as_judge.evaluation.peers.score_dpo import Round, ScoreDPO, updater_settings
+from llm_as_judge.evaluation.peers.score_dpo import FIXED, Round, ScoreDPO, updater_settings
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.events import EventLog
 from llm_as_judge.files import locked, write_json
@@ -128,7 +128,7 @@ async def learn_by_score_dpo(contest: Contest) -> Found:
     config, name = contest.config, "ScoreFlow-style DPO"
     problems = open_problems(config, measured=False)
     told = decisive(config, ("model", "training", "generation", "workflow", "executor", "judge", "sandbox", "reward"))
-    kept = digest([told, problems.digest, contest.budget])[:8]
+    kept = digest([told, problems.digest, contest.budget, FIXED])[:8]
     folder = config.output.results_dir / "comparison" / f"{config.base_model.key}_score_dpo_{kept}"
 
     def under_way(holder: str) -> ConfigError:

@@ -40,6 +40,9 @@ ROUNDS, BETA, PAIRS, POWER = 3, 0.1, 600, 3
 #: a round cannot be run: DPO lowers both workflows of a pair (docs/results.md).
 RATE = 1 / 3
 
+#: All that decides what the method comes to besides the configuration, for those who keep it.
+FIXED = (ROUNDS, BETA, PAIRS, POWER, RATE)
+
 #: DPO's log-probs are the model's own, whatever distribution workflows are sampled from.
 _PLAIN = Sampling()
 #: Batches of a round, for executors that do not tell their tokens.
