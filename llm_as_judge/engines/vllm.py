@@ -31,6 +31,7 @@ from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.engines.server import OwnServer
 from llm_as_judge.engines.text import text_of
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.llm import derived_seed
 from llm_as_judge.transport import Transport, model_names, parse_json
 from llm_as_judge.types import Completion
 
@@ -135,7 +136,7 @@ class VLLMEngine:
         seed: int = 0,
         on_completion: Callable[[int, int, Completion], None] | None = None,
     ) -> list[list[Completion]]:
-        """``n`` completions of every prompt, in order; each prompt has a seed of its own. ``on_completion`` is called
+        """``n`` completions of every prompt, in order, each with a seed of its own. ``on_completion`` is called
         for a prompt's completions when they all are there. Raises ``ProviderError``.
         """
         asked = n if temperature > 0 else 1  # greedy completions are all the same, and vLLM refuses to make several
@@ -148,7 +149,8 @@ class VLLMEngine:
         )
 
         async def one(server: _Server, index: int) -> list[Completion]:
-            prompt, fields = list(prompts[index]), {**sampling, "seed": (seed + index) % 2**31}
+            # vLLM adds k to the seed for completion k: prompts with neighbouring seeds would share their noise.
+            prompt, fields = list(prompts[index]), {**sampling, "seed": derived_seed(seed, index)}
             reply = await server.complete(self._loaded or self._base_model, prompt, fields)
             completions = self._completions(prompt, reply, asked) * (n // asked)
             for member, completion in enumerate(completions):

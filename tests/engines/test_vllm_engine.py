@@ -98,11 +98,24 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     assert [[c.token_ids for c in g] for g in groups] == [[(4, 9, 1), (5, 9, 1)], [(6, 9, 1), (7, 9, 1)]]
     assert groups[0][1].text == "5 9" and groups[0][1].logprobs == (-0.5, -0.25, -0.125)
     assert groups[1][0].prompt_ids == (6,) and groups[1][0].finish_reason == "stop"
-    bodies = sorted((b for _, b in server.requests), key=lambda b: b["seed"])
-    assert [b["seed"] for b in bodies] == [10, 11]
+    bodies = sorted((b for _, b in server.requests), key=lambda b: -len(b["prompt"]))
     assert (bodies[0]["temperature"], bodies[0]["top_p"], bodies[0]["top_k"]) == (0.7, 0.9, 5)
     assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
     assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
+
+
+def test_no_completion_has_the_seed_of_another(server: FakeServer, tmp_path: Path) -> None:
+    """vLLM's ParentRequest gives completion k of a request its seed plus k."""
+    one = engine(server, tmp_path)
+    for start in (0, 64):  # chunks of an evaluation
+        one.generate([[4, 5], [6], [7], [8]], 6, seed=start)
+    seeds = [body["seed"] + k for _, body in server.requests for k in range(6)]
+    assert len(seeds) == len(set(seeds)) == 2 * 4 * 6
+    before = sorted(seeds[:24])
+    server.requests.clear()
+    one.generate([[4, 5], [6], [7], [8]], 6, seed=0)
+    assert sorted(body["seed"] + k for _, body in server.requests for k in range(6)) == before
+    assert all(0 <= seed < 2**31 for seed in seeds)
 
 
 def test_each_prompt_s_completions_are_told_when_they_are_there(server: FakeServer, tmp_path: Path) -> None:
