@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
 from llm_as_judge.runs.policy import load_author
 from llm_as_judge.runs.probe import ExamplesProbe, probe_examples
 from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.types import DOMAINS
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.runs.train import prompt_within
+from llm_as_judge.types import DOMAINS, Prompt, Question
+from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
 
 ROOT = Path(__file__).parents[1]
 EMBEDDED = ROOT / "config/embedded.yaml"
@@ -48,6 +50,27 @@ def test_nothing_is_probed_where_no_example_is_shown(override: str) -> None:
 
 def test_prompts_that_are_too_long_for_training_are_no_evidence() -> None:
     assert probe("experience_buffer.top_k=3", "prompt_max_length=500") is None
+
+
+def test_a_problem_is_worth_more_than_an_example_for_it() -> None:
+    author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
+    question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
+    examples = [
+        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(PLANS["direct"], "qa"))
+        for name in ("first", "second", "third")
+    ]
+
+    def within(limit: int) -> tuple[Prompt, int]:
+        training = author.config.training.model_copy(update={"prompt_max_length": limit})
+        changed = author.config.model_copy(update={"training": training})
+        return prompt_within(replace(author, config=changed), question, examples)
+
+    lengths = [len(author.policy.encode(author.prompt(question, examples[:n]))) for n in range(4)]
+    assert within(lengths[3]) == (author.prompt(question, examples), 3)
+    prompt, shown = within(lengths[3] - 1)
+    assert shown == 2 and "first" in str(prompt.turns) and "third" not in str(prompt.turns)
+    assert within(lengths[1]) == (author.prompt(question, examples[:1]), 1)
+    assert within(lengths[0]) == (author.prompt(question), 0)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from llm_as_judge.runs.tracking import tracking
 from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve
 from llm_as_judge.views.terminal import validation_line
-from llm_as_judge.workflow.catalogue import PLANS
+from llm_as_judge.workflow.catalogue import PLANS, Example
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,8 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
     ):
         async with open_services(config, told) as services:
             told.say(services.sandbox.describe().summary)
-            author, problems = load_together(config, ranks), open_problems(config)
+            problems = open_problems(config)  # a missing file is told before minutes of loading
+            author = load_together(config, ranks)
             if problems.seen:
                 told.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are among the training problems: "
@@ -232,9 +233,8 @@ def assemble(
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
     def build_prompt(question: Question) -> Prompt:
-        examples = recall.examples(question) if recall else []
-        prompt = author.prompt(question, examples)
-        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=len(examples))
+        prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
+        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=shown)
         return prompt
 
     def step_done(report: StepReport) -> None:
@@ -269,6 +269,20 @@ def assemble(
         if probe.harmful:
             warn(str(probe))
     return Trainer(parts, config)
+
+
+def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[Example]) -> tuple[Prompt, int]:
+    """The prompt with as many of ``examples`` as fit ``training.prompt_max_length``, the best first, and how many.
+
+    An example brings its own problem's context. Were all of them always shown, problems with long contexts would no
+    longer be drawn once there are examples for them.
+    """
+    limit = author.config.training.prompt_max_length
+    for shown in range(len(examples), 0, -1):
+        prompt = author.prompt(question, examples[:shown])
+        if len(author.policy.encode(prompt)) <= limit:
+            return prompt, shown
+    return author.prompt(question), 0
 
 
 def learned_plans(after: Summary) -> dict[Domain, str]:
