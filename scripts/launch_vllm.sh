@@ -29,7 +29,7 @@ if [[ $what == policy ]]; then
     # --max-model-len: training.prompt_max_length and response_max_length. --max-loras: the newest adapter and the one
     # before it. --logprobs-mode: those of the distribution sampled from. The rest of the memory is the trainer's.
     options=(
-        --model "${QWEN_MODEL_PATH:-Qwen/Qwen2.5-7B-Instruct}" --port "${PORT:-8003}" --max-model-len 4096
+        --model "${QWEN_MODEL_PATH:-Qwen/Qwen2.5-7B-Instruct}" --port "${PORT:-8003}" --max-model-len 6144
         --gpu-memory-utilization 0.35 --enable-lora --max-lora-rank 64 --max-loras 2
         --logprobs-mode processed_logprobs
     )
