@@ -17,10 +17,20 @@
 # EXECUTOR_URL=http://HOST:8002/v1   an executor that is served elsewhere; all nodes train
 # START_S=1800                       seconds that the executor may take to load
 # PYTHON=.venv/bin/python            the interpreter, as nodes see it
+# VLLM_PYTHON=.venv-vllm/bin/python  that of vLLM; by default this one where it is there, else PYTHON
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}"
 
 python=${PYTHON:-.venv/bin/python}
+engine=()
+if [[ -z ${VLLM_PYTHON:-} && -x .venv-vllm/bin/python ]]; then
+    VLLM_PYTHON=.venv-vllm/bin/python
+fi
+if [[ -n ${VLLM_PYTHON:-} ]]; then
+    engine=(--set "engine.python=$VLLM_PYTHON")
+fi
+# torchrun would kill the trainers after 30 s, amid the step that they finish before they save.
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-110}
 gpus=${SLURM_GPUS_ON_NODE:?is not set: run this by sbatch, with --gpus-per-node}
 mapfile -t nodes < <(scontrol show hostnames "${SLURM_JOB_NODELIST:?is not set: run this by sbatch}")
 last=${nodes[-1]}
@@ -44,7 +54,7 @@ if [[ -z ${EXECUTOR_URL:-} ]]; then
     OPENAI_API_KEY=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     export OPENAI_API_KEY VLLM_API_KEY=$OPENAI_API_KEY
     EXECUTOR_URL=http://$last:$port/v1
-    HOST=0.0.0.0 PORT=$port PYTHON=$python EXECUTOR_GPUS=$executor_gpus \
+    HOST=0.0.0.0 PORT=$port PYTHON=${VLLM_PYTHON:-$python} EXECUTOR_GPUS=$executor_gpus \
         srun --overlap --nodes=1 --ntasks=1 --nodelist="$last" scripts/launch_vllm.sh executor \
         >"logs/slurm_${SLURM_JOB_ID:-0}_executor.log" 2>&1 &
     executor=$!
@@ -69,4 +79,4 @@ srun --overlap --nodes="${#trainers[@]}" --ntasks="${#trainers[@]}" --ntasks-per
     "$python" -m torch.distributed.run \
     --nnodes "${#trainers[@]}" --nproc-per-node "$processes" \
     --rdzv-id "${SLURM_JOB_ID:-0}" --rdzv-backend c10d --rdzv-endpoint "${trainers[0]}:${RDZV_PORT:-29500}" \
-    -m llm_as_judge train --set generation.engine=vllm "$@"
+    -m llm_as_judge train "${engine[@]}" --set generation.engine=vllm "$@"

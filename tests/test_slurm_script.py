@@ -13,7 +13,8 @@ STAND_INS = {
     "scontrol": 'for node in $NODES; do echo "$node"; done',
     "curl": '[ -z "$FAILS" ]',
     "srun": 'gpus="$EXECUTOR_GPUS$CUDA_VISIBLE_DEVICES"\n'
-    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY $*" >> "$TOLD"\n'
+    'stop="STOP=$TORCH_ELASTIC_SHUTDOWN_TIMEOUT"\n'
+    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY PYTHON=$PYTHON $stop $*" >> "$TOLD"\n'
     'case "$*" in *launch_vllm*) [ -n "$FAILS" ] && exit 1; echo $$ > "$TOLD.pid"; exec sleep 100 ;; esac',
 }  # fmt: skip
 
@@ -55,6 +56,28 @@ def test_a_single_node_gives_its_last_gpu_to_the_executor(tmp_path: Path) -> Non
     assert status == 0, errors
     assert executor.startswith("GPUS=3 ") and training.startswith("GPUS=0,1,2 ")
     assert "--nnodes 1 --nproc-per-node 3 " in training and " URL=http://n1:8002/v1 " in training
+
+
+def test_vllm_runs_in_its_own_environment_where_there_is_one(tmp_path: Path) -> None:
+    (executor, training), errors, status = submit(tmp_path, "n1", 2)
+    assert status == 0, errors
+    assert " PYTHON=.venv/bin/python " in executor and "engine.python" not in training
+    (tmp_path / "told").unlink()
+    own = tmp_path / ".venv-vllm/bin/python"
+    own.parent.mkdir(parents=True)
+    own.touch(mode=0o755)
+    (executor, training), errors, status = submit(tmp_path, "n1", 2)
+    assert status == 0, errors
+    assert " PYTHON=.venv-vllm/bin/python " in executor
+    assert " --set engine.python=.venv-vllm/bin/python --set generation.engine=vllm" in training
+
+
+def test_a_step_that_is_under_way_may_end_before_the_launcher_kills_it(tmp_path: Path) -> None:
+    (_, training), errors, status = submit(tmp_path, "n1", 2)
+    assert status == 0, errors
+    header = (ROOT / "scripts/slurm_train.sh").read_text(encoding="utf-8")
+    notice = int(header.partition("--signal=TERM@")[2].split()[0])
+    assert 60 < int(training.partition("STOP=")[2].split()[0]) < notice
 
 
 def test_an_executor_elsewhere_leaves_all_nodes_to_training(tmp_path: Path) -> None:
