@@ -446,6 +446,18 @@ def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str]) -> 
         assert checks[name]["detail"]
 
 
+def test_doctor_reads_the_data_and_looks_for_the_gpu_before_a_run_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    settings = ["train_dataset=no.jsonl", "test_dataset=none.jsonl", "device=cuda:0", "judge.mode=rules"]
+    settings += ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1"]
+    assert main(["doctor", "--json", *(word for setting in settings for word in ("--set", setting))]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert not checks["data"]["ok"] and "no.jsonl" in checks["data"]["detail"]
+    assert not checks["torch"]["ok"] and "model.device=cuda:0" in checks["torch"]["detail"]
+
+
 def test_doctor_tells_a_policy_that_writes_workflows_from_one_that_needs_a_warm_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

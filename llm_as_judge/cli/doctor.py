@@ -76,11 +76,13 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
         "python": _python,
-        "torch": _torch,
+        "torch": partial(_torch, settings),
         "machine": _machine,
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
     }
+    if settings.data.source == "files":
+        checks["data"] = partial(_data, settings)
     for role, endpoint in settings.endpoints().items():
         checks[role] = partial(_endpoint, endpoint)
     if settings.generation.engine == "vllm":
@@ -114,14 +116,20 @@ def _python() -> str:
     return f"{platform.python_version()} ({sys.executable})"
 
 
-def _torch() -> str:
+def _torch(settings: Config) -> str:
     # In a process of its own: a broken install may crash, and this layer does not import torch.
     code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise OSError(f"cannot be imported: {last}; run `make setup`")
-    return done.stdout.strip()
+    found, device = done.stdout.strip(), settings.model.device
+    if device.startswith("cuda") and found.endswith("CPU only"):
+        raise OSError(
+            f"{found}, but model.device={device}: see nvidia-smi; a driver that is older than the CUDA of this torch "
+            "needs another build (make setup TORCH_INDEX=https://download.pytorch.org/whl/cu126)"
+        )
+    return found
 
 
 def _machine() -> str:
@@ -161,6 +169,14 @@ def _model(settings: Config) -> str:
     if not any(folder.glob("*.safetensors")):
         raise ConfigError(f"{folder}: no *.safetensors there; for the nano models run `make pretrain`")
     return str(folder)
+
+
+def _data(settings: Config) -> str:
+    """Reads what training reads."""
+    from llm_as_judge.runs.problems import open_problems
+
+    problems = open_problems(settings)
+    return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 
 def _endpoint(endpoint: EndpointConfig) -> str:
