@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Serve with vLLM (pip install 'llm-as-judge[vllm]') what config/training.yaml asks for:
+# Serve with vLLM what config/training.yaml asks for; PYTHON=.venv-vllm/bin/python names vLLM's environment:
 #   scripts/launch_vllm.sh           GPT-OSS-120B, executor and judge, at http://127.0.0.1:8002/v1: one GPU of 80 GB
 #   scripts/launch_vllm.sh policy    the policy with its adapters, at http://127.0.0.1:8003/v1, for generation.engine=vllm:
 #                                    35 % of the GPU of 80 GB on which training runs (--device cuda:0). Training finds it

@@ -127,7 +127,7 @@ def _torch(settings: Config) -> str:
     if device.startswith("cuda") and found.endswith("CPU only"):
         raise OSError(
             f"{found}, but model.device={device}: see nvidia-smi; a driver that is older than the CUDA of this torch "
-            "needs another build (make setup TORCH_INDEX=https://download.pytorch.org/whl/cu126)"
+            "needs another build: make setup TORCH_INDEX=... (pytorch.org lists them)"
         )
     return found
 
@@ -209,7 +209,7 @@ def _engine(settings: Config) -> str:
         answer = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=120)
         if answer.returncode:
             reason = answer.stderr.strip().rpartition("\n")[2]
-            cure = "python -m pip install 'llm-as-judge[vllm]', or give engine.python or engine.base_url"
+            cure = "install it in an environment of its own and give engine.python (docs/scale.md), or engine.base_url"
             raise ConfigError(f"{python} has no vLLM for the run's own server ({reason}): {cure}")
         return f"a server of the run's own, vLLM {answer.stdout.split()[-1]}"
     config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path

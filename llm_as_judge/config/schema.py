@@ -481,7 +481,7 @@ class BufferConfig(_Strict):
     enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows kept per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a workflow that is kept.")
-    top_k: int = Field(3, ge=0, description="Number of examples in a prompt; 0 = only collect.")
+    top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
     persistence_dir: OutputPath | None = Field(
         None, description="Folder that keeps the buffer's workflows as JSONL, for one run at a time; null = none."
     )
