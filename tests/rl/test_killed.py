@@ -55,9 +55,9 @@ def test_killed_amid_pending_batches_and_resumed_it_comes_to_the_same_bytes(tmp_
         straight, killed = (settings(tmp_path / name, served.url) for name in ("straight", "killed"))
         for problem in open_problems(load_config(EMBEDDED, straight)).sampler.sample(30):
             served.tell(problem)
+        assert main(command(straight)) == 0  # first, so that none of its replies is held back
         with subprocess.Popen([sys.executable, "-m", "llm_as_judge", *command(killed)]) as running:
             try:
-                assert main(command(straight)) == 0
                 assert served.held.wait(60)
             finally:
                 running.kill()
