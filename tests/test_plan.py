@@ -169,6 +169,14 @@ def test_looking_ahead_and_slots_and_prices() -> None:
     assert work.tokens().unique == 500 + 4 * 200 + 24 * 300
 
 
+def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_off() -> None:
+    def update(*overrides: str) -> float:
+        return plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].seconds["update"]
+
+    padded = update("training.shared_prefix=false")
+    assert update() == update("training.shared_prefix=true") < padded / 3
+
+
 def test_the_step_is_that_of_the_real_loop() -> None:
     """Beside the steps that ``benchmarks/orchestration.py`` measured on an executor of 1 s a call (docs/scale.md)."""
     roomy = Seconds(1.0, 0.9, 8.03 - 1.9, 0.44)  # 128 places

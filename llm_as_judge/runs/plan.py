@@ -224,7 +224,8 @@ def _parts(config: Config, shape: Shape, work: Workload) -> dict[str, float]:
     """Bytes of what must be in cards' memory."""
     training, dtype = config.training, _dtype(config)
     tokens, size = work.tokens(), formulae.BYTES[dtype]
-    forwarded = min(tokens.unique if training.shared_prefix else tokens.padded, training.micro_batch_tokens)
+    total = _forwarded(config, work)
+    forwarded = min(total, training.micro_batch_tokens)
     update = formulae.update_memory(
         shape,
         config.model.lora_target_modules if isinstance(config.model.lora_target_modules, str)
@@ -232,7 +233,7 @@ def _parts(config: Config, shape: Shape, work: Workload) -> dict[str, float]:
         config.model.lora_rank,
         dtype,
         forwarded,
-        forwarded * tokens.generated / (tokens.unique if training.shared_prefix else tokens.padded),
+        forwarded * tokens.generated / total,
         checkpointing=config.model.gradient_checkpointing,
     )  # fmt: skip
     resting = update.weights + update.adapter
@@ -248,6 +249,12 @@ def _parts(config: Config, shape: Shape, work: Workload) -> dict[str, float]:
     return parts
 
 
+def _forwarded(config: Config, work: Workload) -> float:
+    """Tokens that an update forwards: each prefix once, unless that is switched off."""
+    tokens = work.tokens()
+    return tokens.padded if config.training.shared_prefix is False else tokens.unique
+
+
 def _dtype(config: Config) -> str:
     return "bfloat16" if config.model.dtype in ("auto", "float16") else config.model.dtype
 
@@ -260,14 +267,12 @@ def _on(config: Config, shape: Shape, work: Workload, given: Assumed, count: int
         for name, changed in _knobs(config).items():
             if formulae.placed(list(_parts(changed, shape, work).items()), count, card.memory) is not None:
                 helps.append(name)
-    tokens = work.tokens()
-    forwarded = tokens.unique if training.shared_prefix else tokens.padded
     seconds = formulae.Seconds(
         formulae.generate_seconds(shape, card, dtype, work, local=config.generation.engine == "local"),
         formulae.update_seconds(
             shape,
             card,
-            forwarded,
+            _forwarded(config, work),
             checkpointing=config.model.gradient_checkpointing,
             epochs=training.ppo_epochs,
             cards=1,
