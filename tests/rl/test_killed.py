@@ -65,7 +65,7 @@ def test_killed_amid_pending_batches_and_resumed_it_comes_to_the_same_bytes(tmp_
         newest = latest(checkpoints[1])
         assert newest is not None and step_of(newest) < 4
         pending = torch.load(newest / "state.pt", weights_only=True)["pending"]
-        assert len(pending) == 2, "nothing was on its way"
+        assert pending, "nothing was on its way"
         assert main([*command(killed), "--resume"]) == 0
     expected, found = (folder.joinpath(ADAPTER).read_bytes() for folder in checkpoints)
     assert expected == found
