@@ -70,12 +70,14 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture(scope="module")
 def config(model: Path, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Config:
-    """Names and sizes of this model and machine, and a reward that tells apart what a model writes untaught."""
+    """Names and sizes of this model and machine, and a reward that tells apart what a model writes untaught, within
+    what ``reward.functions`` may add.
+    """
     folder = tmp_path_factory.mktemp("run")
     for name, more in (("train", "Answer."), ("test", "Please answer.")):
         rows = [row | {"problem": f"{row['problem']} {more}"} for row in ROWS]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    own = "def brevity(completions, **kwargs):\n    return [-len(c) / 20 for c in completions]\n"
+    own = "def brevity(completions, **kwargs):\n    return [-len(c) / 200 for c in completions]\n"
     (folder / "own.py").write_text(own, encoding="utf-8")
     settings = {
         # On a CPU vLLM gathers an adapter's weights for every token of a prompt, a minute at rank 64.
