@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Awaitable
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.integrations.background import Background
+from llm_as_judge.integrations.background import Background, shared
 from llm_as_judge.solver import Draw, Solution
 from llm_as_judge.solver import Solver as Policy
 from llm_as_judge.types import Domain
@@ -45,18 +43,10 @@ class _Opened:
         return asyncio.wrap_future(self._background.submit(self._policy.solve(*arguments, **options)))
 
 
-_ONE_AT_A_TIME = threading.Lock()
-
-
-@cache
-def _open(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Opened:
-    return _Opened(Policy(config, overrides, checkpoint=checkpoint))
-
-
+@shared
 def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> _Opened:
     """The same policy for all samples, the first of which come together."""
-    with _ONE_AT_A_TIME:
-        return _open(config, checkpoint, overrides)
+    return _Opened(Policy(config, overrides, checkpoint=checkpoint))
 
 
 @solver

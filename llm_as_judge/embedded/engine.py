@@ -56,7 +56,7 @@ class _Layer:
     taps: Tensor | None = None  # [d, width of the convolution]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Filled:
     """What a prompt leaves behind for the tokens after it."""
 
@@ -167,24 +167,23 @@ class Engine:
         ids[:length] = torch.tensor(prompt)
         x = F.embedding(ids, self.embedding)
         cos, sin = self.cos[:padded, None], self.sin[:padded, None]
-        filled = _Filled([], [], [], x)
+        keys, values, taps = list[Tensor](), list[Tensor](), list[Tensor]()
         for layer in self.layers:
             h = self._rms(x, layer.operator_norm)
             if layer.attention:
                 q, k, v = (t.transpose(0, 1)[None] for t in self._qkv(layer, h, cos, sin))
-                filled.keys.append(k[0, :, :length].clone())
-                filled.values.append(v[0, :, :length].clone())
+                keys.append(k[0, :, :length].clone())
+                values.append(v[0, :, :length].clone())
                 mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
                 mixed = mixed[0].transpose(0, 1).reshape(padded, self.width)
             else:
                 assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
                 bz = F.pad(b * z, (0, 0, self.reach, 0))
-                filled.taps.append(bz[length : length + self.reach].clone())
+                taps.append(bz[length : length + self.reach].clone())
                 mixed = c * sum(bz[j : j + padded] * layer.taps[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        filled.logits = self._logits(x[length - 1 : length])[0]
-        return filled
+        return _Filled(keys, values, taps, self._logits(x[length - 1 : length])[0])
 
     def _decode(self) -> Tensor:
         """One token for every active row: logits [n, V]."""

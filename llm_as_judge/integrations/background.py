@@ -5,10 +5,26 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def shared(make: Callable[P, T]) -> Callable[P, T]:
+    """``make``, whose results this process keeps by its arguments; calls that come together make one."""
+    kept: Any = cache(make)
+    one_at_a_time = threading.Lock()
+
+    @wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> T:
+        with one_at_a_time:
+            result: T = kept(*args, **kwargs)
+        return result
+
+    return made
 
 
 class Background:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.datasets.custom import parse
 from llm_as_judge.errors import DataError
-from llm_as_judge.integrations.background import Background
+from llm_as_judge.integrations.background import Background, shared
 from llm_as_judge.rl.rollout import RolloutParts, roll_out
 from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Group, Problem, Rollout
@@ -142,17 +142,9 @@ class Scorer:
         self.__init__(state["config"])  # type: ignore[misc]
 
 
-_ONE_AT_A_TIME = threading.Lock()
-
-
-def shared_scorer(config: str, overrides: tuple[str, ...] = ()) -> Scorer:
+@shared
+def shared_scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
     """The one of this process for a file of settings and its changes, for engines that name both at each call."""
-    with _ONE_AT_A_TIME:
-        return _scorer(config, overrides)
-
-
-@cache
-def _scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
     return Scorer(config, overrides)
 
 

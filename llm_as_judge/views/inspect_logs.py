@@ -125,23 +125,29 @@ def step_log(step: LoggedStep) -> EvalLog:
     run = step.run
     policy = run.named("model", "model_name") or _POLICY
     executor = run.named("executor", "model") or _EXECUTOR
+    judge = run.named("judge", "model") or _JUDGE
     members = Counter[str]()
     samples = []
     for rollout in step.rollouts:
         members[rollout.problem] += 1
-        samples.append(_sample(rollout, members[rollout.problem], step, policy, executor))
+        samples.append(_sample(rollout, members[rollout.problem], step, policy, executor, judge))
     scale = {name: ScoreColorScale(palette="good-high", min=-5, max=10) for name in step.report.get("terms") or ()}
     spec = _spec(
         step_name(step.step), policy, [r.time for r in step.rollouts], members,
         {"run": run.run, "executor": executor, **dict(_figures(step.report))}, ["correct", "reward", *scale], scale,
     )  # fmt: skip
     return EvalLog(
-        status="success", eval=spec, samples=samples, results=_results(samples), stats=_stats(spec, step, executor)
+        status="success",
+        eval=spec,
+        samples=samples,
+        results=_results(samples),
+        stats=_stats(spec, step, executor, judge),
     )
 
 
-def _sample(rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, executor: str) -> EvalSample:
-    judge = step.run.named("judge", "model") or _JUDGE
+def _sample(
+    rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, executor: str, judge: str
+) -> EvalSample:
     prompt = step.prompts.get(rollout.problem)
     asked: list[Any] = [ChatMessageSystem(content=step.system)] if step.system else []
     asked += [ChatMessageUser(content=prompt.user)] if prompt else []
@@ -313,9 +319,8 @@ def _number(value: Any) -> float:
     return {"C": 1.0, "I": 0.0}[value] if isinstance(value, str) else float(value)
 
 
-def _stats(spec: EvalSpec, step: LoggedStep, executor: str) -> EvalStats:
+def _stats(spec: EvalSpec, step: LoggedStep, executor: str, judge: str) -> EvalStats:
     done = _moment(max((rollout.time for rollout in step.rollouts), default=0.0)).isoformat()
-    judge = step.run.named("judge", "model") or _JUDGE
     return EvalStats(started_at=spec.created, completed_at=done, model_usage=_usages(step.rollouts, executor, judge))
 
 
