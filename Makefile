@@ -65,7 +65,7 @@ laptop: smollm2  ## give SmolLM2 its cold start, then train it by GRPO on this C
 setup-vllm: $(VLLM_VENV)/.installed  ## create an environment for vLLM, on the CPU (3.4 GB)
 
 test-vllm: setup setup-vllm  ## run the tests that need a real vLLM server
-	@VLLM_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m vllm tests/engines $(ARGS)
+	@VLLM_PYTHON=$(VLLM_VENV)/bin/python $(BIN)/python -m pytest -q -m vllm tests/policy $(ARGS)
 
 $(VLLM_VENV)/.installed:
 	@$(PYTHON) -m venv $(VLLM_VENV)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measure import Claim, median_seconds, report
 
 from llm_as_judge.config.schema import EndpointConfig
-from llm_as_judge.llm import LLMClient
+from llm_as_judge.llm.client import LLMClient
 
 CONCURRENCY = 32
 PROMPT = "Solve the following problem step by step. " * 10

@@ -111,7 +111,7 @@ def ours(raw: Path, out: Path, size: float) -> Cost:
     sizes = ["--train-size", str(round(TRAIN * size)), "--test-size", str(round(TEST * size))]
     config = ROOT / "config/dataset.yaml"
     cost = measured([
-        sys.executable, "-m", "llm_as_judge.cli.app", "data", "process", "--config", config, "--raw", raw, "--out", out,
+        sys.executable, "-m", "llm_as_judge", "data", "process", "--config", config, "--raw", raw, "--out", out,
         *sizes, "--json",
     ])  # fmt: skip
     info = json.loads((out / "mixed/info.json").read_text())

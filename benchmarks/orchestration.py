@@ -28,15 +28,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from endpoint import endpoint, most_at_once, served_s
 from measure import Claim, report
 
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
-from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 

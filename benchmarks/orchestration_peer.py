@@ -25,10 +25,10 @@ from datasets import Dataset
 from orchestration import BATCH, GROUP, settings
 from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.rl.rollout import roll_out
-from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion
 
 

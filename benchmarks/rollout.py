@@ -25,9 +25,9 @@ from measure import Claim, median_seconds, report
 from update import ROOT, random_policy
 
 from llm_as_judge.config.schema import EngineConfig
-from llm_as_judge.engines.local import LocalEngine
-from llm_as_judge.engines.vllm import VLLMEngine
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.vllm import VLLMEngine
 
 GROUP = 6
 GOALS = {64: 9.0, 225: 4.0}

@@ -30,15 +30,15 @@ import torch
 from measure import Claim, report
 from transformers import Qwen2Config
 
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
-from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
-from llm_as_judge.logprobs.tree import padded_tokens, plan
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.policy.tree import padded_tokens, plan
+from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy
-from llm_as_judge.rl.weights import load_tokenizer
-from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1

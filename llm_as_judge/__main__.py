@@ -2,7 +2,7 @@
 
 import sys
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 if __name__ == "__main__":
     sys.exit(main())

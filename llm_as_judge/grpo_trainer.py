@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from llm_as_judge.assembly.folder import open_folder
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.progress import Silent
+from llm_as_judge.assembly.services import open_services
+from llm_as_judge.assembly.tracking import tracking
+from llm_as_judge.commands.train_run import assemble
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.rl.report import StepReport
-from llm_as_judge.runs.folder import open_folder
-from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.runs.progress import Silent
-from llm_as_judge.runs.services import open_services
-from llm_as_judge.runs.tracking import tracking
-from llm_as_judge.runs.train import assemble
 
 
 class GRPOTrainer:

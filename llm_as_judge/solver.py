@@ -12,11 +12,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 
+from llm_as_judge.assembly.policy import newest_checkpoint
+from llm_as_judge.commands.solve_run import REPEATABLE, Draw, Solution, open_solver
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.runs.policy import newest_checkpoint
-from llm_as_judge.runs.solve import REPEATABLE, Draw, Solution, open_solver
 from llm_as_judge.types import DOMAINS, Domain, Question
 
 __all__ = ["Draw", "Solution", "Solver"]

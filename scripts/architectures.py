@@ -31,12 +31,12 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from llm_as_judge.config.schema import ModelConfig
-from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.logprobs.plain import plain_logprobs
-from llm_as_judge.logprobs.scoring import Layout, Sampling
-from llm_as_judge.rl.exactness import check_exact, check_plain
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.exactness import check_exact, check_plain
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.plain import plain_logprobs
+from llm_as_judge.policy.scoring import Layout, Sampling
 from llm_as_judge.types import Completion
 
 BEGIN, END = "<!-- measured: architectures -->", "<!-- measured so far -->"
@@ -46,7 +46,7 @@ VOCABULARY = 97
 WINDOW = 8
 WAYS = ("padded", "shared prefixes", "local engine")
 
-#: Types that users train; tests/rl/test_architectures.py holds their rows against the page.
+#: Types that users train; tests/policy/test_architectures.py holds their rows against the page.
 COMMON = (
     "cohere", "cohere2", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "gpt_oss", "granite", "granitemoe",
     "llama", "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3", "starcoder2",

@@ -2,7 +2,7 @@
 
 import sys
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 data = [] if "--data" in sys.argv else ["--data", "data/test"]
 sys.exit(main(["evaluate", "--config", "config/training.yaml", *data, *sys.argv[1:]]))

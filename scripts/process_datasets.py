@@ -2,6 +2,6 @@
 
 import sys
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 sys.exit(main(["data", "process", *sys.argv[1:]]))

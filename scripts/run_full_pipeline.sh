@@ -42,7 +42,7 @@ done
 
 # The interpreter that is named, else that of the active environment, else that of `make setup`.
 python=${PYTHON:-${VIRTUAL_ENV:-.venv}/bin/python}
-llm_as_judge() { "$python" -m llm_as_judge.cli.app "$@"; }
+llm_as_judge() { "$python" -m llm_as_judge.commands.app "$@"; }
 
 process=()
 if [[ -n $sample ]]; then

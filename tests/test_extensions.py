@@ -46,7 +46,7 @@ class Copy:
         self._run("-c", code)
 
     def command(self, *words: str) -> str:
-        return self._run("-m", "llm_as_judge.cli.app", *words)
+        return self._run("-m", "llm_as_judge.commands.app", *words)
 
     def _run(self, *words: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(self.folder)}
@@ -103,7 +103,7 @@ def test_a_dataset_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
     copy.add(
         "datasets/riddles.py",
         "from __future__ import annotations\n"
-        "from llm_as_judge.datasets.record import Record, content_id, text_of\n"
+        "from llm_as_judge.data.record import Record, content_id, text_of\n"
         "from llm_as_judge.types import Problem, Question, Reference\n\n\n"
         "def parse(record: Record) -> Problem:\n"
         '    text = text_of(record, "riddle")\n'
@@ -214,13 +214,13 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     copy.add(
         "cli/steps.py",
         "import typer\n"
-        "from llm_as_judge.cli.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
+        "from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
         "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
         '    """Print how many steps a run has."""\n'
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.cli.options import Interrupted\n"
+    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
     copy.edit(
         "cli/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),

@@ -17,20 +17,20 @@ LAYERS = {
     for layer, names in enumerate(
         (
             "types errors",
-            "files events registry cache config answers",
-            "places transport protocol llm sandbox logprobs operators datasets rewards",
-            "judging workflow data engines experience",
+            "files runlog config answers",
+            "llm sandbox operators rewards",
+            "judging workflow data experience policy",
             "rl",
             "evaluation",
             "views embedded",
-            "runs",
-            "grpo_trainer solver inspect_solver integrations",
-            "cli",
+            "assembly",
+            "commands",
+            "grpo_trainer solver integrations",
         )
     )
     for name in names.split()
 }
-TORCH_ALLOWED = ("logprobs", "rl", "engines", "embedded", "experience.embedding")
+TORCH_ALLOWED = ("policy", "rl", "embedded", "experience.embedding")
 #: Plug-ins of layer 2 that need nothing but the standard library and the types.
 PLAIN = ("embedded.tasks", "embedded.lexicon")
 TORCH_FAMILY = {"torch", "transformers", "peft", "accelerate", "safetensors"}
@@ -119,21 +119,21 @@ def test_the_table_has_one_line_for_every_folder_and_file_and_no_other() -> None
     [
         ("types", "import llm_as_judge.config"),
         ("types", "import numpy"),
-        ("errors", "from llm_as_judge import cache"),
+        ("errors", "from llm_as_judge.llm import cache"),
         ("config", "def f():\n    from llm_as_judge.rl.trainer import Trainer"),
         ("operators.test", "if TYPE_CHECKING:\n    import llm_as_judge.judging.judge"),
-        ("rl.policy", "from ..evaluation.evaluate import run_evaluation"),
-        ("logprobs.tree", "from llm_as_judge.rl import policy"),
+        ("rl.update", "from ..evaluation.evaluate import run_evaluation"),
+        ("policy.tree", "from llm_as_judge.rl import trainer"),
         ("sandbox.host", "from llm_as_judge.workflow import lint"),
         ("answers.equivalence", "from llm_as_judge.judging.judge import Judge"),
-        ("events", "from llm_as_judge.views.charts import learning_curve"),
+        ("runlog", "from llm_as_judge.views.charts import learning_curve"),
         ("workflow.run", "import torch.nn"),
-        ("cli.doctor", "def f():\n    import transformers"),
-        ("llm", "import importlib\nimportlib.import_module('llm_as_judge.cli.app')"),
-        ("embedded.tasks.maths", "from llm_as_judge.llm import LLMClient"),
+        ("commands.doctor", "def f():\n    import transformers"),
+        ("llm.client", "import importlib\nimportlib.import_module('llm_as_judge.commands.app')"),
+        ("embedded.tasks.maths", "from llm_as_judge.llm.client import LLMClient"),
         ("embedded.lexicon", "import torch"),
         ("stray", "import json"),
-        ("cli.app", "import llm_as_judge.stray"),
+        ("commands.app", "import llm_as_judge.stray"),
     ],
 )  # fmt: skip
 def test_the_checker_finds_a_bad_import(module: str, source: str) -> None:
@@ -143,7 +143,7 @@ def test_the_checker_finds_a_bad_import(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("cli.app", "from llm_as_judge.rl.trainer import Trainer"),
+        ("commands.app", "from llm_as_judge.rl.trainer import Trainer"),
         ("rl.loss", "import torch\nfrom llm_as_judge.types import Group"),
         ("embedded.tasks.maths", "import random\nfrom llm_as_judge.embedded.lexicon import NAMES"),
         ("evaluation.evaluate", "from .metrics import f1\nfrom llm_as_judge import errors"),

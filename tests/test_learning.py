@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
-from llm_as_judge.runs.policy import load_author
-from llm_as_judge.runs.problems import open_problems
 from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workflow.catalogue import name_of
 

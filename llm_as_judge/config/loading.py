@@ -17,10 +17,10 @@ import yaml
 from pydantic import ValidationError
 
 from llm_as_judge.config.describe import names_input, takes_text
+from llm_as_judge.config.registry import nearest
 from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.registry import nearest
 
 #: How ``models.yaml`` names a folder inside the installed package.
 PACKAGED = "package:"

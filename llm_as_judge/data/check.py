@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from llm_as_judge.datasets import custom
-from llm_as_judge.datasets.catalog import DATASETS, Dataset
-from llm_as_judge.datasets.load import recognise
-from llm_as_judge.datasets.reading import Raw, files_in, read
+from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data.catalog import DATASETS, Dataset
+from llm_as_judge.data.load import recognise
+from llm_as_judge.data.reading import Raw, files_in, read
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
 from llm_as_judge.sandbox.public_test import RunsCode, run_assert

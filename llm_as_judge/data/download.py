@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.files import Writer, sha256_of, writing
 from llm_as_judge.data.settings import DatasetSettings, Source, splits_there
-from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import write_json
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from llm_as_judge.datasets.custom import to_record
+from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.types import Problem
 
 #: Words of a passage that two texts must share to count as near copies (Brown et al. 2020, appendix C).

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data.catalog import Dataset
 from llm_as_judge.data.files import Spool
 from llm_as_judge.data.index import Entry, entry_of, line_of
-from llm_as_judge.datasets import custom
-from llm_as_judge.datasets.catalog import Dataset
-from llm_as_judge.datasets.reading import read
-from llm_as_judge.datasets.record import Faults
+from llm_as_judge.data.reading import read
+from llm_as_judge.data.record import Faults
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Domain
 

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.files import check_whole, sha256_of
-from llm_as_judge.datasets import custom
-from llm_as_judge.datasets.load import parse_record, parsed
-from llm_as_judge.datasets.reading import files_in
-from llm_as_judge.datasets.record import Faults
+from llm_as_judge.data.load import parse_record, parsed
+from llm_as_judge.data.reading import files_in
+from llm_as_judge.data.record import Faults
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Domain, Problem
 

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from llm_as_judge.config.registry import nearest
 from llm_as_judge.data.files import TEST_INDEX, check_whole
+from llm_as_judge.data.load import load_file
 from llm_as_judge.data.quota import Quota
 from llm_as_judge.data.settings import field_spellings
-from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.registry import nearest
 from llm_as_judge.types import Problem
 
 #: Where ``data process`` puts the test set of each dataset.

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.files import TEST_INDEX, Spool, Writer, move_into_place, sha256_of, staging, writing
 from llm_as_judge.data.index import Entry, repeated
 from llm_as_judge.data.ingest import Pool, ingest
 from llm_as_judge.data.mixture import Mixture
+from llm_as_judge.data.reading import files_in
+from llm_as_judge.data.record import Faults
 from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
-from llm_as_judge.datasets.catalog import DATASETS
-from llm_as_judge.datasets.reading import files_in
-from llm_as_judge.datasets.record import Faults
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import write_json
 from llm_as_judge.types import Domain

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from llm_as_judge.config.registry import nearest
 from llm_as_judge.config.schema import Float, InputPath, Names
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, read_yaml
-from llm_as_judge.datasets import custom
-from llm_as_judge.datasets.catalog import DATASETS
+from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.registry import nearest
 from llm_as_judge.types import Domain
 
 FILE = "dataset.yaml"

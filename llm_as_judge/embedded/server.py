@@ -22,7 +22,7 @@ from aiohttp import web
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
+from llm_as_judge.llm.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
 
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"

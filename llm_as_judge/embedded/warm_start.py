@@ -24,9 +24,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
-from llm_as_judge.logprobs import tree as prefix_tree
-from llm_as_judge.logprobs.attention import ATTENTION, Tree, kernel_for, row_hidden
-from llm_as_judge.rl.weights import load_tokenizer
+from llm_as_judge.policy import tree as prefix_tree
+from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
+from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt

@@ -17,7 +17,7 @@ import msgspec
 
 from llm_as_judge.evaluation.logged import LoggedRollout
 from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.events import EventReader, step_in
+from llm_as_judge.runlog import EventReader, step_in
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.shape import shape
 

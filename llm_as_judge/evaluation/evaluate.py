@@ -14,8 +14,8 @@ from typing import Protocol
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
-from llm_as_judge.rl.device import Device
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from llm_as_judge.events import EventReader, step_in
+from llm_as_judge.runlog import EventReader, step_in
 from llm_as_judge.types import Exchange, OperatorCall
 
 #: Prompts that wait for the step in which they are rolled out.

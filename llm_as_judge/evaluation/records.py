@@ -15,7 +15,7 @@ from types import TracebackType
 
 from pydantic import TypeAdapter, ValidationError
 
-from llm_as_judge.datasets.catalog import metric_of
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.files import naming, write_whole
 from llm_as_judge.types import Domain, Finding, Outcome, Rollout, Tier

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from llm_as_judge.datasets.catalog import metric_of
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean, number
 from llm_as_judge.evaluation.official import Official, official, share

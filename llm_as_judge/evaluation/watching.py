@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from llm_as_judge.events import EventReader, step_in
+from llm_as_judge.runlog import EventReader, step_in
 from llm_as_judge.types import DOMAINS
 
 #: Steps that figures of the moment are means over.

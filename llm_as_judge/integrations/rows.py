@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.data.problems import spread
-from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.integrations.score import RECORD
-from llm_as_judge.rl.chat import messages_for
-from llm_as_judge.rl.weights import load_tokenizer
-from llm_as_judge.runs.problems import heldout_problems, open_problems
+from llm_as_judge.policy.chat import messages_for
+from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Problem
 from llm_as_judge.workflow.prompt import Layer1
 

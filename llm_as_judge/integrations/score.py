@@ -22,13 +22,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.datasets.custom import parse
+from llm_as_judge.data.benchmarks.custom import parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.background import Background, shared
 from llm_as_judge.rl.rollout import RolloutParts, roll_out
-from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Group, Problem, Rollout
 
 #: The column of a row that holds the whole problem, as JSON in the project's own format.

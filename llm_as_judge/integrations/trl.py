@@ -24,8 +24,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scored, Scorer
-from llm_as_judge.llm import derived_seed
-from llm_as_judge.rl.weights import load_tokenizer
+from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.policy.weights import load_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset

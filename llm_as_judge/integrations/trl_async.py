@@ -24,18 +24,18 @@ from pathlib import Path
 
 import numpy as np
 
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
-from llm_as_judge.engines.vllm import VLLMEngine
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.integrations.background import Background
-from llm_as_judge.llm import derived_seed
-from llm_as_judge.rl.chat import chat_ids, messages_for
+from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.policy.chat import chat_ids, messages_for
+from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
-from llm_as_judge.rl.weights import load_tokenizer
-from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion, Problem, Prompt
 from llm_as_judge.workflow.prompt import Layer1
 

@@ -19,7 +19,7 @@ from pydantic import Field
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
-from llm_as_judge.llm import derived_seed
+from llm_as_judge.llm.client import derived_seed
 
 try:
     import verifiers.v1 as vf

@@ -20,7 +20,7 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm import ChatModel
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import DOMAINS, Domain, Group, Problem, Verdict
 
 WINDOW = 100  # checks a domain's share is over

@@ -21,7 +21,7 @@ from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm import ChatModel
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Problem, Verdict
 
 #: Rules and tests alone: no model is asked, and what the rules refuse is wrong.

@@ -31,7 +31,7 @@ from llm_as_judge.judging.prompts import (
     build_prompt,
     load_lines,
 )
-from llm_as_judge.llm import ChatModel, LLMReply
+from llm_as_judge.llm.client import ChatModel, LLMReply
 from llm_as_judge.types import Exchange
 
 logger = logging.getLogger(__name__)

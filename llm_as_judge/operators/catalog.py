@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from llm_as_judge.config.registry import lookup
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.answer_generate import AnswerGenerate
 from llm_as_judge.operators.custom import Custom
@@ -19,7 +20,6 @@ from llm_as_judge.operators.editing import Format, Review, Revise
 from llm_as_judge.operators.ensemble import MdEnsemble, ScEnsemble
 from llm_as_judge.operators.programmer import Programmer
 from llm_as_judge.operators.test import Test
-from llm_as_judge.registry import lookup
 
 _CLASSES: tuple[Any, ...] = (
     Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, cast
 
+from llm_as_judge.config.registry import lookup
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.registry import lookup
 from llm_as_judge.types import Group, Reference, Reward, Rollout
 
 logger = logging.getLogger(__name__)

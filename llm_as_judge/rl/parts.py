@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from llm_as_judge.places import Load
-from llm_as_judge.rl.device import Device
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.llm.places import Load
+from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, StepReport
 from llm_as_judge.rl.rollout import Engine, RolloutParts

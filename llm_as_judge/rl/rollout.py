@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
-from llm_as_judge.llm import derived_seed
+from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llm_as_judge.config.schema import Config, TrainingConfig
-from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.policy.scoring import Sampling
 
 
 def sampling_at(config: Config, step: int) -> Sampling:

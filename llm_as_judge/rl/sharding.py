@@ -16,8 +16,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.logprobs.scoring import Layout
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.types import Completion
 
 

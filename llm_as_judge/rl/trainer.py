@@ -19,7 +19,7 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
-from llm_as_judge.places import Load
+from llm_as_judge.llm.places import Load
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.parts import TrainerParts

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
-from llm_as_judge.logprobs.scoring import Layout, Sampling, TokenScores, choose_layout
+from llm_as_judge.policy.exactness import check_exact, check_plain
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Layout, Sampling, TokenScores, choose_layout
 from llm_as_judge.rl.credit import CreditedGroup
-from llm_as_judge.rl.exactness import check_exact, check_plain
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
 from llm_as_judge.rl.schedule import learning_rate_at
 from llm_as_judge.rl.sharding import passes

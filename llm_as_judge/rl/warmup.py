@@ -15,9 +15,9 @@ import torch
 
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.logprobs.scoring import Layout, Sampling, choose_layout
-from llm_as_judge.rl.exactness import check_exact
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.exactness import check_exact
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
 from llm_as_judge.types import Completion
 

@@ -15,7 +15,7 @@ from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, inte
 
 if TYPE_CHECKING:  # these are torch's neighbours
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.llm import Usage
+    from llm_as_judge.llm.client import Usage
 
 #: Reasons of a kind that are named, and how much of each.
 _REASONS, _LONGEST = 5, 160

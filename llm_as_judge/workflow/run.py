@@ -19,7 +19,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
-from llm_as_judge.llm import ChatModel, LLMReply, derived_seed
+from llm_as_judge.llm.client import ChatModel, LLMReply, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.data.download import JOURNAL, MANIFEST, download, fetch_from_hub
 from llm_as_judge.data.files import sha256_of
 from llm_as_judge.data.process import Job, process

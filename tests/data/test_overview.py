@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.data.overview import inspect_file, inspect_folder
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings

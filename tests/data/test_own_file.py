@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 RECORDS: list[dict[str, Any]] = [
     *({"problem": f"{i} + {i}?", "answer": 2 * i, "type": "math"} for i in range(12)),

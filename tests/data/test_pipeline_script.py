@@ -17,7 +17,7 @@ SCRIPT = ROOT / "scripts/run_full_pipeline.sh"
 PYTHON = """#!{python}
 import json, pathlib, subprocess, sys
 words = sys.argv[1:]
-if words[:2] != ["-m", "llm_as_judge.cli.app"]:
+if words[:2] != ["-m", "llm_as_judge.commands.app"]:
     sys.exit(subprocess.run([{python!r}, *words], stdin=sys.stdin).returncode)
 words = words[2:]
 with open({log!r}, "a") as log:

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from helpers.benchmarks import MIXED, all_benchmarks
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole, move_into_place
 from llm_as_judge.data.index import normalised
+from llm_as_judge.data.load import load_file
 from llm_as_judge.data.process import Job
 from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
-from llm_as_judge.datasets.load import load_file
 from llm_as_judge.errors import ConfigError, DataError
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.settings import find_settings, load_settings, raw_files, splits_there
-from llm_as_judge.datasets import custom
-from llm_as_judge.datasets.catalog import DATASETS
 from llm_as_judge.errors import ConfigError, DataError
 
 CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.data.index import Entry, entry_of, line_of, normalised, repeated
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.split import Sides, contamination, decontaminated, split, split_official
-from llm_as_judge.datasets.custom import to_record
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
 

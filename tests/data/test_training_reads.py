@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
 from llm_as_judge.data.problems import read_problems, spread, unseen
@@ -15,7 +16,6 @@ from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
 from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.runs.problems import heldout_problems, open_problems
 from llm_as_judge.types import DOMAINS
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm import LLMClient
+from llm_as_judge.llm.client import LLMClient
 
 
 def free_port() -> int:
@@ -177,7 +177,7 @@ def test_a_failure_in_the_engine_is_told_to_those_it_concerns_only() -> None:
 
 def test_serve_says_where_it_serves_and_how_to_stop_it() -> None:
     port = free_port()
-    command = [sys.executable, "-m", "llm_as_judge.cli.app", "embedded", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "llm_as_judge.commands.app", "embedded", "serve", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()

@@ -12,7 +12,7 @@ import pytest
 from helpers.knowing import knowing
 from helpers.workflows import SINGLE_CALL
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.data.problems import sets_named
 from llm_as_judge.errors import ConfigError
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.config.schema import JudgeConfig
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"
 FALSE = "<analysis>a</analysis><true_false>False</true_false>"

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers.rollouts import problem, rollout
-from llm_as_judge.events import EventLog
 from llm_as_judge.rl.credit import credit
 from llm_as_judge.rl.report import log_step, step_report
 from llm_as_judge.rl.update import UpdateReport
+from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Exchange, Execution, Group, OperatorCall, Problem, Question, Reference, Reward, Rollout
 
 CONFIG = "model:\n  model_name: nano\nexecutor:\n  model: nano-executor\ntraining:\n  max_steps: 3\n"

@@ -10,14 +10,14 @@ from collections.abc import Callable
 import pytest
 from helpers.knowing import Knowing
 
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
-from llm_as_judge.datasets.custom import to_record
+from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scored, Scorer, problem_of
 from llm_as_judge.rl.rollout import roll_out
-from llm_as_judge.runs.problems import open_problems
-from llm_as_judge.runs.services import open_services
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 

@@ -19,12 +19,12 @@ import pytest
 import torch
 from helpers.knowing import Knowing
 
+from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
-from llm_as_judge.engines.local import LocalEngine
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl.policy import Policy
-from llm_as_judge.runs.problems import open_problems
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
 

@@ -16,7 +16,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.score import problem_of
 from llm_as_judge.integrations.trl import WorkflowReward, dataset, grpo_arguments, lora_arguments
-from llm_as_judge.rl.weights import load_folder
+from llm_as_judge.policy.weights import load_folder
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 WORKFLOW = """class Workflow:

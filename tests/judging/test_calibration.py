@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, attacked, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES, Judge

@@ -16,7 +16,7 @@ from helpers.judging import HYBRID, asked
 
 from llm_as_judge.config.schema import EndpointConfig, JudgeConfig
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.llm import LLMClient
+from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))

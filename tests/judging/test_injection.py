@@ -15,7 +15,7 @@ from llm_as_judge.judging.fence import fence
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge, parse_json_verdict, parse_verdict
 from llm_as_judge.judging.prompts import EXTRACT_PROMPT, JSON_PROMPT, JUDGE_PROMPT
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.types import Problem, Question, Reference
 
 TRUE = "<true_false>True</true_false>"

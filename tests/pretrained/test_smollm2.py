@@ -15,13 +15,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.engines.local import LocalEngine
-from llm_as_judge.events import read_events
-from llm_as_judge.logprobs.plain import apart, plain_logprobs, tolerance
-from llm_as_judge.logprobs.scoring import Sampling
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.plain import apart, plain_logprobs, tolerance
+from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.runlog import read_events
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 pytestmark = pytest.mark.skipif(

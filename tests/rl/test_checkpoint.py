@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_policy
+from helpers.tiny import tiny_policy
 
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.rl import checkpoint

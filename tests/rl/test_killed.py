@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from helpers.knowing import Knowing, knowing
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.rl.checkpoint import latest, step_of
-from llm_as_judge.runs.problems import open_problems
 
 EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 ADAPTER = "step_4/adapter_model.safetensors"

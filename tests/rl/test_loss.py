@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from llm_as_judge.config.schema import ImportanceSampling, LossType, TrainingConfig
-from llm_as_judge.logprobs.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 
 LENGTHS = [5, 1, 7, 3, 6]

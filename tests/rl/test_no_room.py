@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny import Events, ListBuffer, bandit_trainer
 from safetensors import SafetensorError
-from tiny import Events, ListBuffer, bandit_trainer
 
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.trainer import Trainer

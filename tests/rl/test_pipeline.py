@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import EchoRunner, Events, ListBuffer, LuckyJudge, bandit_trainer, tiny_policy
+from helpers.tiny import EchoRunner, Events, ListBuffer, LuckyJudge, bandit_trainer, tiny_policy
 
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.rl.device import Device
+from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tiny import random_completions
+from helpers.update_case import SHARDED, embedded, several, updater_of, warmed
 from safetensors.torch import load_file
-from tiny import random_completions
-from update_case import SHARDED, embedded, several, updater_of, warmed
 
+from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
@@ -27,19 +28,21 @@ from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.ranks import ALONE, Alone, spread
 from llm_as_judge.rl.sharding import passes
-from llm_as_judge.runs.follow import load_together
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+WITH_HELPERS = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two processes of torchrun came to."""
     out = tmp_path_factory.mktemp("ranks") / "found"
-    case = Path(__file__).with_name("update_case.py")
-    done = subprocess.run([*TORCHRUN, case, out], check=False, capture_output=True, text=True, timeout=120)
+    case = Path(__file__).parents[1] / "helpers/update_case.py"
+    done = subprocess.run(
+        [*TORCHRUN, case, out], check=False, capture_output=True, text=True, timeout=120, env=WITH_HELPERS
+    )
     assert done.returncode == 0, done.stderr
     return [torch.load(f"{out}.{rank}") for rank in range(2)]
 

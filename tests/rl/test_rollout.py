@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
+from helpers.tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code

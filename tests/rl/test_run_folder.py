@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_policy
+from helpers.tiny import tiny_policy
 
+from llm_as_judge.assembly.folder import RunFolder, Started, open_folder
+from llm_as_judge.assembly.policy import newest_checkpoint
+from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.events import read_events
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.runs.folder import RunFolder, Started, open_folder
-from llm_as_judge.runs.policy import newest_checkpoint
-from llm_as_judge.runs.progress import Silent
+from llm_as_judge.runlog import read_events
 
 
 class Said(Silent):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from helpers.rollouts import problem
-from tiny import EchoRunner, LuckyJudge, bandit_trainer
+from helpers.tiny import EchoRunner, LuckyJudge, bandit_trainer
+from helpers.update_case import batch, fresh
 from torch.nn.functional import logsigmoid
-from update_case import batch, fresh
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.evaluation.peers.score_dpo import (
@@ -28,10 +28,10 @@ from llm_as_judge.evaluation.peers.score_dpo import (
     pairs_of,
     updater_settings,
 )
-from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.credit import credit
 from llm_as_judge.rl.pipeline import Pipeline
-from llm_as_judge.rl.policy import Policy
 from llm_as_judge.rl.report import Timer
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import (

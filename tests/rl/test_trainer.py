@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
-from tiny import (
+from helpers.tiny import (
     EOS,
     LUCKY,
     EchoRunner,
@@ -28,6 +27,7 @@ from tiny import (
     config_of,
     tiny_policy,
 )
+from pydantic import ValidationError
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
 from llm_as_judge.rl import checkpoint

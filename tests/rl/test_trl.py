@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_policy
+from helpers.tiny import tiny_policy
+from helpers.update_case import batch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
-from update_case import batch
 
 from llm_as_judge.config.schema import TrainingConfig
-from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.credit import group_advantages
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
-from llm_as_judge.rl.policy import Policy
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
 

@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from tiny import tiny_policy
-from update_case import batch, update
+from helpers.tiny import tiny_policy
+from helpers.update_case import batch, update
 
 from llm_as_judge.config.schema import LossType, TrainingConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.update import Updater
 
 
@@ -137,7 +137,7 @@ def test_the_first_batch_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_tree_that_comes_out_wrong_is_left_for_padded_rows_unless_sharing_is_demanded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from llm_as_judge.logprobs import attention
+    from llm_as_judge.policy import attention
 
     completions = batch(fresh())
     expected = update(fresh(), completions, shared_prefix=False)

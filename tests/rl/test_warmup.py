@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import random_completions, tiny_policy
+from helpers.tiny import random_completions, tiny_policy
 
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.logprobs.scoring import Sampling
-from llm_as_judge.rl.policy import Policy
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.warmup import WarmUp
 
 REPLIES = [replace(c, logprobs=()) for c in random_completions(prompts=2, group=2, seed=5)]

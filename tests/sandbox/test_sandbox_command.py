@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llm_as_judge.cli.app import main
+from llm_as_judge.commands.app import main
 
 CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
 

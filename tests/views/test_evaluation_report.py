@@ -12,7 +12,7 @@ from rich.console import Console
 
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
-from llm_as_judge.llm import Usage
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Finding, Reference
 from llm_as_judge.views.evaluation import evaluation_report
 

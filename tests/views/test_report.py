@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.events import EventLog, steps_of
+from llm_as_judge.runlog import EventLog, steps_of
 from llm_as_judge.views.charts import learning_curve
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Execution, Question

@@ -14,7 +14,7 @@ from test_styles import CODE, QUESTION, SQUARE, Script
 
 from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import DataError
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.sandbox.guest import aflow
@@ -229,7 +229,15 @@ def test_what_can_run_has_no_error(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ("numpy", "requests.operator", "openai", "own.prompt", "metagpt.roles", "llm_as_judge.llm", "examples.secrets"),
+    (
+        "numpy",
+        "requests.operator",
+        "openai",
+        "own.prompt",
+        "metagpt.roles",
+        "llm_as_judge.llm.client",
+        "examples.secrets",
+    ),
 )
 def test_nothing_else_can_be_imported(module: str) -> None:
     body = f"try:\n    importlib.import_module('{module}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"

@@ -13,7 +13,7 @@ import pytest
 
 from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import PromptTooLong, ProviderError
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators.base import no_enhancement
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
 from llm_as_judge.types import Execution, Question

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
-from llm_as_judge.llm import LLMReply
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Execution, Question
 from llm_as_judge.workflow.run import WorkflowRunner

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
-from llm_as_judge.cache import ResponseCache
 from llm_as_judge.evaluation.comparison import FIRST_ROUND
 from llm_as_judge.evaluation.metrics import mean, number
 from llm_as_judge.evaluation.records import Record
-from llm_as_judge.llm import ChatModel
+from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow import variety

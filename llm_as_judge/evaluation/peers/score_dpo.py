@@ -26,9 +26,9 @@ from typing import Any
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.evaluation.metrics import mean, number
-from llm_as_judge.logprobs.scoring import Sampling
+from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.device import Device
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Group, Rollout
 

@@ -1,0 +1,85 @@
+"""Where an evaluation's records lie: the file's name tells all that decides what it comes to, so that what is there
+need not be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.assembly.policy import adapter_digest, load_author
+from llm_as_judge.assembly.progress import Progress
+from llm_as_judge.assembly.services import Services
+from llm_as_judge.config.identity import decisive, digest
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.files import locked
+from llm_as_judge.types import Problem
+
+
+@contextmanager
+def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
+    """The ledger in ``records``. Raises ``ConfigError`` where another process writes it."""
+
+    def under_way(holder: str) -> ConfigError:
+        return ConfigError(f"{records} is being written by another process ({holder}); wait for it, then --resume")
+
+    with locked(records.with_name(f".{records.name}.lock"), under_way), Ledger(records, resume) as ledger:
+        yield ledger
+
+
+async def policy_results(
+    name: str,
+    config: Config,
+    source: str,
+    problems: Sequence[Problem],
+    checkpoint: Path | None,
+    services: Services,
+    progress: Progress,
+) -> Sequence[Record]:
+    """Of the policy with the adapter in ``checkpoint``. What ``evaluate`` has recorded of the same policy and problems
+    is taken; without anything left to do none is loaded. ``name`` is for ``progress``.
+    """
+    with recording(policy_records(config, source, problems, checkpoint)) as ledger:
+        if len(ledger.known) == len(problems):
+            return [ledger.known[key] for key in sorted(ledger.known)]
+        author, watch = load_author(config, checkpoint), partial(progress.advance, name, total=len(problems))
+        done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
+    return done.records
+
+
+def policy_records(
+    config: Config,
+    source: str,
+    problems: Sequence[Problem],
+    checkpoint: Path | None,
+    samples: int = 1,
+    given: Sequence[str] = (),
+) -> Path:
+    """Of the policy's workflows on ``problems``, which ``source`` names; ``given``: of these texts in its place."""
+    told = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
+    parts = [
+        {**told, "model": {name: told["model"][name] for name in ("model_name", "adapter", "dtype")}},
+        adapter_digest(checkpoint),
+        [repr(problem) for problem in problems],
+        samples,
+        [config.training.seed, config.training.response_max_length],
+        *given,
+    ]
+    return _file(config, "evaluation", f"{config.base_model.key}_{source}", parts)
+
+
+def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
+    """Of a plan's ``texts`` on ``problems``; no policy has a part in them."""
+    told = decisive(config, ("executor", "sandbox", "workflow"))
+    return _file(config, "comparison", f"{source}_{plan}", [told, [repr(problem) for problem in problems], list(texts)])
+
+
+def _file(config: Config, folder: str, name: str, parts: Sequence[Any]) -> Path:
+    """The name ends in eight hexadecimal digits of ``parts``."""
+    return config.output.results_dir / folder / f"{name}_{digest(parts)[:8]}.jsonl"

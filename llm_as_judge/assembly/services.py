@@ -1,0 +1,107 @@
+"""What every run works with, built from the configuration and closed together.
+
+    async with open_services(config) as services:
+        execution = await services.runner.run(source, question)
+
+The embedded server is started where the configuration says so. Here, and only here, the parts of all rooms meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from llm_as_judge.assembly.progress import Progress, Silent
+from llm_as_judge.config.schema import Config
+from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.judging.audit import AuditedJudge
+from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.llm.client import LLMClient, Usage
+from llm_as_judge.rewards.custom import load_rewards
+from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
+from llm_as_judge.workflow.run import WorkflowRunner
+
+#: Of the models that ``Config.endpoints`` names; the first alone runs workflows.
+ROLES = ("executor", "judge", "second_judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Open until the ``async with`` is left."""
+
+    clients: Mapping[str, LLMClient]  # by role: executor, judge, second_judge
+    sandbox: Sandbox
+    enhance: Enhancer  # Layer 2
+    runner: WorkflowRunner
+    training: RolloutParts  # rollouts as the policy learns from them
+    official: RolloutParts  # judged by rules and tests only: the benchmark's own metric
+    audited: AuditedJudge | None  # the training judge where its verdicts are checked
+    alone: Judge | None  # the LLM judge without the rules before it, where a model judges
+
+    def usage(self) -> dict[str, Usage]:
+        """What each model has been asked so far, and at what cost."""
+        return {role: client.usage for role, client in self.clients.items()}
+
+
+@asynccontextmanager
+async def open_services(
+    config: Config, progress: Progress | None = None, *, judging: bool = True
+) -> AsyncIterator[Services]:
+    """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
+
+    ``progress`` is told where a run pauses for an endpoint. Without ``judging`` no judge's endpoint is asked: tests and
+    rules decide alone.
+    """
+    enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
+    own_rewards = load_rewards(config.reward, reward.slack / 2)
+    roles = ROLES if judging else ROLES[:1]
+    async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles) as clients:
+        model, second = clients.get("judge"), clients.get("second_judge")
+        judge = Judge(config.judge if judging else RULES, model, sandbox, second)
+        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
+        audited = AuditedJudge(config.judge, judge, second) if model and config.judge.audit_share else None
+        runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
+        official = RolloutParts(
+            runner,
+            Judge(RULES, None, sandbox),
+            reward,
+            concurrency=config.training.rollout_concurrency,
+            max_unscored=config.training.max_unscored,
+            patience_s=config.training.patience_s,
+            on_pause=(progress or Silent()).say,
+        )
+        training = replace(
+            official,
+            judge=audited or judge,
+            truncated="mask" if config.training.mask_truncated_completions else "floor",
+            extra=own_rewards,
+        )
+        yield Services(clients, sandbox, enhance, runner, training, official, audited, alone)
+
+
+@asynccontextmanager
+async def open_judge(config: Config) -> AsyncIterator[Judge]:
+    """The configured judge alone, without a sandbox: it cannot judge code. Raises ``ProviderError``."""
+    async with open_clients(config, ROLES[1:]) as clients:
+        yield Judge(config.judge, clients.get("judge"), second=clients.get("second_judge"))
+
+
+@asynccontextmanager
+async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[dict[str, LLMClient]]:
+    """The models that the configuration names for ``roles``, by role, each of which has answered."""
+    endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
+    async with AsyncExitStack() as stack:
+        for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:
+            log = config.output.log_dir / "embedded_server.log"
+            await stack.enter_async_context(EmbeddedServer(address, log))
+        clients = {}
+        for role, endpoint in endpoints.items():
+            cache = None if role == "executor" else config.judge.cache
+            clients[role] = await stack.enter_async_context(LLMClient(endpoint, ResponseCache(cache)))
+            await clients[role].check()
+        yield clients

@@ -1,0 +1,181 @@
+"""Curves of a training run in the tools that people have: trackio, wandb, tensorboard, each by its own library.
+
+Metrics have TRL's names where TRL has them, with the ``train/`` before them that its trainers' loggers put there.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import yaml
+
+from llm_as_judge.assembly.folder import Started
+from llm_as_judge.config.schema import TrackingConfig
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.rl.report import StepReport
+
+logger = logging.getLogger(__name__)
+
+
+class Tracker(Protocol):
+    """Takes the metrics of a step, and is told when no more will come."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Trackio:
+    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+        import trackio
+
+        # It says where it writes and how to look at it; standard output belongs to the command.
+        with redirect_stdout(sys.stderr):
+            self._run: Any = trackio.init(
+                project=project, name=_name(run), config=dict(told), resume="allow" if resumed else "never",
+                embed=False, auto_log_gpu=False, auto_log_cpu=False,
+            )  # fmt: skip
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        with redirect_stdout(sys.stderr):
+            self._run.finish()
+
+
+class _Wandb:
+    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project=project, name=_name(run), id=run.id, config=dict(told), resume="allow",
+            dir=str(run.folder.log_file.parent), settings=wandb.Settings(console="off", silent=True),
+        )  # fmt: skip
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class _TensorBoard:
+    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+        from tensorboard.summary import Writer
+
+        self._writer = Writer(str(run.folder.log_file.parent / "tensorboard" / _name(run)))
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+#: By name, from the project, the run, its settings and whether it goes on with an earlier session.
+_OPEN: dict[str, Callable[[str, Started, Mapping[str, Any], bool], Tracker]] = {
+    "trackio": _Trackio,
+    "wandb": _Wandb,
+    "tensorboard": _TensorBoard,
+}
+
+
+@dataclass
+class Tracking:
+    """What is told to all trackers of a run; one that fails is left out from then on, with a warning."""
+
+    tools: Sequence[str]
+    project: str
+    _open: dict[str, Tracker] = field(default_factory=dict)
+
+    def begin(self, run: Started) -> None:
+        """Opens the run in every tool, or goes on with it there."""
+        told = yaml.safe_load(run.folder.config_text)
+        for name in self.tools:
+            self._open[name] = _OPEN[name](self.project, run, told, run.folder.resumed_from is not None)
+
+    def step(self, report: StepReport) -> None:
+        self._log(step_metrics(report), report.step)
+
+    def validation(self, step: int, summary: Summary) -> None:
+        shares = {"eval/accuracy": summary.overall.value, "eval/valid_rate": summary.valid_rate.value}
+        self._log(shares | {f"eval/accuracy/{d}": e.value for d, e in summary.domains.items()}, step)
+
+    def close(self) -> None:
+        for name in list(self._open):
+            self._safely(name, self._open[name].close)
+        self._open.clear()
+
+    def _log(self, metrics: Mapping[str, float], step: int) -> None:
+        known = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        for name in list(self._open):
+            self._safely(name, lambda tracker=self._open[name]: tracker.log(known, step))
+
+    def _safely(self, name: str, act: Any) -> None:
+        try:
+            act()
+        except Exception as error:  # hours of training are worth more than a curve of them
+            logger.warning("%s is told no more of this run: %s: %s", name, type(error).__name__, error)
+            self._open.pop(name, None)
+
+
+@contextmanager
+def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
+    """Raises ``ConfigError`` at once where a library is missing."""
+    for name in settings.report_to:
+        if find_spec(name) is None:
+            raise ConfigError(
+                f"tracking.report_to names {name}, which is not installed: python -m pip install "
+                f"'llm-as-judge[{name}]', or go without: --set tracking.report_to=none"
+            )
+    with ExitStack() as stack:
+        found = Tracking(settings.report_to, settings.project)
+        stack.callback(found.close)
+        yield found
+
+
+def step_metrics(report: StepReport) -> dict[str, float]:
+    """The figures of a step by name; one that was not measured is NaN."""
+    groups = report.groups or math.nan
+    trl = {
+        "reward": report.reward_mean,
+        "reward_std": report.reward_std,
+        "frac_reward_zero_std": report.skipped_groups / groups,
+        "completions/mean_length": report.completion_tokens,
+        "completions/clipped_ratio": report.truncated,
+        "clip_ratio/region_mean": report.clip_fraction,
+        "loss": report.loss,
+        "kl": report.kl,
+        "entropy": report.entropy,
+        "grad_norm": report.grad_norm,
+        "learning_rate": report.learning_rate,
+        "step_time": sum(report.seconds.values()),
+        **{f"rewards/{term}/mean": mean for term, mean in report.terms.items()},
+    }
+    own = {
+        "accuracy": report.accuracy,
+        "valid_rate": report.valid_rate,
+        "executor_tokens": report.executor_tokens,
+        "unscored": report.unscored,
+        "abstained": report.abstained,
+        "temperature": report.temperature,
+        **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
+        **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
+    }
+    return {f"train/{name}": float(value) for name, value in {**trl, **own}.items()}
+
+
+def _name(run: Started) -> str:
+    config = run.folder.config
+    return f"{config.base_model.key}-{config.output.run_name}-{run.id}"

@@ -1,0 +1,50 @@
+"""CommonsenseQA (Talmor et al. 2019): five-way multiple choice.
+
+Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``choices[].{label, text}``. On
+the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` stands beside it.
+"""
+
+from __future__ import annotations
+
+from llm_as_judge.data.record import (
+    Record,
+    choice_answers,
+    choices_text,
+    content_id,
+    list_of,
+    mapping_of,
+    text_of,
+)
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+
+def parse(record: Record) -> Problem:
+    """One question; letter, text or both are right."""
+    key = text_of(record, "answerKey")
+    if isinstance(record.get("question"), dict):
+        question = mapping_of(record, "question")
+        stem, choices = text_of(question, "stem"), list_of(question, "choices", dict)
+        labels, texts = ([text_of(choice, field) for choice in choices] for field in ("label", "text"))
+    else:
+        stem, columns = text_of(record, "question"), mapping_of(record, "choices")
+        labels, texts = list_of(columns, "label"), list_of(columns, "text")
+    if key not in labels or len(labels) != len(texts):
+        raise DataError(f"answerKey {key!r} is none of the labels {labels}")
+    text = choices_text(stem, labels, texts)
+    given = record.get("id")
+    return Problem(
+        Question(
+            f"commonsenseqa/{given}" if given else content_id("commonsenseqa", text),
+            text,
+            "qa",
+            dataset="commonsenseqa",
+        ),
+        Reference(choice_answers(key, texts[labels.index(key)], texts)),
+    )
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The right letter, alone and as a chat model writes it."""
+    letter = parse(record).reference.answers[0]
+    return (letter, f"({letter})", f"The answer is {letter}.")

@@ -1,0 +1,25 @@
+"""GSM8K (Cobbe et al. 2021): grade-school word problems with one number as the answer.
+
+Raw fields: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may hold thousands commas).
+"""
+
+from __future__ import annotations
+
+from llm_as_judge.data.record import Record, content_id, text_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+
+def parse(record: Record) -> Problem:
+    """One GSM8K problem."""
+    question, solution = text_of(record, "question"), text_of(record, "answer")
+    _, mark, answer = solution.rpartition("####")
+    answer = answer.strip().replace(",", "").lstrip("$")
+    if not mark or not answer:
+        raise DataError("field 'answer' has no '#### N' line")
+    return Problem(Question(content_id("gsm8k", question), question, "math", dataset="gsm8k"), Reference((answer,)))
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution, as a reply would give it."""
+    return (text_of(record, "answer"),)

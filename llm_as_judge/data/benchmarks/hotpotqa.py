@@ -1,0 +1,45 @@
+"""HotpotQA (Yang et al. 2018), distractor setting: questions over several titled paragraphs (2 to 10).
+
+Raw fields: ``_id`` (``id`` on the hub); ``question``; ``answer``; ``supporting_facts``; ``context``, a list
+of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [[...], ...]}``.
+"""
+
+from __future__ import annotations
+
+from llm_as_judge.data.record import Record, content_id, text_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+
+def parse(record: Record) -> Problem:
+    """One question with all its paragraphs; ``supporting_facts`` would tell the distractors apart."""
+    text, answer = text_of(record, "question"), text_of(record, "answer")
+    given = record.get("_id") or record.get("id")
+    context = "\n".join(_paragraphs(record))
+    return Problem(
+        Question(
+            f"hotpotqa/{given}" if given else content_id("hotpotqa", text),
+            text,
+            "qa",
+            context=context,
+            dataset="hotpotqa",
+        ),
+        Reference((answer,)),
+    )
+
+
+def _paragraphs(record: Record) -> list[str]:
+    raw = record.get("context")
+    try:
+        pairs = zip(raw["title"], raw["sentences"], strict=True) if isinstance(raw, dict) else raw or []
+        paragraphs = [": ".join((title, "".join(sentences).strip())) for title, sentences in pairs]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"field 'context' must be a list of [title, [sentence, ...]]: {error}") from error
+    if not paragraphs:
+        raise DataError("field 'context' has no paragraphs")
+    return paragraphs
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published answer."""
+    return (text_of(record, "answer"),)

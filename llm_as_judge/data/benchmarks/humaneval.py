@@ -1,0 +1,104 @@
+"""HumanEval (Chen et al. 2021): complete a Python function from its signature and docstring.
+
+Raw fields: ``task_id``; ``prompt`` (imports, helpers, signature, docstring); ``entry_point``; ``test`` (defines
+``check(candidate)``); ``canonical_solution``. The docstring's examples with literal results, doctests and the other
+ways people write them (``f(1) => 2``, ``f(1) should return 2``), are the public tests; the helpers and imports before
+the function are the prelude, for solutions that do not repeat them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from llm_as_judge.data.code_tests import check_tests
+from llm_as_judge.data.record import Record, text_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+
+def parse(record: Record) -> Problem:
+    """One HumanEval task."""
+    task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
+    try:
+        tree = ast.parse(prompt)
+    except SyntaxError as error:
+        raise DataError(f"field 'prompt' is not Python: {error}") from error
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
+    if not functions:
+        raise DataError(f"field 'prompt' does not define entry_point {entry_point!r}")
+    tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
+    prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
+    check_tests(tests, entry_point, prelude, public)
+    return Problem(
+        Question(
+            f"humaneval/{task.rsplit('/', 1)[-1]}",
+            prompt,
+            "code",
+            entry_point=entry_point,
+            public_tests=public,
+            dataset="humaneval",
+        ),
+        Reference(tests=tests, prelude=prelude),
+    )
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution: the prompt, completed."""
+    return (text_of(record, "prompt") + text_of(record, "canonical_solution"),)
+
+
+#: Examples that the published solution and the hidden tests contradict, so that they would mislead: the docstring's own
+#: slips (47: the median is 8.0; 116: sorted by the number of ones; 130: values instead of lists; 148: a tuple of one
+#: without its comma).
+_WRONG_EXAMPLES = {
+    "HumanEval/47": ("median([-10, 4, 6, 1000, 10, 20])",),
+    "HumanEval/116": ("sort_array([1, 5, 2, 3, 4])", "sort_array([-2, -3, -4, -5, -6])"),
+    "HumanEval/130": ("tri(1)", "tri(2)", "tri(4)"),
+    "HumanEval/148": ("bf('Earth', 'Mercury')",),
+}
+# what stands between a call and its result, in all the ways the docstrings write it
+_RESULT = re.compile(r"(?:#\s*)?(?:={1,3}>|-+>|={1,2}|➞|→|returns?\b|should return\b)\s*(?P<value>.+)")
+
+
+def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
+    """``assert call == result`` for every example of the docstring whose result is a literal."""
+    lines = (ast.get_docstring(function) or "").split("\n")
+    asserts: dict[str, None] = {}
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        start = line.find(f"{function.name}(")
+        call, rest = _call(line[start:]) if start >= 0 else (None, "")
+        if call is None:
+            continue
+        told = _RESULT.fullmatch(rest)
+        value = told["value"] if told else following if line.lstrip().startswith(">>>") and not rest else ""
+        expected = _literal(value.strip())
+        if expected and call not in wrong:
+            asserts[f"assert {call} == {expected}"] = None
+    return list(asserts)
+
+
+def _call(text: str) -> tuple[str | None, str]:
+    """The call that ``text`` begins with, all of its arguments literal, and what follows it."""
+    for end in (i for i, char in enumerate(text, 1) if char == ")"):
+        try:
+            node = ast.parse(text[:end], mode="eval").body
+        except SyntaxError:
+            continue
+        if not isinstance(node, ast.Call):
+            break
+        free = [n for part in (*node.args, *node.keywords) for n in ast.walk(part) if isinstance(n, ast.Name)]
+        return (None, "") if free or not node.args else (ast.unparse(node), text[end:].strip())
+    return None, ""
+
+
+def _literal(text: str) -> str | None:
+    """Source of the literal that ``text`` is or, as in ``19 - 5 - 6 = 8``, ends with."""
+    for candidate in (text, text.rstrip("."), text.rpartition(" = ")[2]):
+        candidate = {"true": "True", "false": "False"}.get(candidate, candidate)
+        try:
+            return repr(ast.literal_eval(candidate))
+        except (SyntaxError, ValueError, TypeError):
+            continue
+    return None

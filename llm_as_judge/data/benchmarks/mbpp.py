@@ -1,0 +1,78 @@
+"""MBPP (Austin et al. 2021): short Python functions described in a sentence.
+
+Raw fields: ``task_id``; ``text`` (``prompt`` in the sanitized split); ``code`` (the gold solution);
+``test_list`` (asserts); ``test_setup_code`` or ``test_imports``; ``challenge_test_list``. The first assert is
+public, all of them are hidden. ``test_setup_code`` runs after the solution, because records 367 and 927 build
+its classes.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+
+from llm_as_judge.data.code_tests import check_tests, syntax_tree
+from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+
+def parse(record: Record) -> Problem:
+    """One MBPP task of either split."""
+    asserts = _lines(record, "test_list")
+    if not asserts:
+        raise DataError("field 'test_list' is empty")
+    setup = optional_text(record, "test_setup_code").strip()
+    hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
+    # ten gold solutions use math without importing it, so it is there for everybody
+    tests = "\n".join([*([setup] if setup else []), *hidden])
+    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
+    entry_point = called_function(asserts[0], optional_text(record, "code"))
+    check_tests(tests, entry_point, prelude, (asserts[0],))
+    return Problem(
+        Question(
+            f"mbpp/{_task_id(record)}",
+            text_of(record, "prompt" if "prompt" in record else "text"),
+            "code",
+            entry_point=entry_point,
+            public_tests=(asserts[0],),
+            dataset="mbpp",
+        ),
+        Reference(tests=tests, prelude=prelude),
+    )
+
+
+def called_function(test: str, code: str = "") -> str:
+    """The function that ``test`` calls: one that ``code`` defines, else the first that is no builtin."""
+    tree = syntax_tree("test_list", test)
+    called = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
+    named = [name for name in called if name in defined] or [n for n in called if not hasattr(builtins, n)]
+    if not named:
+        raise DataError(f"test calls no function of its own: {test!r}")
+    return named[0]
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The published solution."""
+    return (text_of(record, "code"),)
+
+
+def split_of(record: Record) -> str:
+    """The published split of a task, which the release files tell by its number alone (Austin et al. 2021, §2.1)."""
+    number = _task_id(record)
+    return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
+
+
+def _task_id(record: Record) -> int:
+    number = record.get("task_id")
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise DataError(f"field 'task_id' must be a whole number, got {short(number)}")
+    return number
+
+
+def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
+    if optional and record.get(key) is None:
+        return []
+    return [plain_lines(line).strip() for line in list_of(record, key) if line.strip()]

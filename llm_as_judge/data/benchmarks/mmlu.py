@@ -1,0 +1,43 @@
+"""MMLU (Hendrycks et al. 2021): four-way multiple choice over 57 subjects.
+
+Raw rows of the headerless CSV: question, four choices, the right letter. On the hub: ``question``,
+``choices`` (a list) and ``answer`` (an index or a letter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llm_as_judge.data.record import Record, choice_answers, choices_text, content_id, list_of, text_of
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem, Question, Reference
+
+_LETTERS = "ABCD"
+
+
+def from_row(row: Sequence[str]) -> Record:
+    """A CSV row in the hub's shape."""
+    if len(row) != 6:
+        raise DataError(
+            f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}; your own problems go into .jsonl"
+        )
+    return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip()}
+
+
+def parse(record: Record) -> Problem:
+    """One question; letter, text or both are right."""
+    stem, choices, answer = text_of(record, "question"), list_of(record, "choices"), record.get("answer")
+    if len(choices) != len(_LETTERS):
+        raise DataError(f"field 'choices' must hold 4 choices, got {len(choices)}")
+    letter = _LETTERS[answer] if isinstance(answer, int) and 0 <= answer < 4 else answer
+    if not isinstance(letter, str) or len(letter) != 1 or letter not in _LETTERS:
+        raise DataError(f"field 'answer' must be 0 to 3 or A to D, got {answer!r}")
+    text = choices_text(stem, list(_LETTERS), choices)
+    answers = choice_answers(letter, choices[_LETTERS.index(letter)], choices)
+    return Problem(Question(content_id("mmlu", text), text, "qa", dataset="mmlu"), Reference(answers))
+
+
+def golds(record: Record) -> tuple[str, ...]:
+    """The right letter, alone and as a chat model writes it."""
+    letter = parse(record).reference.answers[0]
+    return (letter, f"({letter})", f"The answer is {letter}.")

@@ -1,0 +1,93 @@
+"""Are a code problem's tests fit to judge by? Told when the problem is read, not when the first solution is judged.
+
+Tests that do not parse, never use the function or assert nothing would stop a run half way, or pass anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.data.record import short
+from llm_as_judge.errors import DataError
+
+
+@lru_cache(maxsize=1 << 14)  # a mix holds its few code problems thousands of times
+def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[str, ...]) -> None:
+    """Raises ``DataError`` with the reason where a solution cannot be judged by ``tests`` (asserts, or
+    ``def check(candidate)``), or a public test is not one assert on the function.
+    """
+    if not entry_point.isidentifier() or keyword.iskeyword(entry_point):
+        raise DataError(f"field 'entry_point' must be the name of a function, got {short(entry_point)}")
+    syntax_tree("prelude", prelude)
+    tree = syntax_tree("tests", tests)
+    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
+    if checks and entry_point != "check":
+        if not checks[-1].args.args:
+            raise DataError("field 'tests': check must take the function to test: def check(candidate)")
+        where, function = checks[-1].body, checks[-1].args.args[0].arg
+    else:
+        where, function = tree.body, entry_point
+    if not {function, entry_point} & _mentioned(where):
+        raise DataError(f"field 'tests' never uses {function}, so that any solution would pass; call it in an assert")
+    if not any(isinstance(node, (ast.Assert, ast.Raise)) or _asserting(node) for node in ast.walk(tree)):
+        raise DataError("field 'tests' asserts nothing, so that any solution would pass; write assert f(...) == ...")
+    for test in public_tests:
+        body = syntax_tree("public_tests", test).body
+        if len(body) != 1 or not isinstance(body[0], ast.Assert) or entry_point not in _mentioned(body):
+            raise DataError(f"field 'public_tests' must hold single asserts on {entry_point}, got {short(test)}")
+
+
+def tested_function(tests: str) -> str:
+    """The one function that every assert of ``tests`` calls and that the tests do not define themselves. Raises
+    ``DataError`` where there is none, or more than one.
+    """
+    tree = syntax_tree("tests", tests)
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    called = Counter(name for node in asserts for name in _called(node))
+    names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]
+    if len(names) != 1:
+        calls = f"call {' and '.join(sorted(names))}" if names else "call no function of the solution in every assert"
+        raise DataError(f"field 'entry_point' is missing, the function's name, and the tests {calls}")
+    return names[0]
+
+
+def syntax_tree(field: str, source: str) -> ast.Module:
+    """``source`` parsed. Raises ``DataError`` that names the field it stands in."""
+    try:
+        return quiet_parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # ValueError: NUL bytes
+        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        raise DataError(f"field {field!r} is not Python{line}: {reason}") from None
+
+
+def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+    inside = [inner for node in nodes for inner in ast.walk(node)]
+    return {node.id for node in inside if isinstance(node, ast.Name)} | {
+        node.attr for node in inside if isinstance(node, ast.Attribute)
+    }
+
+
+def _called(node: ast.AST) -> set[str]:
+    return {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+
+
+def _asserting(node: ast.AST) -> bool:
+    """A call such as ``self.assertEqual``."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return str(name).lower().startswith("assert")

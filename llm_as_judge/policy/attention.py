@@ -1,0 +1,241 @@
+"""Attention over the row of a prefix tree, in three kernels that give the same numbers.
+
+cascade: the CPU's. Each piece of the layout is one flash attention call; partial results are merged by their
+log-sum-exps, and no mask is ever built. flex: CUDA's, FlexAttention with one look-up a key. dense: the reference
+and the way on other devices, a boolean mask of the whole row.
+
+All are reached through one name of transformers' attention interface, ``ATTENTION``. A model that has it computes
+plain attention as before, until a forward pass hands it ``tree=``: so gradient checkpointing, which calls the
+attention again in the backward pass, always finds the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from llm_as_judge.policy.precision import own_precision
+from llm_as_judge.policy.tree import Layout, Piece, TreePlan, dense_mask
+
+ATTENTION = "llm_as_judge_prefix_tree"
+Kernel = Literal["cascade", "flex", "dense"]
+KeyValue = tuple[Tensor, Tensor]  # each [1, heads, T, D]
+
+#: Keys up to which a piece's backward runs in float32 on the CPU: in bfloat16 that kernel packs its operands, which
+#: costs up to five times the products of a short piece and pays off for a long one only.
+SHORT = 256
+
+#: Tile of FlexAttention's block mask, in tokens.
+BLOCK = 128
+
+# Older releases of torch may lack the two; the dense kernel then stands in.
+_flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+
+
+@dataclass(slots=True)
+class Tree:
+    """Handed through the model to its attention layers as ``tree=``.
+
+    ``past``: keys and values of a trunk that precede the row's own, by layer. ``caught``: where to leave the row's
+    keys and values, by layer.
+    """
+
+    layout: Layout
+    kernel: Kernel
+    past: Sequence[KeyValue] | None = None
+    caught: dict[int, KeyValue] | None = None
+    _mask: Tensor | BlockMask | None = field(default=None, init=False)
+
+    def mask(self, device: torch.device) -> Tensor | BlockMask:
+        """Built once, for all layers."""
+        if self._mask is None:
+            make: Callable[[Layout], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
+            self._mask = make(_on(self.layout, device))
+        return self._mask
+
+
+def kernel_for(device: torch.device) -> Kernel:
+    """The kernel of a device."""
+    if device.type == "cuda":
+        return "flex"
+    return "cascade" if device.type == "cpu" and _flash is not None and _flash_backward is not None else "dense"
+
+
+def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
+    """Hidden states [T, hidden] of a row."""
+    device = base.device
+    with own_precision(base):
+        out = base.get_decoder()(
+            input_ids=tree.ids[None].to(device),
+            position_ids=tree.positions[None].to(device),
+            # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
+            # the beginnings of packed documents. ``attention`` does not look at it.
+            attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
+            use_cache=False,
+            tree=attention,
+        )
+    hidden: Tensor = out.last_hidden_state[0]
+    return hidden
+
+
+def attention(
+    module: Any,
+    query: Tensor,  # [B, H, T, D]
+    key: Tensor,  # [B, heads, T, D]
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    tree: Tree | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """What transformers calls; without ``tree`` the model's usual attention. Returns [B, T, H, D]."""
+    if tree is None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    if dropout:
+        raise RuntimeError(f"a shared prefix has one activation for many sequences: no dropout, got {dropout}")
+    if tree.caught is not None:
+        # A recomputation comes by here again; its tensors are not those that the gradient goes to.
+        tree.caught.setdefault(module.layer_idx, (key, value))
+    if tree.past is not None:
+        past_key, past_value = tree.past[module.layer_idx]
+        key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if tree.kernel == "cascade":
+        out = cast(Tensor, _Cascade.apply(query, key, value, scale, tree.layout.pieces))  # type: ignore[no-untyped-call]
+    else:
+        mask = tree.mask(query.device)
+        share = query.shape[1] // key.shape[1]
+        if isinstance(mask, BlockMask):
+            if share & (share - 1):  # grouped heads must be a power of two there
+                key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
+            out = cast(Tensor, _flex()(query, key, value, block_mask=mask, scale=scale, enable_gqa=True))
+        else:
+            key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
+            out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    return out.transpose(1, 2).contiguous(), None
+
+
+def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
+    """The layout for FlexAttention, from its intervals: no mask of tokens against tokens is built.
+
+    A tile is empty where no key's interval meets its queries, and full where every key's covers them.
+    """
+    device = layout.first.device
+    keys, queries = layout.keys, layout.queries
+    tiles = -(-queries // block)
+    begin = torch.arange(tiles, device=device)[:, None] * block  # [q tiles, 1]
+    end = (begin + block).clamp(max=queries)
+    meets = (layout.first < end) & (layout.last > begin)  # [q tiles, K]
+    covers = (layout.first <= begin) & (layout.last >= end)
+    fill = -keys % block
+    some = F.pad(meets, (0, fill)).view(tiles, -1, block).any(-1)  # [q tiles, k tiles]
+    # A tile that reaches beyond the row is never called full: the kernel then checks its keys one by one.
+    full = F.pad(covers, (0, fill)).view(tiles, -1, block).all(-1)
+    partial = some & ~full
+    first, last = layout.first, layout.last
+
+    def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= first[key]) & (query < last[key])
+
+    def table(blocks: Tensor) -> tuple[Tensor, Tensor]:
+        count = blocks.sum(-1, dtype=torch.int32)
+        order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
+        return count[None, None], order.int()[None, None]
+
+    return BlockMask.from_kv_blocks(
+        *table(partial), *table(full), BLOCK_SIZE=block, mask_mod=sees, seq_lengths=(queries, keys)
+    )
+
+
+class _Cascade(torch.autograd.Function):
+    """A flash attention call a piece, merged by log-sum-exp.
+
+    Backward runs every piece with the *merged* output and log-sum-exp, which makes its gradient exactly that
+    piece's share of the whole softmax's (a differentiable merge of the pieces' own log-sum-exps would not do: their
+    backward takes no gradient for them).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float, pieces: tuple[Piece, ...]) -> Tensor:
+        assert _flash is not None
+        wide = torch.promote_types(query.dtype, torch.float32)
+        out = torch.zeros(query.shape, dtype=wide, device=query.device)
+        lse = torch.full(query.shape[:3], -torch.inf, dtype=wide, device=query.device)  # [1, H, T]
+        for p in pieces:
+            q, k, v = _fold(query[:, :, p.q0 : p.q1], key, value, p)
+            part, part_lse = _flash(q, k, v, 0.0, p.causal, scale=scale)
+            before, rows = lse[:, :, p.q0 : p.q1], out[:, :, p.q0 : p.q1]
+            part_lse = part_lse.reshape(before.shape).to(wide)
+            merged = torch.logaddexp(before, part_lse)
+            rows.mul_((before - merged).exp_()[..., None])
+            rows.addcmul_(part.reshape(rows.shape).to(wide), (part_lse - merged).exp_()[..., None])
+            before.copy_(merged)
+        out = out.to(query.dtype)
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.scale, ctx.pieces = scale, pieces
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        assert _flash_backward is not None
+        query, key, value, out, lse = ctx.saved_tensors
+        wide = lse.dtype
+        grads = [torch.zeros(t.shape, dtype=wide, device=t.device) for t in (query, key, value)]
+        for p in ctx.pieces:
+            rows = slice(p.q0, p.q1)
+            q, k, v = _fold(query[:, :, rows], key, value, p)
+            g, o = (t[:, :, rows].reshape(q.shape) for t in (gradients[0], out))
+            part_lse = lse[:, :, rows].reshape(q.shape[:3])
+            if p.k1 - p.k0 <= SHORT:
+                g, q, k, v, o = (t.to(wide) for t in (g, q, k, v, o))
+            own_grads = _flash_backward(g, q, k, v, o, part_lse, 0.0, p.causal, scale=ctx.scale)
+            grads[0][:, :, rows] += own_grads[0].reshape(grads[0][:, :, rows].shape)
+            for whole, part in zip(grads[1:], own_grads[1:], strict=True):
+                heads, length = whole.shape[1], p.k1 - p.k0
+                part = part.reshape(1, heads, -1, length, part.shape[-1])
+                whole[:, :, p.k0 : p.k1] += part.sum(2) if part.shape[2] > 1 else part[:, :, 0]
+        query_grad, key_grad, value_grad = (g.to(query.dtype) for g in grads)
+        return query_grad, key_grad, value_grad, None, None
+
+
+def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
+    """The piece's query, key and value with as many heads each.
+
+    Where all queries see all keys, the query heads of a group become further rows of one key head; a causal piece
+    needs its (few) keys repeated instead.
+    """
+    heads, share = key.shape[1], query.shape[1] // key.shape[1]
+    key, value = key[:, :, piece.k0 : piece.k1], value[:, :, piece.k0 : piece.k1]
+    if share == 1:
+        return query, key, value
+    if not piece.causal:
+        return query.reshape(1, heads, share * query.shape[2], query.shape[3]), key, value
+    return query, key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
+
+
+@cache
+def _flex() -> Callable[..., Any]:
+    """Compiled once for all row lengths; lengths that change would otherwise each cost a compilation."""
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def _on(layout: Layout, device: torch.device) -> Layout:
+    return Layout(layout.pieces, layout.first.to(device), layout.last.to(device), layout.queries)
+
+
+AttentionInterface.register(ATTENTION, attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)

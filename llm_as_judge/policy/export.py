@@ -1,0 +1,54 @@
+"""A trained policy as other programs read it: an adapter for PEFT and vLLM, or a model with the adapter merged in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft.tuners.lora import LoraLayer
+from peft.utils import get_peft_model_state_dict
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.model import Policy
+
+
+def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
+    """The adapter as PEFT has it. ``base_model`` is what its configuration calls the base model.
+
+    Modules that a regular expression chose are named one by one: vLLM reads lists only.
+    """
+    policy.save_adapter(directory)
+    path = directory / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = base_model
+    if isinstance(config["target_modules"], str):
+        weights = get_peft_model_state_dict(policy.model)
+        names = {name.partition(".lora_")[0].removeprefix("base_model.model.") for name in weights}
+        config["target_modules"] = sorted(names)
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    policy.tokenizer.save_pretrained(directory)
+
+
+def write_merged(policy: Policy, directory: Path) -> None:
+    """Base model and adapter as one, in safetensors, in the base model's precision; ``policy`` is used up.
+
+    The sum is computed in float32 and rounded once. Raises ``ConfigError`` for layers other than linear ones.
+    """
+    layers: dict[str, Any] = {name: m for name, m in policy.base.named_modules() if isinstance(m, LoraLayer)}
+    for name, layer in layers.items():
+        plain = layer.get_base_layer()
+        if not isinstance(plain, torch.nn.Linear):
+            raise ConfigError(f"{name} is a {type(plain).__name__}: only adapters of linear layers can be merged")
+        if plain.weight is policy.base.get_input_embeddings().weight:
+            raise ConfigError(f"{name} shares its weights with the embedding: its adapter cannot be merged")
+        with torch.no_grad():
+            change = layer.get_delta_weight("default").float()
+            plain.weight.data = (plain.weight.float() + change).to(plain.weight.dtype)
+    whole = policy.model.unload()
+    whole.set_attn_implementation("sdpa")
+    if hasattr(whole.config, "quantization_config"):  # of the file it was unpacked from
+        del whole.config.quantization_config
+    whole.save_pretrained(directory)
+    policy.tokenizer.save_pretrained(directory)

@@ -1,0 +1,207 @@
+"""Log-probabilities of completions under a causal LM, in one of two layouts that give the same numbers.
+
+padded: a row a sequence. tree: every shared prefix once, all at a time or, beyond a token budget, in stages. A
+stage forwards its prompts once and keeps their graph; completions follow in micro-batches against detached copies
+of the prompts' keys and values, whose gradients add up and go back through the prompts' graph at the stage's end.
+Memory is then that of the prompts and of one micro-batch, and no activation is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from llm_as_judge.policy import tree as prefix_tree
+from llm_as_judge.policy.attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.policy.head import Head
+from llm_as_judge.policy.precision import own_precision
+from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.policy.tree import Stage
+from llm_as_judge.types import Completion
+
+Layout = Literal["padded", "tree"]
+
+#: Logits are materialised for at most this many elements at a time; more are recomputed in the backward pass.
+LOGIT_ELEMENTS = 2**26
+
+#: The tree is taken where it forwards at most this share of the padded tokens: its bookkeeping wants to be earned.
+WORTH_SHARING = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The distribution that completions were drawn from, and are scored under."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScores:
+    """Per completion token, right-padded to the longest completion of the batch; padding is 0."""
+
+    logprobs: Tensor  # [B, T] float32
+    entropy: Tensor  # [B, T], detached
+    mask: Tensor  # [B, T] bool
+    support: Tensor  # [B, T] int, how many tokens of the vocabulary could be drawn
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A micro-batch: ``members`` are indices of the completions that ``scores`` are of, row by row."""
+
+    members: tuple[int, ...]
+    scores: TokenScores
+
+
+def score(
+    base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout, kernel: Kernel | None = None
+) -> TokenScores:
+    """Scores of all ``completions`` in one forward pass, with gradient where it is enabled.
+
+    Raises ``ValueError`` where a completion is empty or there is none.
+    """
+    _check(completions)
+    if layout == "padded":
+        targets = torch.tensor([t for c in completions for t in c.token_ids])
+        lengths = [len(c.token_ids) for c in completions]
+        hidden = _padded_hidden(base, completions)
+        return _scores(base, hidden, targets, torch.arange(len(targets)), lengths, sampling)
+    tree = prefix_tree.plan(*_sequences(completions))
+    hidden = row_hidden(base, tree, Tree(tree.layout, kernel or kernel_for(base.device)))[tree.rows.to(base.device)]
+    return _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling)
+
+
+def micro_batches(
+    base: Any,
+    completions: Sequence[Completion],
+    sampling: Sampling,
+    layout: Layout,
+    budget: int,
+    kernel: Kernel | None = None,
+) -> Iterator[MicroBatch]:
+    """Scores in micro-batches of at most ``budget`` forwarded tokens, where one sequence allows it.
+
+    With gradient enabled, call ``backward`` on what you make of each before you ask for the next: a stage's
+    prompts get their gradient when its last one is done. The cut depends on the completions and the budget alone.
+    """
+    _check(completions)
+    if layout == "padded":
+        for members in _padded_batches(completions, budget):
+            yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
+        return
+    tree = prefix_tree.plan(*_sequences(completions))
+    if tree.unique_tokens <= budget:
+        yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout, kernel))
+        return
+    for stage in prefix_tree.stages(*_sequences(completions), budget):
+        yield from _staged(base, stage, sampling, kernel or kernel_for(base.device))
+
+
+def choose_layout(completions: Sequence[Completion]) -> Layout:
+    """``tree`` where it forwards clearly fewer tokens than padded rows would."""
+    sequences = _sequences(completions)
+    unique = prefix_tree.plan(*sequences).unique_tokens
+    return "tree" if unique <= WORTH_SHARING * prefix_tree.padded_tokens(*sequences) else "padded"
+
+
+def _staged(base: Any, stage: Stage, sampling: Sampling, kernel: Kernel) -> Iterator[MicroBatch]:
+    caught: dict[int, KeyValue] = {}
+    trunk = row_hidden(base, stage.trunk, Tree(stage.trunk.layout, kernel, caught=caught))
+    learns = torch.is_grad_enabled()
+    roots = [trunk, *(t for layer in sorted(caught) for t in caught[layer])]
+    leaves = [t.detach().requires_grad_(learns and t.requires_grad) for t in roots]
+    past = list(zip(leaves[1::2], leaves[2::2], strict=True))
+    for tree, members in zip(stage.micro_batches, stage.members, strict=True):
+        hidden = leaves[0]
+        if tree.unique_tokens:
+            own = row_hidden(base, tree, Tree(tree.layout, kernel, past=past))
+            hidden = torch.cat([own, leaves[0]])
+        hidden = hidden[tree.rows.to(hidden.device)]
+        yield MicroBatch(members, _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling))
+    reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
+    if reached:
+        torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])
+
+
+def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
+    """Hidden states [M, hidden] that predict the completion tokens, one sequence after the other."""
+    sequences = [[*c.prompt_ids, *c.token_ids[:-1]] for c in completions]
+    ids = torch.zeros(len(sequences), max(map(len, sequences)), dtype=torch.long)
+    where = torch.zeros_like(ids, dtype=torch.bool)
+    for row, (sequence, completion) in enumerate(zip(sequences, completions, strict=True)):
+        ids[row, : len(sequence)] = torch.tensor(sequence)
+        where[row, len(completion.prompt_ids) - 1 : len(sequence)] = True
+    # Right padding under a causal mask: no real token sees padding, so the mask stays implicit and fast.
+    with own_precision(base):
+        out = base.get_decoder()(input_ids=ids.to(base.device), use_cache=False)
+    hidden: Tensor = out.last_hidden_state[where.to(base.device)]
+    return hidden
+
+
+def _scores(
+    base: Any, hidden: Tensor, targets: Tensor, edge: Tensor, lengths: Sequence[int], sampling: Sampling
+) -> TokenScores:
+    """From the hidden state [E, hidden] of every edge to scores of the completions' tokens."""
+    device = hidden.device
+    logprobs, entropy, support = _head(base, hidden, targets.to(device), sampling)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, T]
+    mask, edge = mask.to(device), edge.to(device)
+
+    def rows(values: Tensor) -> Tensor:
+        return values.new_zeros(mask.shape).masked_scatter(mask, values[edge])
+
+    return TokenScores(rows(logprobs), rows(entropy), mask, rows(support))
+
+
+def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-probs, entropies and sizes of the support [E]; the head's logits exist only a chunk at a time."""
+    head = Head(base)
+
+    def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        full = sampling_logprobs(head(states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids)
+        logprobs, fixed = full.gather(-1, ids[:, None])[:, 0], full.detach()
+        if sampling.top_p < 1 or sampling.top_k:
+            return logprobs, entropy_of(fixed), (fixed > -torch.inf).sum(-1)
+        # Nothing is cut: two passes over the vocabulary less.
+        entropy = -fixed.exp().mul_(fixed).nansum(-1)  # a logit of -inf gives 0 * -inf
+        return logprobs, entropy, torch.full_like(ids, fixed.shape[-1])
+
+    rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
+    if len(targets) <= rows:
+        return chunk_scores(hidden, targets)
+    chunks = [
+        checkpoint(chunk_scores, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
+        for i in range(0, len(targets), rows)
+    ]
+    logprobs, entropy, support = (torch.cat(values) for values in zip(*chunks, strict=True))
+    return logprobs, entropy, support
+
+
+def _padded_batches(completions: Sequence[Completion], budget: int) -> Iterator[tuple[int, ...]]:
+    """Neighbours, as many as fit when padded to the longest of them."""
+    members: list[int] = []
+    longest = 0
+    for i, c in enumerate(completions):
+        length = len(c.prompt_ids) + len(c.token_ids) - 1
+        if members and max(longest, length) * (len(members) + 1) > budget:
+            yield tuple(members)
+            members, longest = [], 0
+        members.append(i)
+        longest = max(longest, length)
+    yield tuple(members)
+
+
+def _check(completions: Sequence[Completion]) -> None:
+    if not completions or any(not c.token_ids for c in completions):
+        raise ValueError("every completion needs at least one token, and the batch at least one completion")
+
+
+def _sequences(completions: Sequence[Completion]) -> tuple[list[Sequence[int]], list[Sequence[int]]]:
+    return [c.prompt_ids for c in completions], [c.token_ids for c in completions]

@@ -1,0 +1,299 @@
+"""Generation by a vLLM server that serves the base model with LoRA enabled.
+
+Prompts go as token ids and token ids come back, with log-probs of the sampling distribution; no text is
+tokenised again. Every state of the adapter gets a name of its own, ``policy-vN-DIGEST``: vLLM's prefix cache is
+keyed by that name, and an adapter that another run left under the same version is not taken for this one. Start the
+server with
+
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank 64 --max-loras 2 \
+        --logprobs-mode processed_logprobs
+
+``adapter_dir`` must be readable by the server under the same path. A server that is gone is waited for, and one
+that came back without the adapter is given it again. Each call runs an event loop in a thread of its own, since the
+caller may be inside one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import logging
+import math
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from weakref import ref
+
+from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.llm.transport import Transport, model_names, parse_json
+from llm_as_judge.policy.text import text_of
+from llm_as_judge.policy.vllm_server import OwnServer
+from llm_as_judge.types import Completion
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_WEIGHTS = "adapter_model.safetensors"
+
+
+class AdapterSource(Protocol):
+    """What ``sync`` needs of ``rl.policy.Policy``; the dtype of ``base`` is the one the server computes in."""
+
+    @property
+    def base(self) -> Any: ...
+    def save_adapter(self, directory: Path) -> None: ...
+
+
+class VLLMEngine:
+    """``sync`` before ``generate``; until then the server's base model answers.
+
+    ``model`` is the name by which the server knows the base model; ``own`` is the server where it is the run's own: it
+    lives as long as the engine. ``ConfigError`` where key, model or adapters are not as they must be, ``ProviderError``
+    where no useful answer comes.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        model: str,
+        adapter_dir: Path,
+        tokenizer: Any,
+        *,
+        backoff_s: float = 0.5,
+        own: OwnServer | None = None,
+    ) -> None:
+        self._config = config
+        self._own = own
+        self._base_model = model
+        self._adapter_dir = adapter_dir
+        self._tokenizer = tokenizer
+        self._backoff_s = backoff_s
+        self._answered = False  # a server that never did is a wrong address, not one that restarts
+        self._synced: tuple[ref[object], int] | None = None
+        self._loaded: str | None = None
+        self.version = 0
+
+    def check(self) -> list[str]:
+        """Names of the models served; the base model must be among them and give a token with its log-prob."""
+
+        async def ask(server: _Server) -> list[str]:
+            names = await server.models()
+            if self._base_model not in names:
+                raise ConfigError(
+                    f"{self._config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
+                    "start it with that model, or let --served-model-name say so"
+                )
+            reply = await server.complete(self._base_model, [0], _fields(n=1, max_tokens=1))
+            self._sampled(reply["choices"][0])
+            return names
+
+        return self._run(ask)
+
+    def serving(self, name: str, version: int) -> VLLMEngine:
+        """This engine with the adapter of that name, or the base model's, which another program keeps on the server."""
+        engine = copy.copy(self)
+        engine._loaded, engine.version = name, version
+        return engine
+
+    def sync(self, policy: object, version: int) -> None:
+        """Writes the adapter aside, renames it, loads it under its new name and unloads the one before.
+
+        Nothing is done where ``policy`` was brought there as ``version`` already.
+        """
+        if self._synced is not None and self._synced[0]() is policy and self._synced[1] == version:
+            return
+        if not hasattr(policy, "save_adapter") or not hasattr(policy, "base"):
+            raise TypeError(f"{type(policy).__name__} has no adapter to save")
+        source: AdapterSource = policy
+        name, before = self._write(source, version), self._loaded
+
+        async def load(server: _Server) -> None:
+            if name != before:
+                await server.load(name)
+            if before is not None and before != name:
+                await server.unload(before)
+
+        self._run(load)
+        self._synced, self._loaded, self.version = (ref(policy), version), name, version
+        if before is not None and before != name:
+            shutil.rmtree(self._adapter_dir / before, ignore_errors=True)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int = 1,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        max_new_tokens: int = 1024,
+        seed: int = 0,
+        on_completion: Callable[[int, int, Completion], None] | None = None,
+    ) -> list[list[Completion]]:
+        """``n`` completions of every prompt, in order, each with a seed of its own. ``on_completion`` is called
+        for a prompt's completions when they all are there. Raises ``ProviderError``.
+        """
+        asked = n if temperature > 0 else 1  # greedy completions are all the same, and vLLM refuses to make several
+        sampling = _fields(
+            n=asked,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k if top_k > 0 else -1,
+            max_tokens=max_new_tokens,
+        )
+
+        async def one(server: _Server, index: int) -> list[Completion]:
+            # vLLM adds k to the seed for completion k: prompts with neighbouring seeds would share their noise.
+            prompt, fields = list(prompts[index]), {**sampling, "seed": derived_seed(seed, index)}
+            reply = await server.complete(self._loaded or self._base_model, prompt, fields)
+            completions = self._completions(prompt, reply, asked) * (n // asked)
+            for member, completion in enumerate(completions):
+                if on_completion is not None:
+                    on_completion(index, member, completion)
+            return completions
+
+        async def ask(server: _Server) -> list[list[Completion]]:
+            return await asyncio.gather(*(one(server, index) for index in range(len(prompts))))
+
+        return self._run(ask)
+
+    def _write(self, policy: AdapterSource, version: int) -> str:
+        """The adapter in a folder of its own, in the dtype the server computes in; returns the folder's name."""
+        aside = self._adapter_dir / f".policy-v{version}"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        policy.save_adapter(aside)
+        import torch  # here, for `doctor` needs the engine without
+        from safetensors.torch import load_file, save_file
+
+        if policy.base.dtype != torch.float32:
+            weights = {key: value.to(policy.base.dtype) for key, value in load_file(aside / _WEIGHTS).items()}
+            save_file(weights, aside / _WEIGHTS, {"format": "pt"})
+        digest = hashlib.blake2b((aside / _WEIGHTS).read_bytes(), digest_size=4).hexdigest()
+        target = self._adapter_dir / f"policy-v{version}-{digest}"
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+        return target.name
+
+    def _run(self, ask: Callable[[_Server], Awaitable[T]]) -> T:
+        async def run() -> T:
+            transport = Transport(
+                self._config, backoff_s=self._backoff_s, restart_s=self._config.restart_s, answered=self._answered
+            )
+            try:
+                async with transport:
+                    return await ask(_Server(transport, self._adapter_dir, self._base_model))
+            except ProviderError as error:
+                if error.cause in ("key", "model"):
+                    raise ConfigError(
+                        f"{error}; the policy is {self._base_model!r}, and adapters need --enable-lora and "
+                        "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+                    ) from error
+                raise
+            finally:
+                self._answered = transport.answered
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, run()).result()
+
+    def _completions(self, prompt: list[int], reply: Mapping[str, Any], count: int) -> list[Completion]:
+        choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
+        if len(choices) != count:
+            raise ProviderError(f"{self._config.base_url} gave {len(choices)} completions instead of {count}")
+        return [self._completion(prompt, choice) for choice in choices]
+
+    def _completion(self, prompt: list[int], choice: Mapping[str, Any]) -> Completion:
+        ids, logprobs = self._sampled(choice)
+        stopped = choice["finish_reason"] == "stop"
+        # vLLM keeps the end-of-sequence id among token_ids; the text is made here so that both engines agree
+        # on it.
+        body = ids[:-1] if stopped else ids
+        return Completion(
+            text=text_of(self._tokenizer, body),
+            prompt_ids=tuple(prompt),
+            token_ids=tuple(ids),
+            logprobs=tuple(logprobs),
+            finish_reason="stop" if stopped else "length",
+            policy_version=self.version,
+        )
+
+    def _sampled(self, choice: Mapping[str, Any]) -> tuple[list[int], list[float]]:
+        """Ids and log-probs of a choice, as many of one as of the other."""
+        ids = choice.get("token_ids")
+        logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
+        if not ids or logprobs is None or len(ids) != len(logprobs):
+            raise ProviderError(
+                f"{self._config.base_url} returned no token ids with log-probs; upgrade the server "
+                "(return_token_ids needs vLLM >= 0.10.2)"
+            )
+        if any(p is None or not math.isfinite(p) for p in logprobs):
+            raise ProviderError(
+                f"{self._config.base_url} returned a log-prob that is not finite; check --logprobs-mode and the model"
+            )
+        return [int(i) for i in ids], [float(p) for p in logprobs]
+
+
+def _fields(**sampling: Any) -> dict[str, Any]:
+    """A request's fields beside model and prompt."""
+    return {
+        **sampling,
+        # Said outright, or the model's generation_config would bend the distribution unseen.
+        "repetition_penalty": 1.0,
+        "min_p": 0.0,
+        "logprobs": 1,
+        "return_token_ids": True,
+        "skip_special_tokens": False,
+    }
+
+
+class _Server:
+    """vLLM's own requests, beside the protocol's, while one event loop runs."""
+
+    def __init__(self, transport: Transport, adapter_dir: Path, base_model: str) -> None:
+        self._transport = transport
+        self._base_model = base_model
+        self._adapter_dir = adapter_dir
+        self._loading = asyncio.Lock()
+        self._again: set[str] = set()  # adapters loaded again
+
+    async def models(self) -> list[str]:
+        return await self._transport.get("/models", model_names)
+
+    async def load(self, name: str) -> None:
+        path = str((self._adapter_dir / name).resolve())
+        await self._adapter("load", {"lora_name": name, "lora_path": path}, "already")
+
+    async def unload(self, name: str) -> None:
+        await self._adapter("unload", {"lora_name": name}, "not found")
+
+    async def _adapter(self, verb: str, body: Mapping[str, str], fine: str) -> None:
+        """Loads or unloads; an error whose text contains ``fine`` says that it was done before."""
+        try:
+            await self._transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
+        except ProviderError as error:
+            if fine not in str(error):
+                raise
+
+    async def complete(self, model: str, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply; where the server has lost the adapter, one of the waiting requests loads it again."""
+        body = {"model": model, "prompt": prompt, **fields}
+        try:
+            reply = await self._transport.post("/completions", body, parse_json)
+        except ProviderError as error:
+            if error.cause != "model" or model == self._base_model:
+                raise
+            async with self._loading:
+                if model not in self._again:
+                    logger.warning("%s no longer has %s, loading it again", self._transport.root, model)
+                    await self.load(model)
+                    self._again.add(model)
+            reply = await self._transport.post("/completions", body, parse_json)
+        if reply.get("model") not in (None, model):
+            raise ProviderError(f"{self._transport.root} answered with model {reply['model']!r} instead of {model!r}")
+        return reply

@@ -1,0 +1,121 @@
+"""Examples in the prompt: found harmful before they are shown, and never those of another run unless asked for."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.probe import ExamplesProbe, probe_examples
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.commands.app import main
+from llm_as_judge.commands.train_run import prompt_within
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import BufferConfig
+from llm_as_judge.evaluation.metrics import accuracy
+from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
+from llm_as_judge.runlog import read_events
+from llm_as_judge.types import DOMAINS, Prompt, Question
+from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
+
+ROOT = Path(__file__).parents[2]
+EMBEDDED = ROOT / "config/embedded.yaml"
+
+
+def probe(*overrides: str) -> ExamplesProbe | None:
+    config = load_config(EMBEDDED, [*overrides, f"guidance={ROOT}/config/guidance.yaml"])
+    return probe_examples(config, load_author(config), open_problems(config, measured=False).sampler.peek(4))
+
+
+def test_a_policy_that_examples_silence_is_found_out() -> None:
+    found = probe("experience_buffer.top_k=1")
+    assert found is not None and found.harmful
+    assert found.without.n == found.shown.n == 3 * 4 * 2
+    assert "top_k=0" in str(found) and "100%" in str(found)
+
+
+def test_examples_that_change_nothing_do_no_harm() -> None:
+    found = probe("experience_buffer.top_k=2", "layer1=false")  # the bare prompt has no place for them
+    assert found is not None and found.shown == found.without and not found.harmful
+
+
+@pytest.mark.parametrize("override", ["experience_buffer.top_k=0", "experience_buffer.enabled=false"])
+def test_nothing_is_probed_where_no_example_is_shown(override: str) -> None:
+    assert probe("experience_buffer.top_k=1", override) is None
+
+
+def test_prompts_that_are_too_long_for_training_are_no_evidence() -> None:
+    assert probe("experience_buffer.top_k=3", "prompt_max_length=500") is None
+
+
+def test_a_problem_is_worth_more_than_an_example_for_it() -> None:
+    author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
+    question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
+    examples = [
+        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(PLANS["direct"], "qa"))
+        for name in ("first", "second", "third")
+    ]
+
+    def within(limit: int) -> tuple[Prompt, int]:
+        training = author.config.training.model_copy(update={"prompt_max_length": limit})
+        changed = author.config.model_copy(update={"training": training})
+        return prompt_within(replace(author, config=changed), question, examples)
+
+    lengths = [len(author.policy.encode(author.prompt(question, examples[:n]))) for n in range(4)]
+    assert within(lengths[3]) == (author.prompt(question, examples), 3)
+    prompt, shown = within(lengths[3] - 1)
+    assert shown == 2 and "first" in str(prompt.turns) and "third" not in str(prompt.turns)
+    assert within(lengths[1]) == (author.prompt(question, examples[:1]), 1)
+    assert within(lengths[0]) == (author.prompt(question), 0)
+
+
+@pytest.mark.parametrize(
+    ("shown", "without", "harmful"), [(0, 24, True), (11, 24, True), (13, 24, False), (0, 2, False)]
+)
+def test_harm_is_less_than_half_by_more_than_chance(shown: int, without: int, harmful: int) -> None:
+    rates = (accuracy([i < right for i in range(24)]) for right in (shown, without))
+    assert ExamplesProbe(1, *rates).harmful == harmful
+
+
+def test_a_new_run_learns_nothing_from_another_unless_it_is_told_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    chosen = {
+        "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
+        "num_return_sequences_in_group": 2, "eval_problems": 2, "baselines": "false", "plan_matrix": "false",
+        "judge.mode": "rules", "experience_buffer.top_k": 1, "reward_threshold": -100, "prompt_max_length": 2048,
+        "output_dir": tmp_path / "checkpoints", "log_dir": tmp_path / "logs", "results_dir": tmp_path / "results",
+        "persistence_dir": tmp_path / "buffer", "guidance": ROOT / "config/guidance.yaml",
+    }  # fmt: skip
+
+    def trained(**more: object) -> tuple[int, str]:
+        """How many examples the first step's prompts had, and what was printed."""
+        words = [word for name, value in {**chosen, **more}.items() for word in ("--set", f"{name}={value}")]
+        assert main(["train", "--config", str(EMBEDDED), *words]) == 0
+        events = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
+        return sum(e["examples"] for e in events if e["kind"] == "prompt"), capsys.readouterr().out
+
+    def kept() -> list[str]:
+        files = (tmp_path / "buffer").glob("*_top_samples.jsonl")
+        return [json.loads(line)["workflow"] for file in files for line in file.open(encoding="utf-8")]
+
+    mine = [Experience(f"mine/{d}", "What is it?", workflow(PLANS["direct"], d), 99.0, d, 1) for d in DOMAINS]
+    before = ExperienceBuffer(BufferConfig(persistence_dir=tmp_path / "buffer"), lambda texts: [])
+    assert all(map(before.add, mine))
+    before.save()
+    shown, printed = trained()
+    assert shown == 0
+    assert kept() and not {e.workflow for e in mine} & set(kept())
+    assert "_top_samples.jsonl of the earlier run" in printed.replace("\n", "")
+    assert len(list((tmp_path / "buffer").glob("*_top_samples.*.jsonl"))) == len(DOMAINS)
+    assert "100% of the policy's workflows are valid without" in printed
+    assert "experience_buffer.top_k=0" in printed.replace("\n", " ")
+    shown, printed = trained(reuse="true", seed=1)  # other problems: none is an example for itself
+    assert shown > 0 and "begins with the workflows in" in printed

@@ -1,0 +1,208 @@
+"""What is planned on paper is held against what small runs take, and against what is published of large models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import Qwen2Config
+
+from llm_as_judge.commands.app import main
+from llm_as_judge.commands.formulae_run import CARDS, Seconds, Shape, Workload, execute_seconds, money, update_memory
+from llm_as_judge.commands.plan_run import Assumed, plan, shape_of
+from llm_as_judge.config.loading import load_config, locate_weights
+from llm_as_judge.config.schema import Config, ModelConfig
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.grpo_trainer import GRPOTrainer
+from llm_as_judge.policy import tree
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.runlog import read_events
+from llm_as_judge.types import Completion
+
+ROOT = Path(__file__).parents[2]
+TRAINING, EMBEDDED = ROOT / "config/training.yaml", ROOT / "config/embedded.yaml"
+WITHIN = 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "published"), [("qwen25-7b", 7_615_616_512), ("qwen3-8b", 8_190_735_360), ("smollm2", 134_515_008)]
+)
+def test_parameters_are_the_published_ones(name: str, published: int) -> None:
+    settings = ["judge.mode=rules"]
+    assert shape_of(load_config(TRAINING, [*settings, f"model_name={name}"])).parameters == pytest.approx(
+        published, rel=1e-3
+    )
+
+
+def peak(policy: Policy, length: int, count: int) -> float:
+    """Bytes allocated at the most during a forward and backward pass and an optimiser step, by torch's own count."""
+    optimizer = torch.optim.AdamW(policy.trainable_parameters())
+    sequences = [tuple((7 * i + k) % 90 for i in range(length - 50)) for k in range(count)]
+
+    def step(which: list[tuple[int, ...]]) -> None:
+        made = [Completion("", ids, (5,) * 50, (0.0,) * 50, "stop") for ids in which]
+        for batch in policy.micro_batches(made, Sampling(), "padded", 10**9):
+            batch.scores.logprobs.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    step([sequences[0][:10]])
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step(sequences)
+    events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = most = 0
+    for _, size in sorted((e.start_ns(), e.nbytes()) for e in events):
+        held += size
+        most = max(most, held)
+    return float(most)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "intermediate", "heads", "kv_heads", "rank", "checkpointing"),
+    [(256, 512, 4, 2, 64, False), (128, 768, 4, 1, 8, False), (256, 512, 4, 2, 64, True)],
+)
+def test_memory_of_an_update(
+    hidden: int, intermediate: int, heads: int, kv_heads: int, rank: int, checkpointing: bool
+) -> None:
+    architecture = Qwen2Config(
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=4,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=1000,
+    )
+    config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing, dtype="float32")
+    measured = peak(Policy.from_config(architecture, None, config), 250, 8)
+    shape = Shape(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
+    found = update_memory(shape, "all-linear", rank, "float32", 2000, 400, checkpointing=checkpointing)
+    gradient = found.adapter / 4  # weights and moments are there before
+    assert found.activations + found.logits + gradient == pytest.approx(measured, rel=WITHIN)
+
+
+def test_memory_of_the_nano_policy_whose_first_layers_keep_nothing() -> None:
+    config = load_config(EMBEDDED)
+    policy = Policy.load(locate_weights(config.base_model.path), config.model)
+    shape, model = shape_of(config), config.model
+    assert shape.parameters == pytest.approx(policy.base.num_parameters(), rel=0.15)
+    found = update_memory(
+        shape, str(model.lora_target_modules), model.lora_rank, "float32", 2000, 400, checkpointing=False
+    )
+    everywhere = update_memory(shape, "all-linear", 1, "float32", 2000, 400, checkpointing=False)
+    # Its only adapter is at the end of the last layer, which is planned as a whole one.
+    measured = peak(policy, 250, 8)
+    assert measured <= found.activations + found.logits + found.adapter / 4 < everywhere.activations / 2
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, list[Path]]:
+    """Two runs of two steps that differ in their seed, and their logs."""
+    folder, logs = tmp_path_factory.mktemp("runs"), []
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    for seed in (0, 1):
+        settings = [
+            f"executor.base_url={address}", "judge.mode=rules", f"seed={seed}", "max_steps=2", f"run_name=run{seed}",
+            "rollout_batch_size=8", "num_return_sequences_in_group=4",
+            *(f"{name}={folder / name}" for name in ("output_dir", "log_dir", "results_dir")),
+        ]  # fmt: skip
+        config = load_config(EMBEDDED, settings)
+        asyncio.run(GRPOTrainer(config=config).train())
+        logs.append(next((folder / "log_dir").rglob(f"run{seed}.jsonl")))
+    return config, logs
+
+
+def test_tokens_of_a_step(runs: tuple[Config, list[Path]]) -> None:
+    config, (first, second) = runs
+    rollouts = [event for event in read_events(second) if event["kind"] == "rollout"]
+    generated = sum(r["completion_tokens"] for r in rollouts) / 2
+    asked = sum(r["executor_tokens"] for r in rollouts) / 2
+    blind = plan(config, ["1x80"]).workload.tokens()
+    assert blind.generated == pytest.approx(generated, rel=WITHIN)
+    told = plan(config, ["1x80"], log=first).workload.tokens()
+    assert told.generated == pytest.approx(generated, rel=WITHIN)
+    assert told.executor_input + told.executor_output == pytest.approx(asked, rel=WITHIN)
+    assert "hand-written" not in plan(config, ["1x80"], log=first).as_json()["assumed"]
+
+
+def test_tokens_that_an_update_forwards() -> None:
+    config = load_config(EMBEDDED)
+    policy = Policy.load(locate_weights(config.base_model.path), config.model)
+    from llm_as_judge.assembly.problems import open_problems
+    from llm_as_judge.workflow.prompt import Layer1
+
+    prompt = Layer1(config.workflow)
+    problems = open_problems(config).sampler.sample(config.training.rollout_batch_size)
+    prompts = [policy.encode(prompt(p.question)) for p in problems for _ in range(8)]
+    # Completions that differ from the first token on: what they share is not planned.
+    completions = [[i % 90 + 100, *[5] * 119] for i in range(len(prompts))]
+    work = plan(config, ["1x80"], Assumed(completion=120)).workload.tokens()
+    assert work.padded == pytest.approx(tree.padded_tokens(prompts, completions), rel=WITHIN)
+    assert work.unique == pytest.approx(tree.plan(prompts, completions).unique_tokens, rel=WITHIN)
+
+
+def test_what_does_not_fit_is_told_with_a_setting_that_helps() -> None:
+    here = plan(load_config(TRAINING)).machines
+    assert [here[name].cards is not None for name in ("1xA100-40", "1xA100-80", "2xA100-80")] == [False, False, True]
+    assert here["1xA100-80"].helps == ["executor.base_url of another machine"]
+    away = load_config(TRAINING, ["executor.base_url=https://example.org/v1"])
+    assert plan(away, ["1x40"]).machines["1x40"].cards == {"trainer": 0}
+    served = load_config(TRAINING, ["executor.base_url=https://example.org/v1", "generation.engine=vllm"])
+    found = plan(served, ["1x40"]).machines["1x40"]
+    assert found.cards is None and "generation.engine=local" in found.helps
+    assert plan(served, ["1x80"]).machines["1x80"].cards == {"trainer": 0, "policy server": 0}
+
+
+def test_looking_ahead_and_slots_and_prices() -> None:
+    work = Workload(4, 6, shared=500, prompt=700, completion=300, calls=4, call_input=400, call_output=500)
+    assert execute_seconds(work, 5, 32) == (4 * 5, 15) and execute_seconds(work, 5, 8) == (4 * 5, 96 / 8 * 5)
+    assert [Seconds(3, 4, 20, 10).step(d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
+    assert [Seconds(3, 4, 5, 2).step(d) for d in (0, 1, 2)] == [12, 7, 7]
+    assert money(work, 0.1, 0.5) == pytest.approx(96 * (400 * 0.1 + 500 * 0.5) / 1e6)
+    assert work.tokens().unique == 500 + 4 * 200 + 24 * 300
+
+
+def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_off() -> None:
+    def update(*overrides: str) -> float:
+        return plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].seconds["update"]
+
+    padded = update("training.shared_prefix=false")
+    assert update() == update("training.shared_prefix=true") < padded / 3
+
+
+def test_the_step_is_that_of_the_real_loop() -> None:
+    """Beside the steps that ``benchmarks/orchestration.py`` measured on an executor of 1 s a call (docs/scale.md)."""
+    roomy = Seconds(1.0, 0.9, 8.03 - 1.9, 0.44)  # 128 places
+    assert roomy.step(1) == pytest.approx(3.78, rel=0.25) and roomy.step(2) == pytest.approx(2.79, rel=0.25)
+    narrow = Seconds(1.0, 0.9, 8.01 - 1.9, 3.65)  # 16
+    assert narrow.step(2) == pytest.approx(4.10, rel=0.25)
+
+
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", str(TRAINING), "--gpus", "4xH100-80", "--latency", "1", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["machines"]["4xH100-80"]["fits"] == "yes" and printed["rollouts_a_step"] == 24
+    assert "1 s each" in printed["assumed"]
+    assert main(["plan", "--config", str(TRAINING)]) == 0
+    shown = capsys.readouterr().out
+    assert "2xA100-80" in shown and "1xA100-80 is too small; what helps: executor.base_url" in shown
+    assert "…" not in shown, "nothing is cut off"
+
+
+def test_bad_input_is_told(tmp_path: Path) -> None:
+    config = load_config(EMBEDDED)
+    with pytest.raises(ConfigError, match="A100-40"):
+        plan(config, ["2xTPU"])
+    with pytest.raises(ConfigError, match="shape is not known"):
+        plan(load_config(EMBEDDED, ["model_name=someone/something"]))
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(DataError, match="no rollouts"):
+        plan(config, log=tmp_path / "empty.jsonl")
+    assert len({card.name for card in CARDS.values()}) == len(CARDS)

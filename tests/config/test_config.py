@@ -1,0 +1,399 @@
+"""Settings: what may be written, what a mistake is answered with, where paths are meant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from llm_as_judge.config.describe import describe
+from llm_as_judge.config.loading import load_config, to_yaml
+from llm_as_judge.config.registry import lookup
+from llm_as_judge.config.schema import LEAVES, Config
+from llm_as_judge.config.sources import interpolate
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
+
+ENVIRONMENT = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QWEN_MODEL_PATH", "QWEN3_MODEL_PATH")
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ``.env``, no ``config/`` and no variables of the developer's."""
+    monkeypatch.chdir(tmp_path)
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+
+
+def write(text: str, name: str = "c.yaml") -> Path:
+    Path(name).write_text(text, encoding="utf-8")
+    return Path(name)
+
+
+def message(text: str | None = None, *overrides: str) -> str:
+    """The error that a file's text and overrides are answered with."""
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(text) if text is not None else None, overrides)
+    return str(caught.value)
+
+
+# What may be written
+
+
+def test_nested_dotted_and_bare_names_mean_the_same() -> None:
+    for text in ("training:\n  max_steps: 7\n", "training.max_steps: 7\n", "max_steps: 7\n"):
+        assert load_config(write(text)).training.max_steps == 7
+    for override in ("max_steps=7", "training.max_steps=7"):
+        assert load_config(None, [override]).training.max_steps == 7
+    assert load_config(None, extra={"max_steps": 7}).training.max_steps == 7
+
+
+def test_flags_beat_set_and_set_beats_the_file() -> None:
+    file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
+    config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})
+    assert (config.training.max_steps, config.training.seed, config.model.lora_rank) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["5e-6", "5.0e-6", "0.000005", "'5e-6'"])
+def test_learning_rate_may_be_written_as_people_write_it(text: str) -> None:
+    assert load_config(write(f"learning_rate: {text}\n")).training.learning_rate == 5e-6
+
+
+def test_text_settings_keep_what_was_written() -> None:
+    config = load_config(write("run_name: 007\n"), ["executor.model=1e3", "judge.api_key=@{[: #"])
+    assert (config.output.run_name, config.executor.model, config.judge.api_key) == ("007", "1e3", "@{[: #")
+
+
+def test_a_word_that_yaml_takes_for_no_is_the_word_that_a_setting_wants() -> None:
+    assert load_config(None, ["importance_sampling=off"]).training.importance_sampling == "off"
+    assert load_config(write("importance_sampling: off\n")).training.importance_sampling == "off"
+
+
+def test_lists_null_and_mappings_work_in_set() -> None:
+    config = load_config(
+        None,
+        [
+            "lora_target_modules=[q_proj, v_proj]",
+            "max_problems=null",
+            "domain_ratios={math: 1, code: 0, qa: 0}",
+        ],
+    )
+    assert config.model.lora_target_modules == ("q_proj", "v_proj")
+    assert config.data.max_problems is None
+    assert config.data.domain_ratios["math"] == 1
+
+
+def test_config_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        Config().training.max_steps = 3  # type: ignore[misc]
+
+
+# What a mistake is answered with
+
+
+def test_unknown_key_names_file_line_and_the_right_key() -> None:
+    assert message("seed: 1\n\ntraining:\n  lerning_rate: 1\n") == (
+        "c.yaml:4: unknown setting 'training.lerning_rate'; did you mean training.learning_rate?"
+    )
+    assert "did you mean training.max_steps?" in message("max_step: 1\n")
+    assert "did you mean training.max_steps?" in message(None, "max_step=1")
+
+
+def test_wrong_value_names_file_line_key_value_and_reason() -> None:
+    told = message("seed: 1\ntraining:\n  max_steps: many\n  rollout_batch_size: 0\n")
+    assert "c.yaml:3: training.max_steps = 'many': Input should be a valid integer" in told
+    assert "c.yaml:4: training.rollout_batch_size = 0: Input should be greater than 0" in told
+
+
+def test_ambiguous_bare_name_lists_the_full_ones() -> None:
+    told = message("temperature: 0.5\n")
+    assert "c.yaml:1" in told
+    for name in ("generation.temperature", "executor.temperature", "judge.temperature"):
+        assert name in told
+
+
+def test_section_given_a_value_says_so() -> None:
+    assert "'model' is a section" in message(None, "model=qwen25-7b")
+    assert "c.yaml:1: section 'model' must hold" in message("model: qwen25-7b\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "c.yaml: the file is empty"),
+        ("# only a comment\n", "c.yaml: the file is empty"),
+        ("- a\n", "c.yaml:1: expected 'name: value'"),
+        ("just words\n", "c.yaml:1: expected 'name: value'"),
+        ("seed: 1\nseed: 2\n", "c.yaml:2: 'seed' is set twice, first at c.yaml:1"),
+        ("seed: 1\ntraining:\n  seed: 2\n", "c.yaml:3: training.seed is set twice, first at c.yaml:1"),
+        ("seed: 1\ntraining: [\n", "c.yaml:3: not valid YAML"),
+        ("a: 1\n---\nb: 1\n", "not valid YAML"),
+        ("seed: !!python/object:os.system 1\n", "c.yaml:1: not valid YAML"),
+        ("? [a]\n: 1\n", "c.yaml:1: a key must be a plain name"),
+        ("training:\n", "section 'training' must hold"),
+    ],
+)
+def test_unreadable_files_are_told_apart(text: str, expected: str) -> None:
+    assert expected in message(text)
+
+
+def test_missing_file_and_folder_in_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file"):
+        load_config("nowhere.yaml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(".")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "lora_rank=0", "num_return_sequences_in_group=1", "learning_rate=0", "learning_rate=.nan",
+        "learning_rate=.inf", "max_steps=-1", "max_steps=1.5", "max_steps=true", "max_steps='5'",
+        "max_steps=", "max_steps",
+        "generation.top_p=1.1", "generation.temperature=0", "executor.temperature=-1",
+        "gradient_checkpointing=1", "loss_type=ppo", "scale_rewards=yes", "device=gpu", "judge.mode=strict",
+        "executor.base_url=localhost:8002", "operators=[]", "run_name=../up", "epsilon=1", "min_similarity=2",
+        "source=files", "output_dir=", "reward_weights={correctness: 1}",
+        "domain_ratios={math: 0.5, code: 0.3, qa: 0.3}", "domain_ratios={math: 0.7, code: 0.3}",
+        "domain_ratios={math: 1.5, code: -0.5, qa: 0}", "domain_ratios={math: 1, code: 0, qa: 0, art: 0}",
+    ],
+)  # fmt: skip
+def test_values_out_of_range_are_refused(override: str) -> None:
+    assert override.partition("=")[0] in message(None, override)
+
+
+def test_domain_ratios_sum_to_one_within_rounding() -> None:
+    load_config(None, ["domain_ratios={math: 0.3333333, code: 0.3333333, qa: 0.3333334}"])
+    assert "must sum to 1, got 1.001" in message(None, "domain_ratios={math: 0.401, code: 0.3, qa: 0.3}")
+
+
+def test_api_key_is_in_no_message_and_no_dump() -> None:
+    told = message("executor:\n  api_key: [very, secret]\n")
+    assert "executor.api_key" in told
+    assert "secret" not in told
+    config = load_config(None, ["executor.api_key=sk-secret"])
+    assert "sk-secret" not in to_yaml(config) + repr(config)
+
+
+@given(st.text(max_size=60))
+def test_no_text_makes_anything_but_a_config_or_a_config_error(text: str) -> None:
+    path = Path("fuzz.yaml")
+    path.write_text(text, encoding="utf-8")
+    with contextlib.suppress(ConfigError):
+        load_config(path)
+
+
+# Paths
+
+
+def test_files_that_a_configuration_names_are_meant_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("conf").mkdir()
+    for name in ("guide.yaml", "mine.jsonl", "brevity.py"):
+        Path("conf", name).write_text("x", "utf-8")
+        Path(name).write_text("another of that name, in the shell's folder", "utf-8")
+    text = "guidance: guide.yaml\ntrain_dataset: ./mine.jsonl\nfunctions: {'brevity.py:short': 1, 'pkg.mod:long': 1}\n"
+    file = write(text, "conf/c.yaml")
+    beside = Path("conf").resolve()
+    for place, name in ((".", file), ("conf", Path("c.yaml")), ("/", file.resolve())):
+        with monkeypatch.context() as patch:
+            patch.chdir(place)
+            config = load_config(name)
+            assert config.workflow.guidance == beside / "guide.yaml"
+            assert config.data.train_dataset == beside / "mine.jsonl"
+            assert set(config.reward.functions) == {f"{beside}/brevity.py:short", "pkg.mod:long"}
+    again = load_config(write(to_yaml(config), "dump.yaml"))
+    assert again.workflow.guidance == beside / "guide.yaml"
+
+
+def test_paths_on_the_command_line_and_outputs_are_meant_from_the_shells_folder() -> None:
+    Path("conf/out").mkdir(parents=True)
+    Path("conf/guide.yaml").write_text("x", "utf-8")
+    config = load_config(write("output_dir: out\nseed: 1\n", "conf/c.yaml"), ["guidance=guide.yaml"])
+    assert (config.workflow.guidance, config.output.output_dir) == (Path("guide.yaml"), Path("out"))
+    # What ``data process`` wrote lies in the shell's folder, wherever the configuration is.
+    Path("data").mkdir()
+    Path("data/train.jsonl").write_text("x", "utf-8")
+    config = load_config(write("train_dataset: data/train.jsonl\n", "conf/d.yaml"))
+    assert config.data.train_dataset == Path("data/train.jsonl")
+
+
+def test_every_path_is_an_input_or_an_output_and_the_documentation_says_which() -> None:
+    kinds = {row.name: row.type for row in describe() if "path" in row.type}
+    inputs = {name for name, kind in kinds.items() if "input path" in kind}
+    outputs = {name for name, kind in kinds.items() if "output path" in kind}
+    assert inputs | outputs == set(kinds) and not inputs & outputs
+    assert {"workflow.guidance", "data.train_dataset"} <= inputs
+    assert {"output.output_dir", "experience_buffer.persistence_dir"} <= outputs
+
+
+# Environment
+
+
+def test_references_take_environment_then_dotenv_then_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write("executor:\n  api_key: ${OPENAI_API_KEY:-sk-dummy}\n")
+    assert load_config(file).executor.api_key == "sk-dummy"
+    Path(".env").write_text("# keys\nexport OPENAI_API_KEY='from # file'\nOTHER=x # note\n")
+    assert load_config(file).executor.api_key == "from # file"
+    assert load_config(None, ["judge.model=${OTHER}"]).judge.model == "x"
+    monkeypatch.setenv("OPENAI_API_KEY", "real")
+    assert load_config(file).executor.api_key == "real"
+
+
+def test_reference_to_a_number_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPS", "12")
+    assert load_config(write("max_steps: ${STEPS}\n")).training.max_steps == 12
+
+
+def test_unset_variable_names_itself_key_and_cure() -> None:
+    told = message("executor:\n  api_key: ${NO_SUCH_KEY}\n")
+    assert re.match(r"c\.yaml:2: executor\.api_key: environment variable NO_SUCH_KEY is not set", told)
+    assert ".env" in told
+
+
+def test_malformed_reference_and_dotenv_line_are_errors() -> None:
+    assert "c.yaml:1: training.seed" in message('seed: "${1X}"\n')
+    Path(".env").write_text("A=1\nnot an assignment\n")
+    assert ".env:2" in message("seed: 1\n")
+
+
+def test_environment_text_is_not_interpolated_again() -> None:
+    assert interpolate("${A}", {"A": "${B}", "B": "no"}, "here") == "${B}"
+
+
+# Models and endpoints
+
+
+def test_model_key_brings_path_and_defaults_which_the_file_may_overrule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write("big:\n  path: ${BIG:-org/big}\n  defaults: {dtype: bfloat16, lora_rank: 8}\n", "models.yaml")
+    config = load_config(write("model_name: big\nlora_rank: 16\n"))
+    assert (config.model.dtype, config.model.lora_rank) == ("bfloat16", 16)
+    assert (config.base_model.key, config.base_model.path) == ("big", "org/big")
+    monkeypatch.setenv("BIG", "/weights/big")
+    assert load_config(Path("c.yaml")).base_model.path == "/weights/big"
+
+
+def test_model_may_be_an_id_or_a_folder() -> None:
+    assert load_config(None, ["model_name=Qwen/Qwen3-8B"]).base_model.key == "Qwen3-8B"
+    Path("mine").mkdir()
+    assert load_config(None, ["model_name=./mine"]).base_model.key == "mine"
+
+
+def test_unknown_model_names_the_nearest_key() -> None:
+    assert "did you mean 'qwen25-7b'?" in message(None, "model_name=qwen2.5-7b")
+    message(None, "model_name=./missing")
+
+
+def test_faults_in_models_yaml_are_told() -> None:
+    write("big:\n  paht: x\n", "models.yaml")
+    assert "models.yaml:2" in message("model_name: big\n")
+    write("big: {}\n", "models.yaml")
+    assert "no path" in message("model_name: big\n")
+    write("big: {path: a/b, defaults: {lora_rnk: 1}}\n", "models.yaml")
+    assert "did you mean model.lora_rank?" in message("model_name: big\n")
+
+
+def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
+    shutil.copy(root / "config/llm.yaml.example", "llm.yaml")
+    text = Path("llm.yaml").read_text().replace("localhost:8002", "far:9000")
+    Path("llm.yaml").write_text(text)
+    file = write("executor:\n  model: gpt-oss-120b\n  base_url: http://here/v1\n")
+    config = load_config(file)
+    assert config.executor.base_url == "http://far:9000/v1"
+    assert config.judge.base_url == "http://127.0.0.1:8002/v1"
+    assert load_config(file, ["executor.base_url=http://set/v1"]).executor.base_url == "http://set/v1"
+    write("models:\n  gpt-oss-120b:\n    base_ulr: x\n", "llm.yaml")
+    assert "llm.yaml:3: unknown setting 'executor.base_ulr'" in message("executor.model: gpt-oss-120b\n")
+
+
+def test_llm_yaml_as_other_projects_write_it_is_read() -> None:
+    write(
+        'models:\n  "gpt-oss-120b":\n    api_type: "openai"\n    base_url: "http://far:8002/v1"\n    api_key: "sk-x"\n'
+        '    model_name: "/path/to/gpt-oss-120b"\n    temperature: 0\n    top_p: 1\n    no_proxy: "localhost"\n',
+        "llm.yaml",
+    )
+    executor = load_config(write("executor.model: gpt-oss-120b\n")).executor
+    assert (executor.provider, executor.model) == ("openai", "/path/to/gpt-oss-120b")
+    assert (executor.base_url, executor.api_key) == ("http://far:8002/v1", "sk-x")
+
+
+# The files shipped and the documentation
+
+
+@pytest.mark.parametrize("name", ["embedded", "training", "laptop"])
+def test_shipped_files_load(name: str, root: Path) -> None:
+    assert load_config(root / f"config/{name}.yaml").base_model.path
+
+
+def test_every_shipped_model_resolves(root: Path) -> None:
+    for key in yaml.safe_load((root / "config/models.yaml").read_text()):
+        for file in ("embedded", "training"):
+            assert load_config(root / f"config/{file}.yaml", [f"model_name={key}"]).base_model.key == key
+
+
+def test_every_shipped_file_is_a_configuration_or_read_by_something(root: Path) -> None:
+    readers = [*(root / "llm_as_judge").rglob("*.py"), *(root / "config").glob("*.yaml")]
+    for path in (root / "config").glob("*.yaml*"):
+        with contextlib.suppress(ConfigError):
+            load_config(path)
+            continue
+        name = path.name.removesuffix(".example")
+        assert any(name in reader.read_text("utf-8") for reader in readers if reader != path), path
+
+
+def test_dump_reads_back_as_the_same_config(root: Path) -> None:
+    for file in ("embedded", "training"):
+        config = load_config(root / f"config/{file}.yaml", ["learning_rate=3e-7", "persistence_dir=a b"])
+        again = load_config(write(to_yaml(config), f"{file}-dump.yaml"))
+        assert again.model_dump() == config.model_dump()
+
+
+def test_default_operators_are_all_there_are() -> None:
+    assert Config().workflow.operators is None
+    assert load_operators(None) == OPERATORS
+
+
+def test_every_leaf_is_described_once() -> None:
+    rows = describe()
+    assert [row.name for row in rows] == list(LEAVES)
+    assert all(row.description.endswith(".") and row.type for row in rows)
+    row = next(row for row in rows if row.name == "data.domain_ratios")
+    assert (row.type, row.default) == ("mapping of math, code, qa", "{math: 0.4, code: 0.3, qa: 0.3}")
+
+
+def test_lookup_finds_own_and_foreign_names_and_names_the_nearest() -> None:
+    assert lookup("thing", "a", {"a": 1}) == 1
+    assert lookup("thing", "json:dumps", {"a": 1})([]) == "[]"  # type: ignore[operator]
+    for name, expected in {
+        "alhpa": "'alpha'",
+        "no_such:X": "cannot import",
+        "json:dmps": "'dumps'",
+        ":X": "import",
+    }.items():
+        with pytest.raises(ConfigError, match=expected):
+            lookup("thing", name, {"alpha": 1})
+
+
+def test_lookup_in_a_file_gives_one_object_until_the_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("class Mine:\n    size = 1\n", encoding="utf-8")
+    found: type = lookup("thing", f"{file}:Mine", {})
+    assert found is lookup("thing", f"{file}:Mine", {}) and found.size == 1  # type: ignore[attr-defined]
+    file.write_text("class Mine:\n    size = 22\n", encoding="utf-8")
+    os.utime(file, ns=(1, 1))
+    assert lookup("thing", f"{file}:Mine", {}).size == 22  # type: ignore[attr-defined]
+    file.write_text("import no_such\n", encoding="utf-8")
+    os.utime(file, ns=(2, 2))
+    with pytest.raises(ConfigError, match=r"cannot import .*mine.py.*No module named 'no_such'$"):
+        lookup("thing", f"{file}:Mine", {})
+    with pytest.raises(ConfigError, match="there is no file"):
+        lookup("thing", f"{tmp_path}/other.py:Mine", {})

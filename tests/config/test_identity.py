@@ -1,0 +1,68 @@
+"""A configuration is the same wherever its files lie, and another one as soon as one of them says something else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.config.identity import _END, content_of, identity
+from llm_as_judge.config.loading import load_config
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    shutil.copytree(ROOT / "config", folder / "config")
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text("{}")
+    (folder / "model/model.safetensors").write_bytes(b"weights")
+    (folder / "rewards.py").write_text("def f(completions, **kw): ...\n")
+    (folder / "train.jsonl").write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
+    return folder
+
+
+def told(folder: Path, *more: str) -> str:
+    files = [f"train_dataset={folder}/train.jsonl", f"model_name={folder}/model"]
+    own = f"functions={{'{folder}/rewards.py:f': 0.5}}"
+    return identity(load_config(folder / "config/embedded.yaml", [*files, own, *more]))
+
+
+def test_a_moved_checkout_has_the_same(checkout: Path, tmp_path: Path) -> None:
+    before = told(checkout)
+    elsewhere = checkout.rename(tmp_path / "there")
+    assert told(elsewhere) == before
+    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite")
+    assert told(elsewhere, *reached) == before
+
+
+@pytest.mark.parametrize(
+    "file", ["config/guidance.yaml", "config/operator_descriptions/nano.yaml", "model/model.safetensors",
+             "model/config.json", "rewards.py", "train.jsonl"],
+)  # fmt: skip
+def test_a_file_that_says_something_else_makes_another(checkout: Path, file: str) -> None:
+    before = told(checkout)
+    with open(checkout / file, "a") as changed:
+        changed.write("\n")
+    assert told(checkout) != before
+
+
+@pytest.mark.parametrize("override", ["seed=1", "executor.model=other", "lora_rank=3", "functions={}"])
+def test_another_setting_makes_another(checkout: Path, override: str) -> None:
+    assert told(checkout, override) != told(checkout)
+
+
+def test_a_large_file_is_told_by_its_ends_and_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    found = set()
+    for place in (None, 0, -1):
+        data = bytearray(2 * _END + 10)
+        if place is not None:
+            data[place] = 1
+        path.write_bytes(data)
+        found.add(content_of(path))
+    path.write_bytes(bytes(2 * _END + 11))
+    assert len(found | {content_of(path)}) == 4

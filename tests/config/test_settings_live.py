@@ -1,0 +1,193 @@
+"""No setting is dead and none is said twice: a run reads every leaf, and no class repeats a section."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import json
+import pkgutil
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, create_model
+
+import llm_as_judge
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.services import open_judge, open_services
+from llm_as_judge.commands.train_run import train
+from llm_as_judge.commands.warmup_run import warm_up
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
+from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.judging.audit import LEAST, AuditedJudge
+from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.types import Group, Question
+from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.prompt import Layer1
+
+EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
+PACKAGE = llm_as_judge.__name__
+MATHS = "{math: 1, code: 0, qa: 0}"
+
+
+class Recorder:
+    """Loads configurations that write down which leaves the package reads outside ``config`` and ``cli``."""
+
+    def __init__(self) -> None:
+        self.read: set[str] = set()
+        proxies = {name: self._proxy(name, cls) for name, cls in SECTIONS.items()}
+        sections: dict[str, Any] = {name: (proxy, proxy()) for name, proxy in proxies.items()}
+        self._config = create_model("Config", __base__=Config, **sections)
+
+    def _proxy(self, section: str, cls: type[BaseModel]) -> type[BaseModel]:
+        recorder, leaves = self, set(cls.model_fields)
+
+        class Proxy(cls):  # type: ignore[valid-type, misc]
+            def __getattribute__(self, name: str) -> Any:
+                if name in leaves and reads_for_a_run(sys._getframe(1)):
+                    recorder.read.add(f"{section}.{name}")
+                return super().__getattribute__(name)
+
+        return Proxy
+
+    def load(self, path: Path | None = None, **settings: object) -> Config:
+        overrides = [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("llm_as_judge.config.loading.Config", self._config)
+            return load_config(path, overrides)
+
+
+def reads_for_a_run(frame: FrameType | None) -> bool:
+    """The reader is a room of the package; a property of the schema reads for its caller."""
+    while frame is not None and frame.f_globals["__name__"] == f"{PACKAGE}.config.schema":
+        frame = frame.f_back
+    package, _, room = str(frame and frame.f_globals["__name__"]).partition(".")
+    return package == PACKAGE and room.partition(".")[0] not in ("config", "cli")
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address at which nothing listens."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+
+
+def test_every_setting_is_read_on_the_path_of_a_run(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps of the embedded run with its measurements, then only what that configuration does not reach."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder()
+    audited = AuditedJudge.step
+
+    def alarmed(self: AuditedJudge, groups: Sequence[Group]) -> Any:
+        self.load_state_dict({"math": {"checks": [False] * LEAST, "lowest": 0.0}})
+        return audited(self, groups)
+
+    monkeypatch.setattr(AuditedJudge, "step", alarmed)
+    run = recorder.load(
+        EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=2,
+        rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,
+        max_problems=2, domain_ratios=MATHS, experience_buffer__top_k=1, reward_threshold=-100,
+    )  # fmt: skip
+    asyncio.run(train(run))
+
+    files = {f"{split}_dataset": f"{split}.jsonl" for split in ("train", "val", "test")}
+    for name in files.values():
+        Path(name).write_text(json.dumps({"problem": "1 + 1?", "answer": "2", "type": "math"}), "utf-8")
+    open_problems(recorder.load(**files, domain_ratios=MATHS, eval_every=1))
+
+    own = {"domain": "math", "workflow": workflow(PLANS["answer"], "math")}
+    Path("workflows.jsonl").write_text(json.dumps(own), "utf-8")
+    cold = recorder.load(
+        EMBEDDED, max_problems=4, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
+        sft_steps=1, problems_per_step=1, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
+    )  # fmt: skip
+    load_author(recorder.load(EMBEDDED, model__adapter=warm_up(cold).adapter))
+
+    Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
+
+    async def open_and_close(services: AbstractAsyncContextManager[object]) -> None:
+        async with services:
+            pass
+
+    down = {f"{role}__{name}": value for role in ("executor", "judge")
+            for name, value in (("provider", "openai"), ("base_url", closed), ("max_retries", 0))}  # fmt: skip
+    for opened in (open_services, open_judge):
+        with pytest.raises(ProviderError):
+            asyncio.run(open_and_close(opened(recorder.load(**down, second_model="second"))))
+    with pytest.raises(ProviderError):
+        VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", tmp_path, None).check()
+
+    with pytest.raises(ConfigError, match="own vLLM server ended"):
+        load_author(recorder.load(EMBEDDED, generation__engine="vllm", engine__python="/bin/false"))
+
+    dead = [name for name in LEAVES if name not in recorder.read]
+    assert not dead, f"no run reads {', '.join(dead)}: use them or remove them from schema.py"
+
+
+def test_a_setting_that_nothing_reads_is_noticed() -> None:
+    """Reading by the test, by ``config`` and by pydantic does not count; reading by a room of the package does."""
+    recorder = Recorder()
+    config = recorder.load(seed=7)
+    assert (config.training.seed, config.model_dump()["training"]["seed"]) == (7, 7)
+    assert not recorder.read
+    assert config.base_model.key == "nano"
+    assert not recorder.read
+    Layer1(config.workflow)
+    assert "workflow.operators" in recorder.read and "training.seed" not in recorder.read
+
+
+#: What may have three names of a section, and why: none of these is the settings object of a part of a run.
+MIRRORS = {
+    # The distribution at one step: the schedule has moved the temperature, and an evaluation has its own.
+    "llm_as_judge.policy.scoring.Sampling": {"generation"},
+    # The other end of the wire: what a request to the embedded server says, whoever sent it.
+    "llm_as_judge.embedded.engine.Request": {"executor", "judge"},
+    # How the nano weights were made, long before any configuration.
+    "llm_as_judge.embedded.pretrain.Settings": {"training"},
+}
+
+
+EXTRAS = (
+    ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", "views.spans", "runs.trace",
+    ".trl_async", "integrations.verifiers",
+)  # fmt: skip
+
+
+def dataclasses_of_the_package() -> Iterator[type]:
+    for module in pkgutil.walk_packages(llm_as_judge.__path__, f"{PACKAGE}."):
+        if ".sandbox.guest." in module.name or module.name.endswith((".__main__", *EXTRAS)):
+            continue  # what runs inside the sandbox knows no configuration; the others need an extra
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.name:
+                yield value
+
+
+def mirrored(fields: set[str]) -> list[str]:
+    """Sections that have three or more leaves of these names."""
+    return [name for name, cls in SECTIONS.items() if len(fields & set(cls.model_fields)) >= 3]
+
+
+def test_no_dataclass_repeats_a_section_of_the_configuration() -> None:
+    found = {}
+    for cls in dataclasses_of_the_package():
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        sections = mirrored({field.name for field in dataclasses.fields(cls)})
+        if sections:
+            found[name] = set(sections)
+    assert found == MIRRORS, "take the section itself as the settings object"
+
+
+def test_a_mirror_is_noticed() -> None:
+    assert mirrored({"temperature", "top_p", "top_k", "seed"}) == ["generation"]
+    assert not mirrored({"temperature", "top_p", "seed"} - {"top_p"})

@@ -1,0 +1,240 @@
+"""A random Qwen2 of a few thousand weights, a tokenizer of numbers, and scripted parts around the trainer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, LlamaConfig, Qwen2Config, Qwen3Config
+
+from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.report import StepReport
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.types import (
+    Completion,
+    Execution,
+    Group,
+    Problem,
+    Prompt,
+    Question,
+    Reference,
+    Reward,
+    Verdict,
+)
+
+VOCABULARY = 24
+EOS = 1
+LUCKY = "7"
+
+
+class NumberTokenizer:
+    """Text is numbers with spaces between them; a word that is no number becomes one by its letters."""
+
+    eos_token_id = EOS
+    chat_template = "present"
+    all_special_tokens = ("<eos>",)
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        words = text.split()
+        return [int(w) if w.isdigit() else 3 + sum(map(ord, w)) % (VOCABULARY - 3) for w in words]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return " ".join(map(str, token_ids))
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **kwargs: Any) -> list[int] | str:
+        if not kwargs.get("tokenize", True):
+            return " ".join(m["content"] for m in messages)
+        return [2, *(i for m in messages for i in self.encode(m["content"])), 3]
+
+
+FAMILIES = {"qwen2": Qwen2Config, "qwen3": Qwen3Config, "llama": LlamaConfig}
+
+
+def tiny_policy(
+    *,
+    perturb: float = 0.0,
+    rank: int = 4,
+    vocabulary: int = VOCABULARY,
+    hidden: int = 32,
+    family: str = "qwen2",
+    more: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> Policy:
+    """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config.
+
+    ``family`` is one of ``FAMILIES`` or any type that transformers knows.
+    """
+    values: dict[str, Any] = {
+        "hidden_size": hidden,
+        "num_hidden_layers": 2,
+        "intermediate_size": 2 * hidden,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 512,
+        "initializer_range": 0.2,
+        "tie_word_embeddings": True,
+        "bos_token_id": 0,
+        "eos_token_id": EOS,
+        "pad_token_id": 2,
+    }
+    made = {**values, **(more or {})}
+    config = FAMILIES[family](**made) if family in FAMILIES else AutoConfig.for_model(family, **made)
+    policy = Policy.from_config(
+        config,
+        NumberTokenizer(),
+        ModelConfig(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", **settings}),
+        seed=seed,
+    )
+    if perturb:
+        generator = torch.Generator().manual_seed(5)
+        for parameter in policy.trainable_parameters():
+            parameter.data.normal_(0, perturb, generator=generator)
+    return policy
+
+
+def random_completions(
+    prompts: int = 3, group: int = 3, vocabulary: int = VOCABULARY, seed: int = 0
+) -> list[Completion]:
+    """Ragged prompts with a common beginning, ragged completions."""
+    draw = random.Random(seed)
+
+    def ids(n: int) -> tuple[int, ...]:
+        return tuple(draw.randrange(4, vocabulary) for _ in range(n))
+
+    system = ids(9)
+    found = []
+    for _ in range(prompts):
+        prompt = system + ids(draw.randint(1, 8))
+        for _ in range(group):
+            tokens = ids(draw.randint(1, 12))
+            found.append(Completion("", prompt, tokens, tuple(-1.0 for _ in tokens), "stop"))
+    return found
+
+
+def build_prompt(question: Question) -> Prompt:
+    return Prompt("4 5 6 7 8", question.text)
+
+
+def problem(number: int, text: str | None = None) -> Problem:
+    question = Question(f"p{number}", text or f"{4 + number % 5} 9 {5 + number % 7}", ("math", "qa")[number % 2])
+    return Problem(question, Reference((LUCKY,)))
+
+
+class CountingSampler:
+    def __init__(self) -> None:
+        self.position = 0
+
+    def sample(self, n: int) -> list[Problem]:
+        start, self.position = self.position, self.position + n
+        return [problem(i) for i in range(start, start + n)]
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.position = state["position"]
+
+
+class ListBuffer:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def update(self, groups: Sequence[Group], step: int) -> None:
+        self.texts += [r.completion.text for g in groups for r in g.rollouts if r.verdict.correct]
+
+    def save(self) -> None: ...
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {"texts": list(self.texts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.texts = list(state["texts"])
+
+
+class EchoRunner:
+    """The workflow's answer is the workflow."""
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        return Execution("finished", source)
+
+
+class LuckyJudge:
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        return Verdict(LUCKY in (answer or "").split(), "rules")
+
+
+def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
+    if verdict.correct is None:
+        return Reward(None)
+    total = 10.0 if verdict.correct else -5.0
+    return Reward(total, {"correctness": total})
+
+
+@dataclass
+class Events:
+    """Stands in for ``EventLog``."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def log(self, kind: str, /, **fields: Any) -> None:
+        self.lines.append({"kind": kind, **fields})
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [e for e in self.lines if e["kind"] == kind]
+
+
+def config_of(settings: Mapping[str, Any]) -> Config:
+    """A configuration with ``settings``, each in the section that has it."""
+    sections: dict[str, dict[str, Any]] = {"training": {}, "generation": {}, "judge": {}}
+    for name, value in settings.items():
+        section = next(s for s in sections if f"{s}.{name}" in LEAVES)
+        sections[section][name] = value
+    return Config.model_validate(sections)
+
+
+def bandit_trainer(
+    directory: Path,
+    *,
+    events: Events | None = None,
+    reports: list[StepReport] | None = None,
+    runner: Any = None,
+    judge: Any = None,
+    policy: Policy | None = None,
+    buffer: ListBuffer | None = None,
+    evaluate: Any = None,
+    **settings: Any,
+) -> Trainer:
+    """A trainer on a trivial task: the completion is right where it contains the lucky number."""
+    policy = policy or tiny_policy(rank=8)
+    defaults: dict[str, Any] = {
+        "rollout_batch_size": 4,
+        "num_return_sequences_in_group": 6,
+        "learning_rate": 1e-2,
+        "response_max_length": 4,
+        "save_every": 0,
+    }
+    return Trainer(
+        TrainerParts(
+            policy=policy,
+            engine=LocalEngine(policy, policy.tokenizer),
+            sampler=CountingSampler(),
+            build_prompt=build_prompt,
+            rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five),
+            log=(events or Events()).log,
+            checkpoint_dir=directory,
+            buffer=buffer,
+            on_step=None if reports is None else reports.append,
+            evaluate=evaluate,
+        ),
+        config_of({**defaults, **settings}),
+    )

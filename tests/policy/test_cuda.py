@@ -1,0 +1,49 @@
+"""The CUDA path: FlexAttention through the model, in float32 and bfloat16. Skipped without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from helpers.tiny import tiny_policy
+from test_exact import WHOLE, batch, differences, result
+
+from llm_as_judge.policy.attention import kernel_for
+from llm_as_judge.policy.exactness import check_exact
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Layout, Sampling
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+
+def policy_on_gpu(dtype: str, **settings: object) -> Policy:
+    more = {"initializer_range": 0.05, "head_dim": 32}
+    return tiny_policy(perturb=0.05, hidden=128, more=more, device="cuda", dtype=dtype, **settings)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("budget", [WHOLE, 30])
+@pytest.mark.parametrize("kind", ["ragged", "deep", "unshared"])
+def test_flex_equals_padded_rows(kind: str, budget: int, checkpointing: bool) -> None:
+    policy, completions = policy_on_gpu("float32", gradient_checkpointing=checkpointing), batch(kind, 1)
+    assert kernel_for(policy.device) == "flex"
+    expected = result(policy, completions, "padded")
+    scores, gradients = differences(result(policy, completions, "tree", budget), expected)
+    assert scores < 1e-4 and gradients < 1e-3
+    assert max(differences(result(policy, completions, "tree", budget, "dense"), expected)) < 1e-3
+
+
+def test_bfloat16_is_as_near_to_float32_as_padded_rows_are() -> None:
+    precise, rough, completions = policy_on_gpu("float32"), policy_on_gpu("bfloat16"), batch("deep", 2)
+    expected = result(precise, completions, "padded")[0]
+    layouts: tuple[Layout, ...] = ("tree", "padded")
+    tree, padded = (float((result(rough, completions, x)[0] - expected).abs().mean()) for x in layouts)
+    assert tree < 1.5 * padded
+    check_exact(rough, completions, Sampling())
+
+
+def test_row_lengths_that_change_do_not_each_cost_a_compilation() -> None:
+    policy = policy_on_gpu("float32")
+    torch._dynamo.utils.counters.clear()
+    for seed in range(12):
+        result(policy, batch("ragged", seed), "tree")
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4

@@ -1,0 +1,192 @@
+"""The policy's own vLLM server: what is started, that it ends with the run, and what is said where it does not start.
+
+A stand-in takes vLLM's place here; the last tests start a real one (`make test-vllm`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import torch
+from helpers.vllm import PYTHON, needs_vllm
+
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config, EngineConfig
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.grpo_trainer import GRPOTrainer
+from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.policy.vllm_server import OwnServer, command, environment
+from llm_as_judge.types import Question
+
+ROOT = Path(__file__).parents[2]
+#: Answers every request where it is told to, with a child that would outlive it; tells its process ids.
+STAND_IN = f"""#!{sys.executable}
+import http.server, json, os, subprocess, sys
+child = subprocess.Popen(["sleep", "1000"])
+told = {{"pids": [os.getpid(), child.pid], "words": sys.argv[1:], "environment": dict(os.environ)}}
+open(os.environ["TOLD"], "w").write(json.dumps(told))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+print("up", flush=True)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+def program(folder: Path, text: str = STAND_IN) -> str:
+    file = folder / "vllm-python"
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755)
+    return str(file)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, within some seconds."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def start(config: Config, folder: Path) -> OwnServer:
+    return OwnServer(config, "weights", "name", "bfloat16", "cuda:1", folder / "logs/server.log")
+
+
+def test_what_is_started_follows_the_configuration() -> None:
+    settings = ["lora_rank=24", "lookahead=3", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]"]
+    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", "engine.python=py", *settings])
+    assert config.engine.base_url == "", "config/training.yaml starts a server unless VLLM_BASE_URL is set"
+    words = command(config, "weights", "name", "bfloat16", 7)
+    assert words[:4] == ["py", "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
+    assert words[-1] == "--enforce-eager"
+    options = dict(zip(words[4:-1:2], words[5:-1:2], strict=True))
+    training = config.training
+    assert options == {
+        "--host": "127.0.0.1", "--port": "7", "--model": "weights", "--served-model-name": "name",
+        "--dtype": "bfloat16", "--max-model-len": str(training.prompt_max_length + training.response_max_length),
+        "--max-lora-rank": "32", "--max-loras": "2", "--gpu-memory-utilization": "0.35",
+        "--tensor-parallel-size": "2", "--seed": "5", "--logprobs-mode": "processed_logprobs",
+    }  # fmt: skip
+
+
+def test_an_adapter_that_vllm_cannot_serve_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"lora_rank=513: vLLM serves ranks up to 512"):
+        command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32", 7)
+
+
+def test_its_gpu_is_the_policys_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    own = environment(EngineConfig(api_key="sk-1"), "cuda:1")
+    assert (own["CUDA_VISIBLE_DEVICES"], own["VLLM_API_KEY"]) == ("1", "sk-1")
+    assert not {"WORLD_SIZE", "LOCAL_RANK"} & set(own), "vLLM would take itself for a rank of torchrun"
+    assert environment(EngineConfig(gpus="2, 3".replace(" ", "")), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert "CUDA_VISIBLE_DEVICES" not in environment(EngineConfig(), "cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
+
+
+def test_it_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    server = start(load_config(None, [f"engine.python={program(tmp_path)}"]), tmp_path)
+    told = json.loads((tmp_path / "told").read_text())
+    assert "up" in server.log.read_text() and server.config.base_url.endswith("/v1")
+    assert told["environment"]["CUDA_VISIBLE_DEVICES"] == "1" and "PYTHONPATH" not in told["environment"]
+    assert not any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in told["pids"])
+    del server
+    assert all(gone(pid) for pid in told["pids"])
+
+
+def test_it_ends_where_the_run_is_killed(tmp_path: Path) -> None:
+    run = (
+        "import sys, time; from pathlib import Path; from llm_as_judge.policy.vllm_server import OwnServer;"
+        "from llm_as_judge.config.loading import load_config;"
+        "s = OwnServer(load_config(None, sys.argv[1:2]), 'w', 'n', 'float32', 'cpu', Path(sys.argv[2]));"
+        "print('up', flush=True); time.sleep(1000)"
+    )
+    told = {**os.environ, "TOLD": str(tmp_path / "told")}
+    command = [sys.executable, "-c", run, f"engine.python={program(tmp_path)}", str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=told) as running:
+        assert running.stdout is not None and running.stdout.readline() == b"up\n"
+        os.kill(running.pid, signal.SIGKILL)
+    assert all(gone(pid) for pid in json.loads((tmp_path / "told").read_text())["pids"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "told"),
+    [
+        (
+            "#!/bin/sh\necho no kernel image >&2\nexit 3\n",
+            60,
+            r"(?s)ended with status 3\. Install vLLM.*no kernel image$",
+        ),
+        (
+            "#!/bin/sh\necho loading\nsleep 100\n",
+            1,
+            r"(?s)did not answer within engine\.restart_s=1 s; raise.*loading$",
+        ),
+        (None, 60, r"(?s)ended with status 127.*/vllm-python: No such file"),
+    ],
+    ids=["ends", "hangs", "is not there"],
+)
+def test_a_server_that_does_not_come_up_is_an_error_with_the_end_of_its_log(
+    tmp_path: Path, text: str | None, seconds: int, told: str
+) -> None:
+    python = program(tmp_path, text) if text else str(tmp_path / "vllm-python")
+    with pytest.raises(ConfigError, match=told):
+        start(load_config(None, [f"engine.python={python}", f"engine.restart_s={seconds}"]), tmp_path)
+
+
+@pytest.mark.vllm
+@needs_vllm[1]
+def test_a_run_starts_trains_with_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    config = load_config(
+        ROOT / "config/embedded.yaml",
+        [
+            "generation.engine=vllm", f"engine.python={PYTHON}",
+            "engine.options=[--enforce-eager, --max-num-seqs, '16']",
+            f"executor.base_url={address}", f"judge.base_url={address}", f"output_dir={tmp_path}/checkpoints",
+            f"log_dir={tmp_path}/logs", f"results_dir={tmp_path}/results", f"persistence_dir={tmp_path}/buffer",
+            "rollout_batch_size=2", "num_return_sequences_in_group=3", "tracking.report_to=none",
+        ],
+    )  # fmt: skip
+    report = asyncio.run(GRPOTrainer(config=config).train(2))
+    assert report is not None and report.step == 2
+    log = (tmp_path / "logs/nano/policy_server.log").read_text(errors="replace")
+    assert "/v1/load_lora_adapter" in log
+    author = load_author(config)
+    (group,) = author.write([Question("q", "What is 2 + 3?", "math")], 4)
+    with torch.no_grad():
+        scores = author.policy.logprobs(group, Sampling(config.generation.eval_temperature))
+    sampled = torch.tensor([p for completion in group for p in completion.logprobs])
+    assert float((scores.logprobs[scores.mask] - sampled).abs().max()) < 2e-3
+    assert isinstance(author.engine, VLLMEngine)
+    own = author.engine._own
+    assert own is not None
+    port = f"--port {urlsplit(own.config.base_url).port} "
+    pids = [int(pid) for pid in subprocess.check_output(["pgrep", "-f", "--", port], text=True).split()]
+    del author, own
+    assert pids and all(gone(pid) for pid in pids)

@@ -1,0 +1,142 @@
+"""Claims about the radix tree: every sequence is a path of it, no prefix occurs twice, and each key is seen by the
+queries below it alone, in every description of that.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import flex_attention
+
+from llm_as_judge.policy.attention import block_mask
+from llm_as_judge.policy.tree import Layout, TreePlan, dense_mask, padded_tokens, plan, stages
+
+TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
+PAIRS = st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=8)
+Pairs = list[tuple[list[int], list[int]]]
+
+
+def split(pairs: Pairs) -> tuple[list[list[int]], list[list[int]]]:
+    return [p for p, _ in pairs], [c for _, c in pairs]
+
+
+def from_pieces(layout: Layout) -> torch.Tensor:
+    """[Q, K]: how often a query meets a key in the pieces."""
+    seen = torch.zeros(layout.queries, layout.keys, dtype=torch.long)
+    for p in layout.pieces:
+        block = torch.ones(p.q1 - p.q0, p.k1 - p.k0, dtype=torch.long)
+        seen[p.q0 : p.q1, p.k0 : p.k1] += block.tril() if p.causal else block
+    return seen
+
+
+def visible_paths(tree: TreePlan, ids: torch.Tensor, positions: torch.Tensor, offset: int) -> list[list[int]]:
+    """For every completion the tokens that its last prediction sees, in order of their depth."""
+    mask, found, at = dense_mask(tree.layout), [], 0
+    for length in tree.lengths:
+        row = int(tree.rows[tree.edge[at + length - 1]])
+        keys = torch.nonzero(mask[row])[:, 0] if row < tree.layout.queries else None
+        at += length
+        if keys is None:
+            found.append([])
+            continue
+        assert positions[keys].sort().values.tolist() == list(range(len(keys)))
+        assert int(keys[-1]) == offset + row
+        found.append(ids[keys].tolist())
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(PAIRS, st.integers(1, 4))
+def test_every_sequence_is_a_path_and_no_prefix_occurs_twice(pairs: Pairs, min_share: int) -> None:
+    prompts, completions = split(pairs)
+    tree = plan(prompts, completions, min_share)
+    sequences = [p + c[:-1] for p, c in pairs]
+    assert visible_paths(tree, tree.ids, tree.positions, 0) == sequences
+    assert tree.targets[tree.edge].tolist() == [t for c in completions for t in c]
+    unique = {tuple(s[: i + 1]) for s in sequences for i in range(len(s))}
+    if min_share == 1:
+        assert tree.unique_tokens == len(unique)
+        assert len(tree.targets) == len({(*p, *c[: i + 1]) for p, c in pairs for i in range(len(c))})
+    assert len(unique) <= tree.unique_tokens <= sum(map(len, sequences))
+
+
+@settings(deadline=None, max_examples=40)
+@given(PAIRS, st.integers(1, 4), st.integers(1, 30))
+def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_share: int, budget: int) -> None:
+    prompts, completions = split(pairs)
+    found = stages(prompts, completions, budget, min_share)
+    assert sorted(i for s in found for m in s.members for i in m) == list(range(len(pairs)))
+    for stage in found:
+        members = [i for m in stage.members for i in m]
+        assert stage.trunk.unique_tokens <= budget or len({tuple(prompts[i]) for i in members}) == 1 or min_share > 1
+        for tree, own in zip(stage.micro_batches, stage.members, strict=True):
+            assert tree.unique_tokens <= budget or len(own) == 1
+            ids, positions = (
+                torch.cat([getattr(stage.trunk, name), getattr(tree, name)]) for name in ("ids", "positions")
+            )
+            paths = visible_paths(tree, ids, positions, stage.trunk.unique_tokens)
+            for i, path in zip(own, paths, strict=True):
+                assert path == (prompts[i] + completions[i][:-1] if len(completions[i]) > 1 else [])
+            first = [int(tree.rows[tree.edge[sum(tree.lengths[:j])]]) - tree.unique_tokens for j in range(len(own))]
+            for i, row in zip(own, first, strict=True):  # the first token is predicted by the prompt's last one
+                assert stage.trunk.positions[row] == len(prompts[i]) - 1 and stage.trunk.ids[row] == prompts[i][-1]
+            assert tree.targets[tree.edge].tolist() == [t for i in own for t in completions[i]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(PAIRS, st.integers(1, 4), st.integers(1, 30))
+def test_pieces_intervals_and_block_tables_say_the_same(pairs: Pairs, min_share: int, budget: int) -> None:
+    prompts, completions = split(pairs)
+    layouts = [plan(prompts, completions, min_share).layout]
+    layouts += [t.layout for s in stages(prompts, completions, budget, min_share) for t in s.micro_batches]
+    for layout in layouts:
+        if not layout.queries:
+            continue
+        mask = dense_mask(layout)
+        assert torch.equal(from_pieces(layout), mask.long())
+        tiles, size = block_mask(layout, 4), 4
+        assert tiles.full_kv_num_blocks is not None and tiles.full_kv_indices is not None
+        for i in range(-(-layout.queries // size)):
+            rows = mask[i * size : (i + 1) * size]
+            partial = tiles.kv_indices[0, 0, i, : tiles.kv_num_blocks[0, 0, i]].tolist()
+            full = tiles.full_kv_indices[0, 0, i, : tiles.full_kv_num_blocks[0, 0, i]].tolist()
+            for j in range(-(-layout.keys // size)):
+                tile = rows[:, j * size : (j + 1) * size]
+                assert (j in partial or j in full) == bool(tile.any())
+                assert j not in full or bool(tile.all())
+
+
+def test_flex_attention_computes_the_dense_reference() -> None:
+    prompts = [[1, 2, 3, 4, i] for i in (5, 5, 6)]
+    layout = plan(prompts, [[7, 8, 9], [7, 1, 2, 3], [4, 4]], 1).layout
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, 2, layout.queries, 16) for _ in range(3))
+    with torch.no_grad():
+        found = flex_attention(query, key, value, block_mask=block_mask(layout))
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=dense_mask(layout))
+    assert torch.allclose(found, expected, atol=1e-6)  # type: ignore[arg-type]
+
+
+def test_the_reference_workload_shrinks_six_times() -> None:
+    system = list(range(1500))
+    prompts = [system + [10_000 + i] * 300 for i in range(4) for _ in range(6)]
+    completions = [[20_000 + i] * 225 for i in range(24)]
+    tree = plan(prompts, completions)
+    assert tree.unique_tokens == 1500 + 4 * 300 + 24 * 224
+    assert padded_tokens(prompts, completions) / tree.unique_tokens > 6
+
+
+def test_a_thousand_nested_prefixes_are_planned() -> None:
+    tree = plan([[0] * i for i in range(1, 1001)], [[1]] * 1000, 1)
+    assert tree.unique_tokens == 1000 and len(tree.targets) == 1000
+
+
+def test_empty_sequences_and_budgets_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        plan([[1]], [[]])
+    with pytest.raises(ValueError, match="at least one token"):
+        stages([[]], [[1]], 5)
+    with pytest.raises(ValueError, match="budget"):
+        stages([[1]], [[1]], 0)

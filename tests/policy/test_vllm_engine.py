@@ -1,0 +1,284 @@
+"""The vLLM client against a small HTTP server that speaks its part of the protocol, not against vLLM itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.tiny import EOS, NumberTokenizer, tiny_policy
+from safetensors.torch import load_file
+
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.types import Completion
+
+ROOT = Path(__file__).parents[2]
+
+
+class FakeServer:
+    """Remembers requests; ``failures`` are answered first, then everything succeeds."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.failures: list[tuple[int, str]] = []
+        self.choice: dict[str, Any] = {}
+        self.models = ["base"]
+        self.model: str | None = None  # the name to answer under, instead of the one asked for
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.answer(200, json.dumps({"data": [{"id": name} for name in outer.models]}))
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.requests.append((self.path, body))
+                if outer.failures:
+                    status, text = outer.failures.pop(0)
+                    return self.answer(status, text)
+                if self.path.endswith("lora_adapter"):
+                    return self.answer(200, f"Success: {body['lora_name']}")
+                choices = [{**outer.default(i, body), **outer.choice} for i in reversed(range(body["n"]))]
+                return self.answer(200, json.dumps({"model": outer.model or body["model"], "choices": choices}))
+
+            def answer(self, status: int, text: str) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *arguments: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @staticmethod
+    def default(index: int, body: dict[str, Any]) -> dict[str, Any]:
+        ids = [body["prompt"][0] + index, 9, EOS]
+        return {
+            "index": index,
+            "text": "ignored",
+            "finish_reason": "stop",
+            "token_ids": ids,
+            "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]},
+        }
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    fake = FakeServer()
+    yield fake
+    fake.close()
+
+
+def engine(server: FakeServer, directory: Path) -> VLLMEngine:
+    return _engine(server.url + "/v1", directory, max_retries=2)
+
+
+def _engine(url: str, directory: Path, **settings: Any) -> VLLMEngine:
+    return VLLMEngine(EngineConfig(base_url=url, **settings), "base", directory, NumberTokenizer(), backoff_s=0.01)
+
+
+def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, temperature=0.7, top_p=0.9, top_k=5, seed=10)
+    assert [[c.token_ids for c in g] for g in groups] == [[(4, 9, 1), (5, 9, 1)], [(6, 9, 1), (7, 9, 1)]]
+    assert groups[0][1].text == "5 9" and groups[0][1].logprobs == (-0.5, -0.25, -0.125)
+    assert groups[1][0].prompt_ids == (6,) and groups[1][0].finish_reason == "stop"
+    bodies = sorted((b for _, b in server.requests), key=lambda b: -len(b["prompt"]))
+    assert (bodies[0]["temperature"], bodies[0]["top_p"], bodies[0]["top_k"]) == (0.7, 0.9, 5)
+    assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
+    assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
+
+
+def test_no_completion_has_the_seed_of_another(server: FakeServer, tmp_path: Path) -> None:
+    """vLLM's ParentRequest gives completion k of a request its seed plus k."""
+    one = engine(server, tmp_path)
+    for start in (0, 64):  # chunks of an evaluation
+        one.generate([[4, 5], [6], [7], [8]], 6, seed=start)
+    seeds = [body["seed"] + k for _, body in server.requests for k in range(6)]
+    assert len(seeds) == len(set(seeds)) == 2 * 4 * 6
+    before = sorted(seeds[:24])
+    server.requests.clear()
+    one.generate([[4, 5], [6], [7], [8]], 6, seed=0)
+    assert sorted(body["seed"] + k for _, body in server.requests for k in range(6)) == before
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_each_prompt_s_completions_are_told_when_they_are_there(server: FakeServer, tmp_path: Path) -> None:
+    told: dict[tuple[int, int], Completion] = {}
+
+    def note(place: int, member: int, completion: Completion) -> None:
+        told[place, member] = completion
+
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, on_completion=note)
+    assert told == {(i, k): c for i, group in enumerate(groups) for k, c in enumerate(group)}
+
+
+def test_greedy_completions_are_asked_for_once(server: FakeServer, tmp_path: Path) -> None:
+    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)
+    assert len(group) == 3 and group[0] == group[1] == group[2]
+    assert [body["n"] for _, body in server.requests] == [1]
+
+
+def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Path) -> None:
+    policy, vllm = tiny_policy(), engine(server, tmp_path)
+    vllm.sync(policy, 0)
+    vllm.sync(policy, 0)
+    vllm.sync(policy, 1)
+    names = [body["lora_name"] for _, body in server.requests]
+    assert [path.rsplit("/", 1)[1].partition("_")[0] for path, _ in server.requests] == ["load", "load", "unload"]
+    assert names[0] == names[2] and [name.rpartition("-")[0] for name in names[:2]] == ["policy-v0", "policy-v1"]
+    assert [p.name for p in tmp_path.iterdir()] == [names[1]]
+    path = Path(server.requests[1][1]["lora_path"])
+    assert path.is_absolute() and (path / "adapter_model.safetensors").exists()
+    (group,) = vllm.generate([[4]])
+    assert server.requests[-1][1]["model"] == names[1]
+    assert group[0].policy_version == 1
+
+
+def test_weights_of_another_policy_are_never_taken_for_its_own(server: FakeServer, tmp_path: Path) -> None:
+    vllm, trained, untrained = engine(server, tmp_path), tiny_policy(perturb=0.1), tiny_policy()
+    vllm.sync(trained, 0)
+    vllm.sync(untrained, 0)  # the same version, other weights: an evaluation of another checkpoint
+    vllm.sync(trained, 0)
+    loaded = [body["lora_name"] for path, body in server.requests if path.endswith("/load_lora_adapter")]
+    assert loaded[0] == loaded[2] != loaded[1]
+    # Another run's server may hold an adapter of that version: its name tells the weights.
+    assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
+
+
+def test_the_adapter_is_written_in_the_servers_precision(server: FakeServer, tmp_path: Path) -> None:
+    for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
+        engine(server, tmp_path / name).sync(tiny_policy(dtype=name), 1)
+        path = Path(server.requests[-1][1]["lora_path"]) / "adapter_model.safetensors"
+        assert {tensor.dtype for tensor in load_file(path).values()} == {dtype}
+
+
+def test_check_asks_for_one_token_and_names_what_is_wrong(server: FakeServer, tmp_path: Path) -> None:
+    assert engine(server, tmp_path).check() == ["base"]
+    assert server.requests[-1][1]["max_tokens"] == 1 and server.requests[-1][1]["return_token_ids"] is True
+    server.choice = {"token_ids": None}
+    with pytest.raises(ProviderError, match="upgrade the server"):
+        engine(server, tmp_path).check()
+    server.models = ["other"]
+    with pytest.raises(ConfigError, match="serves other, not base"):
+        engine(server, tmp_path).check()
+
+
+def test_an_adapter_that_is_there_already_is_no_error(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(400, "The lora adapter 'policy-v3' has already been loaded.")]
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 3)
+    assert vllm.version == 3
+
+
+def test_overload_is_retried_and_then_reported(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(503, "busy"), (429, "busy")]
+    assert engine(server, tmp_path).generate([[4]])[0][0].text == "4 9"
+    server.failures = [(503, "busy")] * 3
+    with pytest.raises(ProviderError, match="503"):
+        engine(server, tmp_path).generate([[4]])
+
+
+def test_a_wrong_set_up_is_told_at_once(server: FakeServer, tmp_path: Path) -> None:
+    server.failures = [(404, "no such route")]
+    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+        engine(server, tmp_path).sync(tiny_policy(), 0)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"token_ids": None}, "no token ids"),
+        ({"logprobs": None}, "no token ids"),
+        ({"logprobs": {"token_logprobs": [-0.5, None, -0.1]}}, "not finite"),
+        ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
+    ],
+)
+def test_missing_logprobs_never_pass_as_on_policy(
+    server: FakeServer, tmp_path: Path, choice: dict[str, Any], message: str
+) -> None:
+    server.choice = choice
+    with pytest.raises(ProviderError, match=message):
+        engine(server, tmp_path).generate([[4]])
+
+
+def test_an_answer_by_another_model_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 0)
+    server.model = "base"
+    with pytest.raises(ProviderError, match="instead of 'policy-v0-"):
+        vllm.generate([[4]])
+
+
+def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tmp_path: Path) -> None:
+    vllm = engine(server, tmp_path)
+    vllm.sync(tiny_policy(), 4)
+    server.failures = [(404, "The model does not exist.")]
+    assert vllm.generate([[4]])[0][0].policy_version == 4
+    assert [p.rsplit("/", 1)[1] for p, _ in server.requests] == [
+        "load_lora_adapter",
+        "completions",
+        "load_lora_adapter",
+        "completions",
+    ]
+    assert server.requests[2][1] == server.requests[0][1] and Path(server.requests[2][1]["lora_path"]).is_dir()
+
+
+def test_adapters_that_another_program_keeps_are_asked_by_name_each_with_its_version(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    vllm = engine(server, tmp_path)
+    older, newer = vllm.serving("trl-policy-v3", 3), vllm.serving("trl-policy-v4", 4)
+    found = [e.generate([[4]])[0][0].policy_version for e in (older, newer, older, vllm)]
+    assert found == [3, 4, 3, 0]
+    asked = [body["model"] for _, body in server.requests]
+    assert asked == ["trl-policy-v3", "trl-policy-v4", "trl-policy-v3", "base"]
+
+
+def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
+    first = FakeServer()
+    port = first.port
+    vllm = _engine(first.url, tmp_path, max_retries=0, restart_s=60)
+    vllm.sync(tiny_policy(), 1)
+    first.close()
+    again: list[FakeServer] = []
+    timer = threading.Timer(0.7, lambda: again.append(FakeServer(port)))
+    timer.start()
+    try:
+        assert vllm.generate([[4]])[0][0].text == "4 9"
+    finally:
+        timer.join()
+        again[0].close()
+    stranger = _engine(first.url, tmp_path, max_retries=0, restart_s=60)
+    with pytest.raises(ProviderError, match="is the server running"):
+        stranger.generate([[4]])
+
+
+def test_the_configured_engine_is_checked_and_writes_adapters_beside_the_checkpoints(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_BASE_URL", server.url)
+    server.models = ["Qwen/Qwen2.5-7B-Instruct"]
+    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
+    monkeypatch.setattr("llm_as_judge.assembly.policy.Policy.load", lambda *a, **k: tiny_policy())
+    made = load_author(config).engine
+    assert server.requests[0][1]["model"] == server.models[0]
+    made.sync(tiny_policy(), 2)
+    assert len(list((tmp_path / "qwen25-7b/grpo_mixed/adapters").glob("policy-v2-*/adapter_model.safetensors"))) == 1
+    assert made.generate([[4]])[0][0].text == "4 9"

@@ -1,0 +1,116 @@
+"""The vLLM client against a real vLLM server with the nano policy, whose head size is 32. `make test-vllm` runs it.
+
+VLLM_PYTHON names the Python of an environment with vLLM; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from helpers.vllm import START_S, Server, needs_vllm
+
+from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.errors import ProviderError
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.types import Completion
+
+ROOT = Path(__file__).parents[2]
+pytestmark = needs_vllm
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return load_author(load_config(ROOT / "config/embedded.yaml")).policy
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    model = load_config(ROOT / "config/embedded.yaml").base_model.path
+    served = Server(model, tmp_path_factory.mktemp("vllm") / "log", "nano")
+    served.start()
+    try:
+        served.wait()
+        yield served
+    finally:
+        served.stop()
+
+
+def perturb(policy: Policy, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in policy.trainable_parameters():
+        parameter.data.normal_(0, 0.03, generator=generator)
+
+
+def prompts(policy: Policy) -> list[list[int]]:
+    system = "Write a workflow. " * 12
+    return [[int(i) for i in policy.tokenizer(system + text).input_ids] for text in ("What is 2 + 3?", "Who wrote it?")]
+
+
+def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) -> float:
+    completions = [c for g in groups for c in g]
+    with torch.no_grad():
+        scores = policy.logprobs(completions, sampling)
+    sampled = [torch.tensor(c.logprobs) for c in completions]
+    return max(
+        float((row[mask] - own).abs().max())
+        for row, mask, own in zip(scores.logprobs, scores.mask, sampled, strict=True)
+    )
+
+
+def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer)
+    assert "nano" in engine.check()
+    sampling: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "top_k": 20}
+    seen = []
+    for version in (1, 2, 3):
+        perturb(policy, version)
+        engine.sync(policy, version)
+        (name,) = (p.name for p in tmp_path.iterdir())
+        assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
+        groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
+        assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
+        # The server's log-probs are those of the distribution sampled from, and the trainer's.
+        assert worst(policy, groups, Sampling(0.8, 0.9, 20)) < 2e-3
+        seen.append(groups)
+    assert seen[0] != seen[1] != seen[2]
+    assert worst(policy, seen[0], Sampling(0.8, 0.9, 20)) > 2e-2  # those of older weights are told apart
+
+
+def test_greedy_tokens_are_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
+    perturb(policy, 9)
+    engine, local = (
+        VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer),
+        LocalEngine(policy, policy.tokenizer),
+    )
+    engine.sync(policy, 9)
+    ours, theirs = (e.generate(prompts(policy), 1, temperature=0, max_new_tokens=32) for e in (local, engine))
+    assert [[c.token_ids for c in g] for g in ours] == [[c.token_ids for c in g] for g in theirs]
+
+
+def test_too_slow_an_answer_is_an_error_of_ours(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(
+        EngineConfig(base_url=server.url, timeout_s=0.001, max_retries=0), "nano", tmp_path, policy.tokenizer
+    )
+    with pytest.raises(ProviderError, match="no reply within"):
+        engine.generate(prompts(policy), 1, max_new_tokens=200)
+
+
+def test_a_restart_is_survived_and_the_adapter_loaded_again(server: Server, policy: Policy, tmp_path: Path) -> None:
+    engine = VLLMEngine(EngineConfig(base_url=server.url, restart_s=START_S), "nano", tmp_path, policy.tokenizer)
+    perturb(policy, 12)
+    engine.sync(policy, 12)
+    server.stop()
+    threading.Timer(1.0, server.start).start()
+    groups = engine.generate(prompts(policy), 2, max_new_tokens=16)  # waits for the server
+    assert server.models() == {"nano", *(p.name for p in tmp_path.iterdir())}
+    assert worst(policy, groups, Sampling()) < 2e-3

@@ -1,0 +1,132 @@
+"""Rollouts as a collector of OpenTelemetry receives them, over HTTP from the command itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.run_logs import HOSTILE, add_step, begin, hostile_group, write_run
+
+from llm_as_judge.commands.app import main
+from llm_as_judge.runlog import EventLog
+
+pytest.importorskip(
+    "opentelemetry.exporter.otlp.proto.http", reason="OpenTelemetry is an extra: make peers installs it"
+)
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+class Collector(HTTPServer):
+    """Keeps the spans it is sent, by id, as a backend does."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.spans: dict[bytes, Any] = {}
+        self.refuses = False
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1/traces"
+
+    def named(self, name: str) -> list[Any]:
+        return [span for span in self.spans.values() if span.name == name]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = ExportTraceServiceRequest.FromString(body)
+        spans = [s for of in request.resource_spans for scope in of.scope_spans for s in scope.spans]
+        if not self.server.refuses:
+            self.server.spans |= {span.span_id: span for span in spans}
+        self.send_response(400 if self.server.refuses else 200)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def command(log: Path, collector: Collector, root: Path) -> list[str]:
+    return ["trace", str(log), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")]
+
+
+def told(span: Any) -> dict[str, Any]:
+    values = {}
+    for item in span.attributes:
+        kind = item.value.WhichOneof("value")
+        values[item.key] = getattr(item.value, kind) if kind else None
+    return values
+
+
+def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, collector: Collector, root: Path) -> None:
+    log = write_run(tmp_path / "nano/run.jsonl", steps=1)
+    words = command(log, collector, root)
+    assert main(words) == 0
+    whole = collector.named("invoke_workflow AnswerGenerate")
+    assert len(whole) == 5 and len({span.trace_id for span in whole}) == 5
+    right = next(
+        s for s in whole if told(s)["gen_ai.conversation.id"] == "math/p1" and told(s)["llm_as_judge.member"] == 1
+    )
+    mine = [span for span in collector.spans.values() if span.trace_id == right.trace_id]
+    assert len(mine) == 4
+    (call,) = (span for span in mine if span.name == "execute_tool AnswerGenerate")
+    (chat,) = (span for span in mine if span.name == "chat nano-executor")
+    (policy,) = (span for span in mine if span.name == "chat nano")
+    assert call.parent_span_id == right.span_id == policy.parent_span_id and chat.parent_span_id == call.span_id
+    assert json.loads(told(call)["gen_ai.tool.call.arguments"]) == {"input": "Question math/p1?"}
+    assert told(chat)["gen_ai.usage.input_tokens"] == 90 and told(chat)["gen_ai.usage.output_tokens"] == 10
+    assert json.loads(told(chat)["gen_ai.input.messages"])[0]["parts"][0]["content"] == "Asked: Question math/p1?"
+    assert json.loads(told(chat)["gen_ai.output.messages"])[0]["parts"][0]["content"] == "Reply to math/p1"
+    assert "class Workflow" in told(policy)["gen_ai.output.messages"]
+    scores = {e["gen_ai.evaluation.name"]: e.get("gen_ai.evaluation.score.value") for e in map(told, right.events)}
+    assert scores == {"correct": 1.0, "reward": 9.25, "correctness": 10.0, "format": 7.5}
+    assert right.end_time_unix_nano - right.start_time_unix_nano == pytest.approx(0.3e9)
+    assert chat.end_time_unix_nano - chat.start_time_unix_nano == pytest.approx(0.2e9)
+    (judged,) = collector.named("chat judge")
+    wrong = next(
+        s for s in whole if told(s)["gen_ai.conversation.id"] == "math/p1" and told(s)["llm_as_judge.member"] == 2
+    )
+    assert judged.parent_span_id == wrong.span_id and told(judged)["gen_ai.usage.input_tokens"] == 40
+    before = set(collector.spans)
+    assert main(words) == 0 and set(collector.spans) == before, "what is sent again has the same ids"
+
+
+def test_failures_are_errors_and_hostile_text_is_whole(tmp_path: Path, collector: Collector, root: Path) -> None:
+    path = tmp_path / "nano/run.jsonl"
+    with EventLog(path) as log:
+        begin(log)
+        add_step(log, 1, [hostile_group()])
+    assert (
+        main(["trace", str(path), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")])
+        == 0
+    )
+    failed = [span for span in collector.spans.values() if told(span).get("error.type") == "raised"]
+    whole = HOSTILE.replace("\ud800", "?")
+    assert len(failed) == 1 and whole in failed[0].status.message
+    assert any(whole in json.loads(told(s)["gen_ai.input.messages"])[0]["parts"][0]["content"]
+               for s in collector.named("chat nano-executor"))  # fmt: skip
+
+
+def test_nobody_who_takes_them_is_a_message(
+    tmp_path: Path, collector: Collector, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, collector.refuses = write_run(tmp_path / "nano/run.jsonl", steps=1), True
+    words = command(log, collector, root)
+    assert main(words) == 2
+    assert f"{collector.endpoint} took no spans" in capsys.readouterr().err

@@ -1,0 +1,149 @@
+"""A run's curves in trackio, wandb and tensorboard, as each of them reads them back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.assembly import tracking as module
+from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
+from llm_as_judge.commands.app import main
+from llm_as_judge.config.identity import identity
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import TrackingConfig
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.rl.report import StepReport
+
+REPORT = StepReport(
+    step=3, reward_mean=4.5, accuracy=0.5, valid_rate=0.75, domain_accuracy={"math": 0.5}, executor_tokens=100.0,
+    completion_tokens=40.0, loss=0.1, kl=math.nan, entropy=0.02, clip_fraction=0.25, corrected=0.0, grad_norm=1.5,
+    learning_rate=1e-3, groups=4, rollouts=16, skipped_groups=1, refilled_groups=0, unscored=2,
+    seconds={"generate": 1.0, "update": 2.0}, truncated=0.125, reward_std=2.0, terms={"format": 7.5},
+)  # fmt: skip
+#: Ours, for which TRL has no name.
+OWN = r"train/(accuracy(/\w+)?|valid_rate|executor_tokens|unscored|abstained|temperature|seconds/\w+)"
+
+
+class Kept:
+    def __init__(self, fails: bool = False) -> None:
+        self.fails, self.told, self.closed = fails, list[tuple[int, Mapping[str, float]]](), False
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        if self.fails:
+            raise ConnectionError("no such server")
+        self.told.append((step, metrics))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_metrics_are_the_steps_figures() -> None:
+    found = step_metrics(REPORT)
+    assert found["train/reward"] == 4.5 and found["train/reward_std"] == 2.0 and found["train/step_time"] == 3.0
+    assert found["train/frac_reward_zero_std"] == 0.25 and found["train/completions/clipped_ratio"] == 0.125
+    assert found["train/rewards/format/mean"] == 7.5 and found["train/accuracy/math"] == 0.5
+    assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
+
+
+@pytest.mark.skipif(not find_spec("trl"), reason="TRL is a peer: make peers installs it")
+def test_names_are_trls_where_trl_has_them() -> None:
+    spec = find_spec("trl")
+    assert spec is not None and spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0])
+    source = (folder / "trainer/grpo_trainer.py").read_text() + (folder / "trainer/base_trainer.py").read_text()
+    source += "".join(path.read_text() for path in (folder.parent / "transformers").glob("trainer*.py"))
+    source = source.replace('f"rewards/{reward_func_name}/mean"', '"rewards/format/mean"')
+    ours = [name for name in step_metrics(REPORT) if not re.fullmatch(OWN, name)]
+    assert len(ours) == 13
+    assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
+
+
+def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplog: pytest.LogCaptureFixture) -> None:
+    good, bad = Kept(), Kept(fails=True)
+    found = Tracking((), "p", {"bad": bad, "good": good})
+    with caplog.at_level(logging.WARNING):
+        found.step(REPORT)
+        found.step(REPORT)
+    assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
+    assert caplog.text.count("bad is told no more of this run: ConnectionError: no such server") == 1
+    found.close()
+    assert good.closed
+
+
+def test_a_missing_library_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    config = str(root / "config/embedded.yaml")
+    assert main(["train", "--config", config, "--set", "tracking.report_to=[wandb]"]) == 2
+    assert "pip install 'llm-as-judge[wandb]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ConfigError, match=r"report_to=none"), tracking(TrackingConfig(report_to=("trackio",))):
+        pass
+
+
+def test_the_setting_takes_a_name_a_list_or_none(root: Path) -> None:
+    def told(*overrides: str) -> tuple[str, ...]:
+        return load_config(root / "config/embedded.yaml", overrides).tracking.report_to
+
+    assert told() == () == told("tracking.report_to=[]") == told("report_to=none")
+    assert told("report_to=trackio") == ("trackio",)
+    assert told("report_to=[wandb, tensorboard]") == ("wandb", "tensorboard")
+    with pytest.raises(ConfigError, match="report_to"):
+        told("report_to=mlflow")
+    assert load_config(root / "config/training.yaml").tracking.report_to == ("trackio",)
+    one, other = (load_config(root / "config/embedded.yaml", [f"report_to={name}"]) for name in ("none", "wandb"))
+    assert identity(one) == identity(other), "who is told of a run is no part of it"
+
+
+def test_real_tools_are_told_of_a_real_run(tmp_path: Path, root: Path) -> None:
+    tools = [name for name in ("trackio", "wandb", "tensorboard") if find_spec(name)]
+    if not tools:
+        pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    changes = {
+        "tracking.report_to": f"[{', '.join(tools)}]", "executor.base_url": f"http://127.0.0.1:{port}/v1",
+        "judge.base_url": f"http://127.0.0.1:{port}/v1", "max_steps": 2, "rollout_batch_size": 1,
+        "num_return_sequences_in_group": 2, "eval_problems": 2, "eval_every": 2, "plan_matrix": "false",
+        "baselines": "false", "persistence_dir": "buffer",
+    }  # fmt: skip
+    words = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "llm_as_judge", "train", "--config", str(root / "config/embedded.yaml"), *words]
+    own = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    log = [json.loads(line) for line in (tmp_path / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
+    rewards = {event["step"]: event["reward_mean"] for event in log if event["kind"] == "step"}
+    (validated,) = (event["overall"] for event in log if event["kind"] == "eval")
+    if "trackio" in tools:
+        (database,) = (tmp_path / "trackio").glob("*.db")
+        rows = sqlite3.connect(database).execute("select step, metrics from metrics").fetchall()
+        told = [(step, json.loads(metrics)) for step, metrics in rows]
+        assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)
+        assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
+    if "tensorboard" in tools:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        (folder,) = (tmp_path / "logs/nano/tensorboard").iterdir()
+        read = EventAccumulator(str(folder))
+        read.Reload()
+        found = {e.step: float(e.tensor_proto.float_val[0]) for e in read.Tensors("train/reward")}
+        assert found == pytest.approx(rewards)
+    if "wandb" in tools:
+        (file,) = (tmp_path / "logs/nano/wandb").glob("offline-run-*/run-*.wandb")
+        assert b"train/reward" in file.read_bytes()

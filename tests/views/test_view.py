@@ -1,0 +1,219 @@
+"""A run's rollouts as Inspect reads them back: samples, scores, prompts and replies, of growing and resumed runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, write_run
+
+from llm_as_judge.commands.app import main
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.evaluation.logged import Begun, StepReader
+from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.runlog import EventLog
+
+pytest.importorskip("inspect_ai", reason="Inspect is an extra: make peers installs it")
+
+from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log, resolve_sample_attachments
+
+from llm_as_judge.commands.view_run import InspectLogs, inspect_logs
+from llm_as_judge.views.inspect_logs import log_name, step_log, write_log
+
+
+def logs_in(folder: Path) -> dict[str, EvalLog]:
+    """What Inspect finds there, by task."""
+    found = [read_eval_log(info) for info in list_eval_logs(str(folder))]
+    return {log.eval.task: log for log in found}
+
+
+def of(path: Path) -> InspectLogs:
+    return InspectLogs(path, path.parent / "evaluation")
+
+
+def events(sample: Any, kind: str) -> list[Any]:
+    return [event for event in resolve_sample_attachments(sample).events if event.event == kind]
+
+
+def test_a_step_is_a_log_with_every_rollout_and_its_scores(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "nano/run.jsonl")
+    logs = of(path)
+    assert len(logs.update()) == 2 and not logs.update()
+    found = logs_in(logs.folder)
+    assert set(found) == {"step-0001", "step-0002"}
+    log = found["step-0002"]
+    assert log.status == "success" and log.eval.model == "nano"
+    assert log.eval.metadata is not None and log.eval.metadata["step"] == 2
+    samples = {(sample.id, sample.epoch): sample for sample in log.samples or []}
+    assert set(samples) == {("math/p2", 1), ("math/p2", 2), ("math/p2", 3), ("code/q", 1), ("code/q", 2)}
+    right, wrong, unscored = (samples["math/p2", member] for member in (1, 2, 3))
+    assert right.input == "Question math/p2?" and right.target == ["answer math/p2"]
+    assert {name: score.value for name, score in right.scores.items()} == {
+        "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5,
+    }  # fmt: skip
+    assert wrong.scores["correct"].value == "I" and wrong.scores["correctness"].value == -5.0
+    assert math.isnan(unscored.scores["correct"].value) and math.isnan(unscored.scores["reward"].value)
+    assert "the provider was down" in (unscored.scores["correct"].explanation or "")
+    means = {score.name: next(iter(score.metrics.values())).value for score in log.results.scores}
+    assert means["correct"] == 3 / 4 and means["reward"] == (3 * 9.25 - 2) / 4
+
+
+def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Path) -> None:
+    logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
+    logs.update()
+    sample = next(s for s in logs_in(logs.folder)["step-0001"].samples or [] if s.id == "math/p1")
+    policy, executor = events(sample, "model")
+    assert [message.text for message in policy.input] == ["Write a workflow.", "Asked: Question math/p1?"]
+    assert "class Workflow" in policy.output.completion
+    assert executor.model == "nano-executor" and executor.input[0].text == "Asked: Question math/p1?"
+    assert executor.output.completion == "Reply to math/p1" and executor.output.usage.total_tokens == 100
+    spans = [event.name for event in events(sample, "span_begin")]
+    assert spans == ["policy", "workflow", "AnswerGenerate"]
+    (call,) = events(sample, "tool")
+    assert call.function == "AnswerGenerate" and call.arguments == {"input": "Question math/p1?"}
+    (score,) = events(sample, "score")
+    assert score.score.value == {"correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5}
+    begun = [event.timestamp for event in sample.events]
+    assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
+
+
+def test_a_rollout_that_a_model_judged_shows_what_it_was_asked_and_replied(tmp_path: Path) -> None:
+    logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
+    logs.update()
+    found = logs_in(logs.folder)["step-0001"]
+    wrong = next(s for s in found.samples or [] if s.id == "math/p1" and s.epoch == 2)
+    *_, judge = events(wrong, "model")
+    assert judge.model == "judge" and judge.input[0].text == "Is it right? an answer"
+    assert judge.output.completion == "No. " and judge.output.usage.total_tokens == 42
+    assert [event.name for event in events(wrong, "span_begin")][-1] == "judge"
+    assert wrong.model_usage["judge"].total_tokens == 42 == found.stats.model_usage["judge"].total_tokens
+    assert wrong.model_usage["nano-executor"].total_tokens == 100
+
+
+def test_new_steps_are_written_as_the_run_grows_and_old_ones_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "nano/run.jsonl"
+    logs = of(path)
+    assert logs.update() == []
+    with EventLog(path) as log:
+        begin(log)
+        add_step(log, 1, [group("a", True)])
+        (first,) = logs.update()
+        add_step(log, 2, [group("b", False)])
+        (second,) = logs.update()
+    written = first.stat().st_mtime_ns
+    assert of(path).update() == [] and first.stat().st_mtime_ns == written
+    assert {name for name in logs_in(logs.folder)} == {"step-0001", "step-0002"}
+    assert first != second
+
+
+def test_what_a_resumed_run_does_again_takes_the_place_of_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "nano/run.jsonl", 1_700_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    with EventLog(path) as log:
+        begin(log)
+        for step in (1, 2, 3):
+            add_step(log, step, [group(f"first{step}", True)])
+    logs = of(path)
+    assert len(logs.update()) == 3
+    now += 100
+    with EventLog(path) as log:
+        begin(log, resumed_from="checkpoints/nano/run/step_1")
+    logs.update()
+    assert set(logs_in(logs.folder)) == {"step-0001"}
+    with EventLog(path) as log:
+        add_step(log, 2, [group("second2", True)])
+    for fresh in (logs, of(path)):
+        fresh.update()
+        assert {task: (found.samples or [])[0].id for task, found in logs_in(logs.folder).items()} == {
+            "step-0001": "math/first1",
+            "step-0002": "math/second2",
+        }
+
+
+def test_hostile_text_stays_what_it_is_and_is_marked_as_not_to_be_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "nano/run.jsonl"
+    with EventLog(path) as log:
+        begin(log)
+        add_step(log, 1, [hostile_group()])
+    logs = of(path)
+    logs.update()
+    found = logs_in(logs.folder)["step-0001"]
+    assert found.eval.viewer is not None and found.eval.viewer.trust_content is False
+    whole = HOSTILE.replace("\ud800", "?")
+    for sample in found.samples or []:
+        assert whole in sample.input and whole in sample.target[0] and whole in sample.messages[-1].text
+    long, raised = found.samples or []
+    reply = events(long, "model")[1].output.completion
+    assert reply.startswith(f"Reply {whole}") and "characters left out" in reply and len(reply) < 21_000
+    assert whole in (raised.output.error or "")
+
+
+def test_a_log_of_an_older_version_is_read(tmp_path: Path) -> None:
+    """Without calls, references, seconds and questions."""
+    path = tmp_path / "nano/run.jsonl"
+    event = {
+        "step": 1, "problem": "p", "domain": "math", "text": "class Workflow: ...", "outcome": "finished",
+        "correct": True, "reward": 8.0, "operators": ["Custom"], "terms": {"correctness": 10.0},
+    }  # fmt: skip
+    with EventLog(path) as log:
+        log.log("prompt", problem="p", user="What is asked", examples=0)
+        log.log("rollout", **event)
+        log.log("step", step=1)
+    logs = of(path)
+    logs.update()
+    (sample,) = logs_in(logs.folder)["step-0001"].samples or []
+    assert sample.input == "What is asked" and sample.scores["reward"].value == 8.0
+
+
+def test_evaluations_of_the_model_stand_beside_its_run(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "nano/run.jsonl", steps=1)
+    logs = of(path)
+    rollouts = [rollout for verdict in (True, False) for rollout in group("e", verdict).rollouts]
+    records = [Record.of(index, 0, rollout) for index, rollout in enumerate(rollouts)]
+    for name in ("nano_heldout_0123abcd", "other_heldout_0123abcd"):
+        logs.records.mkdir(exist_ok=True)
+        with Ledger(logs.records / f"{name}.jsonl") as ledger:
+            for record in records:
+                ledger.add(record)
+    assert len(logs.update()) == 2 and not logs.update()
+    found = logs_in(logs.folder)
+    assert set(found) == {"step-0001", "evaluation-nano-heldout-0123abcd"}
+    samples = found["evaluation-nano-heldout-0123abcd"].samples or []
+    assert [sample.scores["correct"].value for sample in samples] == ["C", "I"]
+    assert "class Workflow" in samples[0].messages[0].text
+    assert [event.name for event in events(samples[0], "span_begin")] == ["workflow", "AnswerGenerate"]
+
+
+def test_the_command_writes_the_newest_runs_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("logs/nano/mine.jsonl"))
+    config = root / "config/embedded.yaml"
+    assert main(["view", "--write-only", "--config", str(config)]) == 0
+    assert "2 new Inspect logs in logs/nano/mine.inspect" in capsys.readouterr().out
+    assert main(["view", "nobody", "--write-only", "--config", str(config)]) == 2
+    assert "there are nano/mine" in capsys.readouterr().err
+    assert inspect_logs(load_config(config, []), "mine").update() == []
+
+
+def test_writing_a_step_of_64_rollouts_takes_a_hundredth_of_the_embedded_runs_step(tmp_path: Path) -> None:
+    """A step of the embedded run takes four seconds of a core at the least; three hundredths would be 0.12 s."""
+    path = tmp_path / "nano/run.jsonl"
+    with EventLog(path) as log:
+        begin(log)
+        for step in range(1, 7):
+            add_step(log, step, [group(f"p{n}", *[True, False] * 4) for n in range(8)])
+    logs, times = of(path), []
+    for found in StepReader(path).new():
+        if isinstance(found, Begun):
+            continue
+        began = time.process_time()
+        write_log(step_log(found), logs.folder / log_name(found.step, f"step-{found.step}"))
+        times.append(time.process_time() - began)
+    assert len(times) == 6 and min(times) < 0.12, times
