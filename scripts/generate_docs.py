@@ -29,8 +29,7 @@ from llm_as_judge.workflow.lint.codes import CODES
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "docs/configuration.md",
-    "docs/operators.md",
-    "docs/lint.md",
+    "docs/workflows.md",
     "config/operator_descriptions/operators.md",
 )
 

@@ -1,23 +1,34 @@
-"""The documentation says what the code says."""
+"""The documentation agrees with the code: generated parts, names, links, commands, settings."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
+import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import typer.main
 from test_layers import LAYERS
 
+from llm_as_judge.commands.app import app
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "config/operator_descriptions/operators.md"]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "config/operator_descriptions/operators.md",
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,44 +45,35 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_generated_parts_are_as_the_code_has_them(page: Path, generate: ModuleType) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert text == generate.render(text), "run .venv/bin/python scripts/generate_docs.py"
-    assert text.count("<!-- generated: ") == text.count("<!-- end of ")
-
-
-def test_every_page_with_a_generated_part_is_written_and_every_part_has_a_page(generate: ModuleType) -> None:
-    used = {page.relative_to(ROOT).as_posix() for page in PAGES if "<!-- generated: " in page.read_text("utf-8")}
-    assert used == set(generate.PAGES)
-    blocks = {name for page in used for name in re.findall(r"<!-- generated: ([a-z ]+) -->", read(page))}
+def test_generated_parts_are_up_to_date(generate: ModuleType) -> None:
+    with_parts = {p.relative_to(ROOT).as_posix() for p in PAGES if "<!-- generated: " in p.read_text("utf-8")}
+    assert with_parts == set(generate.PAGES)
+    stale = [name for name in with_parts if read(name) != generate.render(read(name))]
+    assert not stale, "run .venv/bin/python scripts/generate_docs.py"
+    blocks = {name for page in with_parts for name in re.findall(r"<!-- generated: ([a-z ]+) -->", read(page))}
     assert blocks == set(generate.BLOCKS)
 
 
-def test_a_changed_line_is_noticed_and_put_right(generate: ModuleType) -> None:
-    page = read("docs/lint.md")
+def test_the_generator_repairs_a_changed_line_and_leaves_other_text_alone(generate: ModuleType) -> None:
+    page = read("docs/workflows.md")
     wrong = page.replace("the text is not Python", "the text is Python")
     assert wrong != page and generate.render(wrong) == page
-
-
-def test_text_written_by_hand_is_left_alone(generate: ModuleType) -> None:
     assert generate.render("before\n\nafter {x} \\1\n") == "before\n\nafter {x} \\1\n"
-
-
-def test_an_unknown_part_is_an_error(generate: ModuleType) -> None:
     with pytest.raises(ConfigError, match="no generated block 'weather'"):
         generate.render("<!-- generated: weather -->\n<!-- end of weather -->")
 
 
-def test_the_pages_name_everything() -> None:
-    configuration, operators, lint = (read(f"docs/{name}.md") for name in ("configuration", "operators", "lint"))
-    assert not [name for name in LEAVES if f"\n| `{name.partition('.')[2]}` | " not in configuration]
-    assert not [
+def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
+    configuration, workflows, readme = read("docs/configuration.md"), read("docs/workflows.md"), read("README.md")
+    missing = [name for name in LEAVES if f"\n| `{name.partition('.')[2]}` | " not in configuration]
+    missing += [
         name
         for name, cls in catalog.OPERATORS.items()
-        if f"\n### {name}\n\n`{catalog.call_line(cls)}`" not in operators
+        if f"\n### {name}\n\n`{catalog.call_line(cls)}`" not in workflows
     ]
-    assert not [code for code in CODES if f"\n| {code} | " not in lint]
+    missing += [code for code in CODES if f"\n| {code} | " not in workflows]
+    missing += [name for name in typer.main.get_command(app).commands if f"`{name}" not in readme]  # type: ignore[attr-defined]
+    assert not missing
 
 
 def test_every_operators_prompt_is_shown_with_its_arguments(generate: ModuleType) -> None:
@@ -83,22 +85,92 @@ def test_every_operators_prompt_is_shown_with_its_arguments(generate: ModuleType
         assert texts and not [argument for argument in texts if f"{{{argument}}}" not in section], name
 
 
-def test_the_table_of_layers_is_the_one_that_is_tested() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("docs/architecture.md"), re.MULTILINE)
-    told = {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)}
-    assert {name: told.get(name) for name in LAYERS} == LAYERS
-    modules = {
-        p.stem
-        for p in (ROOT / "llm_as_judge").iterdir()
-        if p.suffix == ".py" and p.stem not in ("__init__", "__main__")
-    }
-    folders = {p.parent.name for p in (ROOT / "llm_as_judge").glob("*/__init__.py")}
-    assert not (modules | folders) - set(told)
-    assert not [name for name in told if not (ROOT / "llm_as_judge" / name.replace(".", "/")).is_dir()
-                and not (ROOT / "llm_as_judge" / f"{name.replace('.', '/')}.py").is_file()]  # fmt: skip
+def test_the_table_of_layers_is_the_tested_one() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
+    assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_files_that_a_page_names_exist(page: Path) -> None:
-    named = re.findall(r"`((?:config|scripts|tests|docs)/[\w./-]+)`", page.read_text("utf-8"))
-    assert not [name for name in named if not (ROOT / name).exists()]
+def test_named_files_and_links_exist() -> None:
+    wrong = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        named = re.findall(r"`((?:config|scripts|tests|docs|benchmarks|llm_as_judge)/[\w./-]+)`", text)
+        wrong += [f"{page.name}: {name}" for name in named if not (ROOT / name).exists()]
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            file, _, anchor = target.partition("#")
+            if target.startswith("http"):
+                continue
+            path = page.parent / file if file else page
+            if not path.exists():
+                wrong.append(f"{page.name}: {target}")
+            elif anchor and anchor not in anchors(path.read_text("utf-8")):
+                wrong.append(f"{page.name}: no heading for {target}")
+    assert not wrong
+
+
+def test_pages_named_in_code_and_configuration_exist() -> None:
+    folders = ("llm_as_judge", "config", "scripts", "benchmarks", "tests")
+    files = [f for folder in folders for end in ("py", "yaml", "sh") for f in (ROOT / folder).rglob(f"*.{end}")]
+    wrong = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in files
+        for name in re.findall(r"docs/[\w/]+\.md", file.read_text("utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert not wrong
+
+
+def anchors(text: str) -> set[str]:
+    """Heading anchors as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def shown_commands() -> Iterator[tuple[str, list[str]]]:
+    """Page and words of every command line in shell blocks."""
+    for page in PAGES:
+        for block in re.findall(r"```(?:bash|sh)\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            block = re.sub(r"<<'END'\n.*?\nEND\n", "\n", block, flags=re.DOTALL).replace("\\\n", " ")
+            for line in block.splitlines():
+                for part in re.split(r"&&|;|&$", line):
+                    try:
+                        words = shlex.split(part, comments=True)
+                    except ValueError:  # a loop or a quotation that spans parts
+                        continue
+                    while words and re.match(r"^[A-Z_]+=", words[0]):
+                        words = words[1:]
+                    if words:
+                        yield page.name, words
+
+
+def test_shown_commands_have_real_options_and_settings() -> None:
+    """Every ``llm-as-judge`` line on the pages is parsed by the real command line; every make target exists."""
+    targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
+    root = typer.main.get_command(app)
+    wrong, checked = [], 0
+    for page, words in shown_commands():
+        line = f"{page}: {' '.join(words)}"
+        if words[0] == "make":
+            wrong += [line] if words[1] not in targets else []
+        program = next((i for i, w in enumerate(words) if Path(w).name in ("llm-as-judge", "llm_as_judge")), None)
+        if program is None or words[0] == "cd" or "pip" in words:
+            continue
+        command: Any = root
+        rest = words[program + 1 :]
+        while rest and rest[0] in getattr(command, "commands", {}):
+            command, rest = command.commands[rest[0]], rest[1:]
+        if hasattr(command, "commands"):
+            wrong.append(line)
+            continue
+        options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)} | {"--help"}
+        wrong += [f"{line}: {w}" for w in rest if w.startswith("--") and w.partition("=")[0] not in options]
+        config = next((v for o, v in itertools.pairwise(rest) if o == "--config"), "config/embedded.yaml")
+        changes = [value for option, value in itertools.pairwise(rest) if option == "--set"]
+        changes = [change for change in changes if ".py:" not in change]  # files that the page itself writes
+        if changes:
+            try:
+                load_config(ROOT / config, changes)
+            except ConfigError as error:
+                wrong.append(f"{line}: {error}")
+        checked += 1
+    assert checked > 50 and not wrong, "\n".join(wrong)

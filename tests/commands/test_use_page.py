@@ -15,7 +15,7 @@ from llm_as_judge.commands.chat_run import read_request
 from llm_as_judge.llm import protocol
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/use.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/using.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
