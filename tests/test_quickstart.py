@@ -26,8 +26,12 @@ COMMAND = """llm-as-judge() {{
 set -eu
 """
 LESS = (
-    "rollout_batch_size=2", "num_return_sequences_in_group=2", "eval_problems=2", "plan_matrix=false", "baselines=false",
-)  # fmt: skip
+    "rollout_batch_size=2",
+    "num_return_sequences_in_group=2",
+    "eval_problems=2",
+    "plan_matrix=false",
+    "baselines=false",
+)
 
 
 @pytest.mark.slow

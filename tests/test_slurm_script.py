@@ -1,4 +1,4 @@
-"""What scripts/slurm_train.sh starts on which nodes, told by stand-ins for SLURM's commands."""
+"""Which commands scripts/slurm_train.sh starts on which nodes, with stand-ins for SLURM's commands."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 STAND_INS = {
     "scontrol": 'for node in $NODES; do echo "$node"; done',
-    "curl": '[ -z "$FAILS" ]',
+    "curl": '[ -n "$FAILS" ] && exit 1; until [ -e "$CALLS.pid" ]; do sleep 0.05; done',
     "srun": 'gpus="$EXECUTOR_GPUS$CUDA_VISIBLE_DEVICES"\n'
     'stop="STOP=$TORCH_ELASTIC_SHUTDOWN_TIMEOUT"\n'
-    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY PYTHON=$PYTHON $stop $*" >> "$TOLD"\n'
-    'case "$*" in *launch_vllm*) [ -n "$FAILS" ] && exit 1; echo $$ > "$TOLD.pid"; exec sleep 100 ;; esac',
+    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY PYTHON=$PYTHON $stop $*" >> "$CALLS"\n'
+    'case "$*" in *launch_vllm*) [ -n "$FAILS" ] && exit 1; echo $$ > "$CALLS.pid"; exec sleep 100 ;; esac',
 }  # fmt: skip
 
 
@@ -24,19 +22,21 @@ def submit(folder: Path, nodes: str, gpus: int, *options: str, **environment: st
     for name, text in STAND_INS.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
-    told = folder / "told"
+    calls = folder / "calls"
+    for old in (calls, folder / "calls.pid"):
+        old.unlink(missing_ok=True)
     here = {
-        "PATH": f"{folder}:{os.environ['PATH']}", "NODES": nodes, "TOLD": str(told), "SLURM_GPUS_ON_NODE": str(gpus),
+        "PATH": f"{folder}:{os.environ['PATH']}", "NODES": nodes, "CALLS": str(calls), "SLURM_GPUS_ON_NODE": str(gpus),
         "SLURM_JOB_NODELIST": "n[1-9]", "SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), **environment,
     }  # fmt: skip
     done = subprocess.run(
         ["bash", ROOT / "scripts/slurm_train.sh", *options],
         env=here, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return told.read_text().splitlines() if told.exists() else [], done.stderr, done.returncode
+    return calls.read_text().splitlines() if calls.exists() else [], done.stderr, done.returncode
 
 
-def test_the_last_node_executes_and_the_others_train(tmp_path: Path) -> None:
+def test_the_last_node_serves_the_executor_and_the_others_train(tmp_path: Path) -> None:
     (executor, training), errors, status = submit(tmp_path, "n1 n2 n3", 4, "--config", "c.yaml", "--resume")
     assert status == 0, errors
     assert "--nodelist=n3 scripts/launch_vllm.sh executor" in executor
@@ -48,36 +48,22 @@ def test_the_last_node_executes_and_the_others_train(tmp_path: Path) -> None:
     assert training.endswith(" --set generation.engine=vllm --config c.yaml --resume")
     keys = {call.partition("KEY=")[2].split()[0] for call in (executor, training)}
     assert len(keys) == 1 and len(keys.pop()) == 32, "one key, of this job alone"
-    assert not Path(f"/proc/{(tmp_path / 'told.pid').read_text().strip()}").exists(), "the executor ends with the job"
+    assert not Path(f"/proc/{(tmp_path / 'calls.pid').read_text().strip()}").exists(), "the executor ends with the job"
+    header = (ROOT / "scripts/slurm_train.sh").read_text(encoding="utf-8")
+    notice = int(header.partition("--signal=TERM@")[2].split()[0])
+    assert 60 < int(training.partition("STOP=")[2].split()[0]) < notice, "a running step may end before the kill"
 
 
-def test_a_single_node_gives_its_last_gpu_to_the_executor(tmp_path: Path) -> None:
+def test_a_single_node_gives_its_last_gpu_to_the_executor_and_vllm_its_own_environment(tmp_path: Path) -> None:
+    own = tmp_path / ".venv-vllm/bin/python"
+    own.parent.mkdir(parents=True)
+    own.touch(mode=0o755)
     (executor, training), errors, status = submit(tmp_path, "n1", 4)
     assert status == 0, errors
     assert executor.startswith("GPUS=3 ") and training.startswith("GPUS=0,1,2 ")
     assert "--nnodes 1 --nproc-per-node 3 " in training and " URL=http://n1:8002/v1 " in training
-
-
-def test_vllm_runs_in_its_own_environment_where_there_is_one(tmp_path: Path) -> None:
-    (executor, training), errors, status = submit(tmp_path, "n1", 2)
-    assert status == 0, errors
-    assert " PYTHON=.venv/bin/python " in executor and "engine.python" not in training
-    (tmp_path / "told").unlink()
-    own = tmp_path / ".venv-vllm/bin/python"
-    own.parent.mkdir(parents=True)
-    own.touch(mode=0o755)
-    (executor, training), errors, status = submit(tmp_path, "n1", 2)
-    assert status == 0, errors
     assert " PYTHON=.venv-vllm/bin/python " in executor
     assert " --set engine.python=.venv-vllm/bin/python --set generation.engine=vllm" in training
-
-
-def test_a_step_that_is_under_way_may_end_before_the_launcher_kills_it(tmp_path: Path) -> None:
-    (_, training), errors, status = submit(tmp_path, "n1", 2)
-    assert status == 0, errors
-    header = (ROOT / "scripts/slurm_train.sh").read_text(encoding="utf-8")
-    notice = int(header.partition("--signal=TERM@")[2].split()[0])
-    assert 60 < int(training.partition("STOP=")[2].split()[0]) < notice
 
 
 def test_an_executor_elsewhere_leaves_all_nodes_to_training(tmp_path: Path) -> None:
@@ -86,14 +72,9 @@ def test_an_executor_elsewhere_leaves_all_nodes_to_training(tmp_path: Path) -> N
     assert "--nnodes 2 --nproc-per-node 1 " in training and " URL=http://far:1/v1 " in training
 
 
-@pytest.mark.parametrize(
-    ("gpus", "environment", "told"),
-    [
-        (1, {}, "one GPU: the executor fills it; ask for two, or give EXECUTOR_URL"),
-        (2, {"FAILS": "1"}, "the executor does not answer at http://n1:8002/v1; see logs/slurm_7_executor.log"),
-    ],
-)
-def test_what_cannot_start_is_told(tmp_path: Path, gpus: int, environment: dict[str, str], told: str) -> None:
-    calls, errors, status = submit(tmp_path, "n1", gpus, **environment)
-    assert status and told in errors
+def test_a_job_that_cannot_start_says_why(tmp_path: Path) -> None:
+    _, errors, status = submit(tmp_path, "n1", 1)
+    assert status and "one GPU: the executor fills it; ask for two, or give EXECUTOR_URL" in errors
+    calls, errors, status = submit(tmp_path, "n1", 2, FAILS="1")
+    assert status and "does not answer at http://n1:8002/v1; see logs/slurm_7_executor.log" in errors
     assert not any("torch.distributed.run" in call for call in calls)
