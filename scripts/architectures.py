@@ -1,14 +1,13 @@
-"""Which causal LMs of the installed transformers come out right here, found by doing: docs/architectures.md.
+"""Which causal LMs of the installed transformers are supported, found by trying: docs/reports/architectures.md.
 
     .venv/bin/python scripts/architectures.py            # writes the page's list, some minutes
     .venv/bin/python scripts/architectures.py qwen3 opt  # prints their rows
 
-Every type is a small model with large random weights (small ones would hide a wrong mask), in a process of its own with
-a time limit. Three ways are compared with the model's own forward pass of each sequence alone: scoring padded rows,
-scoring over shared prefixes, and sampling with the local engine. The same once more with a window of ``WINDOW`` tokens,
-where the configuration has one: what is not right must then be refused.
+Every type is a small model with large random weights (small ones would hide a wrong mask), in its own process with a
+time limit. Scoring padded rows, scoring over shared prefixes and sampling with the local engine are compared with the
+model's own forward pass of each sequence; again with a window of ``WINDOW`` tokens if the configuration has one.
 
-What it cannot show: that a real configuration of a type (other sizes, experts, rotary scaling) is right. Hence the same
+It cannot show that a published configuration of a type (other sizes, experts, rotary scaling) is right, hence the same
 comparison at the start of every run.
 """
 
@@ -40,7 +39,7 @@ from llm_as_judge.policy.scoring import Layout, Sampling
 from llm_as_judge.types import Completion
 
 BEGIN, END = "<!-- measured: architectures -->", "<!-- measured so far -->"
-PAGE = Path(__file__).parents[1] / "docs" / "architectures.md"
+PAGE = Path(__file__).parents[1] / "docs/reports/architectures.md"
 SECONDS = 30
 VOCABULARY = 97
 WINDOW = 8

