@@ -49,6 +49,13 @@ def address() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries of endpoints in this process wait a hundredth of a second at first, not half a second."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("llm_as_judge.llm.transport._BACKOFF_S", 0.01)
+
+
 @pytest.fixture(params=["invented", "published"])
 def sample(request: pytest.FixtureRequest, samples: Path) -> Callable[[str], Path]:
     """A benchmark's file by name: of the invented samples, and once more the real one, where this machine has it."""

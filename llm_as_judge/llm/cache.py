@@ -1,8 +1,7 @@
-"""Responses by the content of their request: the same deterministic request is paid for once.
+"""Responses by the content of their request, so that a deterministic request is paid for only once.
 
-A cache is one SQLite file (safe for several processes) or, with no path, memory of this process, which keeps the
-newest entries only. It knows nothing about models; ``llm`` decides what is deterministic enough to be kept. Entries of
-a file never expire.
+A cache is one SQLite file (safe for several processes) or, without a path, memory of this process, which keeps the
+newest entries only. ``client`` decides which requests are deterministic. Entries of a file never expire.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import make_folder
 
-#: Entries of a cache without a file; a long run makes hundreds of thousands.
+#: Maximum entries in memory; a long run makes hundreds of thousands of requests.
 IN_MEMORY = 10_000
 
 
@@ -28,10 +27,10 @@ def request_key(request: Mapping[str, Any]) -> str:
 
 
 class ResponseCache:
-    """Request to response, both plain JSON objects."""
+    """Maps requests to responses; both are plain JSON objects."""
 
     def __init__(self, path: str | Path | None = None) -> None:
-        """``path`` None keeps responses in memory. Raises ``DataError`` when the file is no cache."""
+        """Raises ``DataError`` when the file is not a cache."""
         self._path = path
         if path is not None:
             make_folder(Path(path).parent)
@@ -41,29 +40,24 @@ class ResponseCache:
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute("CREATE TABLE IF NOT EXISTS responses (key TEXT PRIMARY KEY, response TEXT NOT NULL)")
         except sqlite3.Error as error:
-            raise DataError(f"response cache {path} cannot be opened: {error}; delete it or name another") from error
+            raise DataError(
+                f"response cache {path} cannot be opened: {error}; delete the file or choose another"
+            ) from error
 
     def get(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The stored response, or None."""
         row = self._db.execute("SELECT response FROM responses WHERE key = ?", (request_key(request),)).fetchone()
         return None if row is None else dict(json.loads(row[0]))
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
         """Store ``response``; the first one stored for a request stays, so that runs repeat. Raises ``DataError``."""
+        entry = request_key(request), json.dumps(dict(response))
         try:
-            self._db.execute(
-                "INSERT OR IGNORE INTO responses VALUES (?, ?)",
-                (request_key(request), json.dumps(dict(response))),
-            )
+            self._db.execute("INSERT OR IGNORE INTO responses VALUES (?, ?)", entry)
             if self._path is None:
                 self._db.execute("DELETE FROM responses WHERE rowid <= last_insert_rowid() - ?", (IN_MEMORY,))
         except sqlite3.Error as error:
-            raise DataError(
-                f"response cache {self._path} cannot be written: {error}; make room, or name another: judge.cache"
-            ) from error
+            cure = "free some space, or set judge.cache to another file"
+            raise DataError(f"response cache {self._path} cannot be written: {error}; {cure}") from error
 
     def __len__(self) -> int:
         return int(self._db.execute("SELECT COUNT(*) FROM responses").fetchone()[0])
-
-    def close(self) -> None:
-        self._db.close()

@@ -1,7 +1,6 @@
-"""One OpenAI-compatible chat endpoint as an async client: replies, what they cost, and whether it works at all.
+"""Async client for one OpenAI-compatible chat endpoint, with response cache and usage accounting.
 
-``transport`` makes the calls and says why one failed. No message history is kept, and a client belongs to the event
-loop of its first call.
+It keeps no message history, and belongs to the event loop of its first call. ``transport`` makes the requests.
 
     async with LLMClient(config.executor) as llm:
         print((await llm.chat("2+2?")).text)
@@ -15,24 +14,26 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.places import Load
-from llm_as_judge.llm.transport import Transport, Unreadable, model_names, parse_json
 from llm_as_judge.types import Exchange
 
-#: Asked by ``check``; any reply will do.
-_CHECK_PROMPT = "Reply with the word OK."
+if TYPE_CHECKING:
+    from llm_as_judge.llm.transport import Transport
+
 #: Seconds for which other addresses are preferred to one that failed.
-_SHUNNED_S = 30.0
+_AVOID_S = 30.0
+_LONGEST_REPLY = 4 << 20  # bytes
+_MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class LLMReply:
-    """``cost`` is in the currency of the price table; a cached reply has the cost it was made at."""
+    """``cost`` is in the currency of the price table; a cached reply keeps its original cost."""
 
     text: str
     reasoning: str
@@ -53,19 +54,21 @@ class LLMReply:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a client has done so far. Tokens and cost are of ``calls``; replies from the cache cost nothing again."""
+    """Totals of a client. Tokens and cost are of ``calls``; replies from the cache cost nothing again."""
 
     calls: int = 0  # answered by the endpoint
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
     cached: int = 0  # answered from the cache
-    failed: int = 0  # not answered, all retries spent
+    failed: int = 0  # not answered after all retries
 
 
 class ChatModel(Protocol):
-    """What the parts that need a model ask for; raises ``ProviderError`` when no reply can be had, ``RequestRefused``
-    where the endpoint cannot give the ``response_format``, ``PromptTooLong`` where the prompt does not fit.
+    """A model that answers one message.
+
+    Raises ``ProviderError`` when there is no reply, ``RequestRefused`` when the endpoint does not support the
+    ``response_format``, ``PromptTooLong`` when the prompt does not fit its context.
     """
 
     async def chat(
@@ -81,25 +84,23 @@ class ChatModel(Protocol):
 
 
 def derived_seed(*parts: object) -> int:
-    """A seed in [0, 2**31) of what ``parts`` say; the same in every process."""
+    """A seed in [0, 2**31) from the text of ``parts``; the same in every process."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
 class LLMClient:
-    """``ChatModel`` over HTTP; deterministic replies are kept in ``cache``. Raises ``ConfigError`` for an address that
-    is none.
-    """
+    """``ChatModel`` over HTTP; deterministic replies are kept in ``cache``. ``ConfigError`` for a bad address."""
 
-    def __init__(self, config: EndpointConfig, cache: ResponseCache | None = None, *, backoff_s: float = 0.5) -> None:
+    def __init__(self, config: EndpointConfig, cache: ResponseCache | None = None) -> None:
+        from llm_as_judge.llm.transport import Transport  # here: it imports openai, which is slow
+
         self.config = config
         self.usage = Usage()
         self._cache = cache
-        urls = (config.base_url, *config.more_urls)
-        self._servers = [
-            Transport(config.model_copy(update={"base_url": url}), backoff_s=backoff_s) for url in dict.fromkeys(urls)
-        ]
-        self._failed = {server.root: -math.inf for server in self._servers}  # when, last
+        urls = dict.fromkeys((config.base_url, *config.more_urls))
+        self._servers = [Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls]
+        self._failed_at = {server.root: -math.inf for server in self._servers}
 
     async def __aenter__(self) -> LLMClient:
         return self
@@ -124,8 +125,9 @@ class LLMClient:
         seed: int | None = None,
         response_format: Mapping[str, Any] | None = None,
     ) -> LLMReply:
-        """One user message in, one reply out; raises as ``ChatModel`` says. At temperature 0 a seed is not sent: it
-        would only tell equal requests apart.
+        """The reply to one user message; raises as ``ChatModel`` says.
+
+        At temperature 0 the seed is not sent: it would only make equal requests differ in the cache.
         """
         request = self._request(prompt, system, temperature, max_tokens)
         if seed is not None and request["temperature"] > 0:
@@ -136,19 +138,19 @@ class LLMClient:
         entry = {"url": self._servers[0].root, **request}
         if cache is not None and (stored := cache.get(entry)) is not None:
             self.usage = replace(self.usage, cached=self.usage.cached + 1)
-            return self._reply(stored, seconds=0.0, cached=True)
-        message, seconds = await self._complete(request)
+            return LLMReply(**stored, cost=self._cost(stored), seconds=0.0, cached=True)
+        started = time.monotonic()
+        message = await self._complete(request, self._servers)
         if cache is not None:
             cache.put(entry, message)
-        return self._reply(message, seconds=seconds, cached=False)
+        return LLMReply(**message, cost=self._cost(message), seconds=time.monotonic() - started)
 
     def load(self) -> Load:
-        """What the places for requests have been used for so far, at all addresses together."""
+        """Use of the request places so far, summed over all addresses."""
         return sum((server.places.load() for server in self._servers), Load())
 
     async def check(self) -> list[str]:
-        """Whether the configured model answers, at each address: one short completion, never from the cache. Returns
-        the names of the models served, none where a server does not list them.
+        """Ask every address for one short completion, never from the cache; returns the names of the models served.
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
@@ -158,23 +160,21 @@ class LLMClient:
         return list(dict.fromkeys(found))
 
     async def _check(self, server: Transport) -> list[str]:
+        from llm_as_judge.llm.transport import model_names
+
         names: list[str] = []
         try:
-            names = await server.get("/models", model_names, self._who)
+            names = await server.get("/models", model_names, f"model {self.config.model}")
         except ProviderError as error:
-            if error.cause not in ("model", "request", "reply"):  # else: a server without that list
+            if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                 raise
         try:
-            await self._complete(self._request(_CHECK_PROMPT), [server])
+            await self._complete(self._request("Reply with the word OK."), [server])
         except ProviderError as error:
             if error.cause == "model" and names:
                 raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
             raise
         return names
-
-    @property
-    def _who(self) -> str:
-        return f"model {self.config.model}"
 
     def _request(
         self,
@@ -194,31 +194,10 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _post(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> dict[str, Any]:
-        """The least busy server's reply; where it cannot be had, the next one's. One that failed is asked last for a
-        while.
-        """
-        left = list(servers)
-        while True:
-            now = time.monotonic()
-            server = min(left, key=lambda s: (now - self._failed[s.root] < _SHUNNED_S, s.places.pressure))
-            left.remove(server)
-            try:
-                return await server.post("/chat/completions", request, _message, self._who)
-            except ProviderError as error:
-                if error.cause not in ("connection", "timeout", "overload", "server"):
-                    raise
-                self._failed[server.root] = time.monotonic()
-                if not left:
-                    raise
-
-    async def _complete(
-        self, request: Mapping[str, Any], servers: Sequence[Transport] = ()
-    ) -> tuple[dict[str, Any], float]:
-        """The message of one completion and the seconds it took; counted."""
-        started = time.monotonic()
+    async def _complete(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> dict[str, Any]:
+        """The message of one completion, added to ``usage``."""
         try:
-            message = await self._post(request, servers or self._servers)
+            message = await self._post(request, list(servers))
         except ProviderError:
             self.usage = replace(self.usage, failed=self.usage.failed + 1)
             raise
@@ -230,41 +209,60 @@ class LLMClient:
             completion_tokens=usage.completion_tokens + message["completion_tokens"],
             cost=usage.cost + self._cost(message),
         )
-        return message, time.monotonic() - started
+        return message
+
+    async def _post(self, request: Mapping[str, Any], left: list[Transport]) -> dict[str, Any]:
+        """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
+        while True:
+            now = time.monotonic()
+            server = min(left, key=lambda s: (now - self._failed_at[s.root] < _AVOID_S, s.places.pressure))
+            left.remove(server)
+            try:
+                return await server.post("/chat/completions", request, _message, f"model {self.config.model}")
+            except ProviderError as error:
+                if error.cause not in ("connection", "timeout", "overload", "server"):
+                    raise
+                self._failed_at[server.root] = time.monotonic()
+                if not left:
+                    raise
 
     def _cost(self, message: Mapping[str, Any]) -> float:
         config = self.config
         price_in, price_out = config.price_per_million_input, config.price_per_million_output
         return float(message["prompt_tokens"] * price_in + message["completion_tokens"] * price_out) / 1e6
 
-    def _reply(self, message: Mapping[str, Any], *, seconds: float, cached: bool) -> LLMReply:
-        return LLMReply(cost=self._cost(message), seconds=seconds, cached=cached, **message)
-
 
 def _message(text: str) -> dict[str, Any]:
     """The parts of a chat completion that are kept; reasoning models may send null ``content``."""
+    from llm_as_judge.llm.transport import Unreadable, parse_json
+
     body = parse_json(text)
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content, reasoning = (
-            message.get("content"),
-            message.get("reasoning_content") or message.get("reasoning"),
-        )
+        content = message.get("content")
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
         if isinstance(content, list):
             content = "".join(part.get("text") or "" for part in content)
-        said = str(content or "")
-        if not reasoning and said.lstrip().startswith("<think>") and "</think>" in said:
-            reasoning, said = said.lstrip()[len("<think>") :].split("</think>", 1)
+        content = str(content or "")
+        if not reasoning and content.lstrip().startswith("<think>") and "</think>" in content:
+            reasoning, content = content.lstrip().removeprefix("<think>").split("</think>", 1)
         usage = body.get("usage")
         usage = usage if isinstance(usage, dict) and usage.get("prompt_tokens") is not None else {}
         return {
-            "text": said.strip("\n") if reasoning else said,
+            "text": content.strip("\n") if reasoning else content,
             "reasoning": str(reasoning or ""),
             "finish_reason": str(choice.get("finish_reason") or "stop"),
-            "prompt_tokens": int(usage.get("prompt_tokens") or 0),
-            "completion_tokens": int(usage.get("completion_tokens") or 0),
+            "prompt_tokens": _count(usage.get("prompt_tokens")),
+            "completion_tokens": _count(usage.get("completion_tokens")),
             "usage_known": bool(usage),
         }
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Unreadable("no chat completion in the reply") from error
+
+
+def _count(tokens: Any) -> int:
+    count = int(tokens or 0)
+    if not 0 <= count <= _MOST_TOKENS:
+        raise ValueError(f"{count} tokens")
+    return count

@@ -1,6 +1,6 @@
-"""The server's side of the OpenAI protocol: what a request may hold, and how an error is told.
+"""The server's side of the OpenAI protocol: reading requests and reporting errors.
 
-Both servers of the package use it: the nano executor's and that of ``llm-as-judge serve``.
+Used by both servers of the package, the nano executor and ``llm-as-judge serve``.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from aiohttp import web
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a request.
+#: Maximum size of a request in bytes.
 LONGEST_BODY = 1 << 20
 
 
 class RequestError(Exception):
-    """Why a request gets no answer; ``status`` is that of HTTP."""
+    """A request that gets no answer; ``status`` is the HTTP status."""
 
     status = 400
 
 
 class BadRequest(RequestError):
-    """The caller's mistake."""
+    """The request is wrong."""
 
 
 class NoKey(RequestError):
-    """The caller's key is missing or wrong."""
+    """The client's API key is missing or wrong."""
 
     status = 401
 
@@ -41,19 +41,19 @@ class NoModel(RequestError):
 
 
 class Busy(RequestError):
-    """As many requests are under way as may be."""
+    """The maximum number of requests is under way."""
 
     status = 429
 
 
 class Unavailable(RequestError):
-    """What the answer is made from did not work."""
+    """A model or service behind this one failed."""
 
     status = 502
 
 
 def number(body: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
-    """The number called ``name``; raises ``BadRequest`` for anything else, or out of [low, high]."""
+    """The number ``body[name]`` in [low, high], or ``default``; raises ``BadRequest``."""
     value = body.get(name)
     if value is None:
         return default
@@ -63,7 +63,7 @@ def number(body: Mapping[str, Any], name: str, default: float, low: float, high:
 
 
 def seed_of(body: Mapping[str, Any]) -> int | None:
-    """The seed of 64 bits, or None; raises ``BadRequest``."""
+    """The 64-bit seed, or None; raises ``BadRequest``."""
     seed = body.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63):
         raise BadRequest(f"seed must be an integer of 64 bits, got {shown(seed)}")
@@ -79,7 +79,7 @@ def shown(value: object) -> str:
 
 
 async def body_of(http: web.Request) -> dict[str, Any]:
-    """The JSON object that a request holds; raises ``BadRequest``."""
+    """The request's JSON object; raises ``BadRequest``."""
     try:
         body = json.loads((await http.read()).decode())
     except (ValueError, RecursionError) as error:
@@ -90,7 +90,7 @@ async def body_of(http: web.Request) -> dict[str, Any]:
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """An error as the protocol has it."""
+    """An error in the protocol's format."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return {"error": {"message": message, "type": kind, "code": status}}
 
@@ -103,12 +103,12 @@ def error_response(status: int, message: str) -> web.Response:
 async def errors_as_json(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Every failure before an answer has begun is told as the protocol has it."""
+    """Report every failure before the response has begun in the protocol's format."""
     try:
         return await handler(request)
     except RequestError as error:
         return error_response(error.status, str(error))
-    except web.HTTPException as error:  # no such path, wrong method, body too large
+    except web.HTTPException as error:  # unknown path, wrong method, body too large
         return error_response(error.status, f"{error.reason}: {request.method} {request.path[:100]}")
     except Exception:
         logger.exception("a request failed")

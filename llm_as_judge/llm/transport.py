@@ -1,16 +1,14 @@
-"""JSON over HTTP to one server of the OpenAI protocol: the one way to executor, judge and policy server.
+"""JSON over HTTP to one OpenAI-compatible server, on ``openai.AsyncOpenAI``: for executor, judge and policy server.
 
-At most ``concurrency`` requests are in flight, fewer where the server is overloaded (``places``). Failures that may
-pass (connection, time-out, 408, 409, 429, 5xx, an unreadable body) are retried with jittered backoff, or after the
-``Retry-After`` asked for; the others raise at once.
-Every ``ProviderError`` names address, what happened, cause and cure, and no key. Nothing is streamed. The ``openai``
-package would cost 0.9 ms more CPU a call (``benchmarks/client.py``) and has no time limit on a whole reply.
+The library retries temporary failures (connection, time-out, 408, 409, 429, 5xx; it respects ``Retry-After``) and reads
+the proxy settings. Added here: a limit on the requests in flight (``places``), on the size and on the total time of a
+reply, another attempt when a reply cannot be read, and errors that name address, cause and cure, but no key. Nothing is
+streamed. Importing ``openai`` takes half a second: import this module only where a client is opened.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import logging
 import random
@@ -21,7 +19,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import aiohttp
+import httpx2
+import openai
 
 from llm_as_judge.config.schema import ServerConfig
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
@@ -30,9 +29,10 @@ from llm_as_judge.llm.places import Places
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Body = Mapping[str, Any]
 
-_LONGEST_WAIT_S = 60.0
+#: Default limit of a reply in bytes: sampled token ids with their log-probabilities are long.
+_LONGEST_REPLY = 64 << 20
+_BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
 _RESTART_WAIT_S = 2.0
 _QUOTED_CHARS = 300
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][\w*.-]{6,}|(?i:\bbearer\s+)[\w*.+/=-]+")
@@ -57,37 +57,73 @@ _CURES: dict[Cause, str] = {
 
 
 class Unreadable(Exception):
-    """Raised by ``parse`` for a body that is not the reply asked for; the request is sent again."""
+    """Raised by ``parse`` for a body that is not the expected reply; the request is sent again."""
 
 
-class _MayPass(Exception):
-    """A failure to be retried; ``wait_s`` is what the server asked for."""
+class _TooLong(httpx2.RequestError):
+    """The reply exceeds the limit on its size."""
 
-    def __init__(self, message: str, cause: Cause, wait_s: float = 0.0) -> None:
-        super().__init__(message)
-        self.cause: Cause = cause
-        self.wait_s = wait_s
+
+class _BoundedClient(httpx2.AsyncClient):
+    """HTTP client that limits the total time and the size of a reply; httpx limits only the time between two chunks.
+
+    It sees every attempt of the library, and tells ``places`` which of them overloaded the server.
+    """
+
+    def __init__(self, places: Places, timeout_s: float, longest: int, **options: Any) -> None:
+        super().__init__(timeout=timeout_s, follow_redirects=True, **options)
+        self._places, self._timeout_s, self._longest = places, timeout_s, longest
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        begun = time.monotonic()
+        try:
+            response = await asyncio.wait_for(self._read(request, options), self._timeout_s)
+        except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
+            self._places.overloaded(begun)
+            raise httpx2.ReadTimeout("total time", request=request) from error
+        if response.status_code == 429:
+            self._places.overloaded(begun)
+        elif response.is_success:
+            self._places.answered()
+        return response
+
+    async def _read(self, request: httpx2.Request, options: Mapping[str, Any]) -> httpx2.Response:
+        response = await super().send(request, **{**options, "stream": True})
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes(1 << 16):
+                body += chunk
+                if len(body) > self._longest:
+                    raise _TooLong(f"the reply has more than {self._longest:,} bytes", request=request)
+        finally:
+            await response.aclose()
+        # A new response without the headers that say how to decode the body: it is decoded already, and is UTF-8.
+        headers = {}
+        if retry_after := response.headers.get("retry-after"):
+            headers["retry-after"] = _spread(retry_after)
+        if response.status_code == 429 and _QUOTA.search(_text(bytes(body))):
+            headers["x-should-retry"] = "false"
+        return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
 
 class Transport:
-    """Connections of one event loop to one server; open with ``async with``, or ``aclose`` it.
+    """Connections of one event loop to one server; open with ``async with``, or close with ``aclose``.
 
-    ``backoff_s`` is the mean first wait before a retry; it doubles every time. A server that has ``answered`` before
-    and refuses connections now is taken to be restarting: for ``restart_s`` waiting for it costs no retry.
+    A server that has ``answered`` before and refuses connections now is taken to be restarting: waiting for it, at most
+    ``restart_s`` seconds, costs no retry. ``longest`` limits a reply in bytes.
     """
 
     def __init__(
-        self, config: ServerConfig, *, backoff_s: float = 0.5, restart_s: float = 0.0, answered: bool = False
+        self, config: ServerConfig, *, restart_s: float = 0.0, answered: bool = False, longest: int = _LONGEST_REPLY
     ) -> None:
         if not (config.api_key.isascii() and config.api_key.isprintable()):
-            raise ConfigError("api_key holds characters that a key cannot have (a line break, an accent?)")
+            raise ConfigError("api_key contains characters that a key cannot have (a line break, an accent?)")
         self.config = config
         self.root = _root(config.base_url)
         self.answered = answered
-        self._backoff_s = backoff_s
-        self._restart_s = restart_s
-        self._session: aiohttp.ClientSession | None = None
         self.places = Places(config.concurrency)
+        self._restart_s, self._longest = restart_s, longest
+        self._client: openai.AsyncOpenAI | None = None
 
     async def __aenter__(self) -> Transport:
         return self
@@ -99,80 +135,101 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
-    async def post(self, path: str, body: Body, parse: Callable[[str], T], who: str = "") -> T:
-        """What ``parse`` makes of the reply's text. ``who`` is named in errors beside the address.
+    async def post(self, path: str, body: Mapping[str, Any], parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``. Errors name the address and ``who``.
 
-        Raises ``RequestRefused``, ``PromptTooLong`` or, with any other cause, ``ProviderError``.
+        Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
         """
-        return await self._ask("POST", path, body, parse, who)
+        return await self._ask(path, body, parse, who)
 
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        return await self._ask("GET", path, None, parse, who)
+        return await self._ask(path, None, parse, who)
 
-    async def _ask(self, method: str, path: str, body: Body | None, parse: Callable[[str], T], who: str) -> T:
-        retries, given_up = 0, time.monotonic() + self._restart_s
+    async def _ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str) -> T:
         where = f"{self.root}{f' ({who})' if who else ''}"
+        unreadable, given_up = 0, time.monotonic() + self._restart_s
         while True:
             try:
-                async with self.places.one() as begun:
-                    text = await self._send(method, path, body, where)
+                async with self.places.one():
+                    reply = await self._send(path, body, where)
                 self.answered = True
-                self.places.answered()
-                return parse(text)
+                return parse(_decoded(reply))
             except Unreadable as error:
-                failure = _MayPass(f"{error}: {self._quote(text)}", "reply")
-            except _MayPass as error:
-                failure = error
-                if failure.cause in ("overload", "timeout") and self.places.overloaded(begun):
-                    logger.info("%s: %s; %d requests at once from now on", where, failure, self.places.width)
-            restarting = failure.cause == "connection" and self.answered and time.monotonic() < given_up
-            if retries == self.config.max_retries and not restarting:
-                tries = f" (after {retries + 1} attempts)" if retries else ""
-                raise ProviderError(f"{where}: {failure}{tries}; {_CURES[failure.cause]}", failure.cause) from failure
-            wait = self._backoff_s * 2**retries * random.uniform(0.5, 1.5)
-            wait = min(max(wait, failure.wait_s), _LONGEST_WAIT_S)
-            logger.info("%s: %s; next attempt in %.1f s", where, failure, wait)
-            await asyncio.sleep(min(wait, _RESTART_WAIT_S) if restarting else wait)
-            retries += not restarting
+                unreadable += 1
+                if unreadable > self.config.max_retries:
+                    raise self._error(where, f"{error}: {self._quote(reply)}", "reply", unreadable) from error
+                wait = min(_BACKOFF_S * 2 ** (unreadable - 1), _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
+            except ProviderError as error:
+                if error.cause != "connection" or not self.answered or time.monotonic() > given_up:
+                    raise
+                logger.info("%s; waiting for the server to come back", error)
+                wait = _RESTART_WAIT_S
+            await asyncio.sleep(wait)
 
-    async def _send(self, method: str, path: str, body: Body | None, where: str) -> str:
-        """One exchange: the reply's text, or ``_MayPass``, or ``ProviderError``."""
+    async def _send(self, path: str, body: Mapping[str, Any] | None, where: str) -> bytes:
+        """The body of one reply, after the library's retries."""
+        client = self._connected()
         try:
-            async with self._connected().request(method, self.root + path, json=body) as response:
-                status, wait, text = response.status, response.headers.get("Retry-After"), await response.text()
-        except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise _MayPass(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
-        except aiohttp.ClientConnectorError as error:
-            raise _MayPass(f"no connection ({error})", "connection") from error
-        except (aiohttp.ClientError, UnicodeDecodeError) as error:
-            raise _MayPass(f"the reply broke off ({type(error).__name__}: {error})", "connection") from error
-        if status < 400:
-            return text
-        cause, what = _cause(status, text), f"HTTP {status}: {self._quote(text)}"
-        if cause in ("timeout", "overload", "server"):
-            raise _MayPass(what, cause, _seconds(wait))
+            if body is None:
+                response = await client.get(path, cast_to=httpx2.Response)
+            else:  # serialised here: the library cannot encode lone surrogates
+                response = await client.post(path, cast_to=httpx2.Response, content=json.dumps(body).encode())
+            return response.content
+        except openai.APITimeoutError as error:
+            what = f"no reply within timeout_s = {self.config.timeout_s:g} s"
+            raise self._error(where, what, "timeout", _attempts(error)) from error
+        except openai.APIConnectionError as error:
+            reason, cause = error.__cause__, "connection"
+            match reason:
+                case httpx2.ConnectError():
+                    what = f"no connection ({reason})"
+                case _TooLong():
+                    what, cause = str(reason), "reply"
+                case _:
+                    what = f"the reply broke off ({type(reason).__name__}: {reason})"
+            raise self._error(where, what, cause, _attempts(error)) from error
+        except openai.APIStatusError as error:
+            content = error.response.content
+            what = f"HTTP {error.status_code}: {self._quote(content)}"
+            cause = _cause(error.status_code, _text(content))
+            raise self._error(where, what, cause, _attempts(error)) from error
+
+    def _error(self, where: str, what: str, cause: Cause, attempts: int) -> ProviderError:
         kind = {"request": RequestRefused, "context": PromptTooLong}.get(cause, ProviderError)
-        raise kind(f"{where}: {what}; {_CURES[cause]}", cause)
+        tries = f" (after {attempts} attempts)" if attempts > 1 else ""
+        return kind(f"{where}: {what}{tries}; {_CURES[cause]}", cause)
 
-    def _connected(self) -> aiohttp.ClientSession:
-        config = self.config
-        if self._session is None or self._session.closed:
+    def _connected(self) -> openai.AsyncOpenAI:
+        if self._client is None:
+            config = self.config
             direct = urlsplit(self.root).hostname in [host.strip() for host in config.no_proxy.split(",")]
-            self._session = aiohttp.ClientSession(
-                headers={"Authorization": f"Bearer {config.api_key}"} if config.api_key else {},
-                timeout=aiohttp.ClientTimeout(total=config.timeout_s),
-                connector=aiohttp.TCPConnector(limit=0),  # the places are the limit
-                trust_env=not direct,
+            try:
+                http = _BoundedClient(
+                    self.places,
+                    config.timeout_s,
+                    self._longest,
+                    limits=httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency),
+                    trust_env=not direct,
+                )
+            except (ImportError, ValueError, httpx2.InvalidURL) as error:
+                cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to no_proxy"
+                raise ConfigError(f"{self.root}: the proxy settings cannot be used: {error}; {cure}") from error
+            self._client = openai.AsyncOpenAI(
+                base_url=self.root,
+                api_key=config.api_key or "none",  # the library refuses an empty one
+                max_retries=config.max_retries,
+                timeout=config.timeout_s,
+                http_client=http,
             )
-        return self._session
+        return self._client
 
-    def _quote(self, text: str) -> str:
+    def _quote(self, body: bytes) -> str:
         """The beginning of a body, without what looks like a key: providers repeat the one they refuse."""
-        text = " ".join(text[: 10 * _QUOTED_CHARS].split())
+        text = " ".join(_text(body[: 10 * _QUOTED_CHARS]).split())
         if len(self.config.api_key) >= 4:
             text = text.replace(self.config.api_key, "***")
         text = _KEYS.sub("***", text)
@@ -180,12 +237,35 @@ class Transport:
 
 
 def _root(base_url: str) -> str:
-    """The address without a slash at its end; one without a path gets ``/v1``."""
+    """The address without a trailing slash; ``/v1`` is added when it has no path."""
     address = urlsplit(base_url)
     if not address.hostname or "@" in address.netloc:
         shown = re.sub(r"//[^/]*@", "//***@", base_url)
         raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {shown!r}")
     return base_url.rstrip("/") + ("" if address.path.strip("/") else "/v1")
+
+
+def _spread(retry_after: str) -> str:
+    """Up to twice the seconds asked for, so that refused requests do not all come back at once."""
+    try:
+        return str(float(retry_after) * random.uniform(1, 2))
+    except ValueError:  # a date
+        return retry_after
+
+
+def _text(body: bytes) -> str:
+    return body.decode("utf-8", "replace")
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable("the reply is not UTF-8") from error
+
+
+def _attempts(error: openai.APIConnectionError | openai.APIStatusError) -> int:
+    return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
 
 
 def _cause(status: int, text: str) -> Cause:
@@ -200,20 +280,8 @@ def _cause(status: int, text: str) -> Cause:
     return "context" if status == 413 or _CONTEXT.search(text) else "request"
 
 
-def _seconds(retry_after: str | None) -> float:
-    """``Retry-After`` in seconds, given as a number or as an HTTP date; 0 where there is none."""
-    try:
-        return max(0.0, float(retry_after or 0))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(retry_after or "").timestamp() - time.time())
-    except ValueError:
-        return 0.0
-
-
 def parse_json(text: str) -> dict[str, Any]:
-    """The JSON object that a body is; raises ``Unreadable``."""
+    """A body as a JSON object; raises ``Unreadable``."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:

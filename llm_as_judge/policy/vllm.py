@@ -65,7 +65,6 @@ class VLLMEngine:
         adapter_dir: Path,
         tokenizer: Any,
         *,
-        backoff_s: float = 0.5,
         own: OwnServer | None = None,
     ) -> None:
         self._config = config
@@ -73,7 +72,6 @@ class VLLMEngine:
         self._base_model = model
         self._adapter_dir = adapter_dir
         self._tokenizer = tokenizer
-        self._backoff_s = backoff_s
         self._answered = False  # a server that never did is a wrong address, not one that restarts
         self._synced: tuple[ref[object], int] | None = None
         self._loaded: str | None = None
@@ -183,9 +181,7 @@ class VLLMEngine:
 
     def _run(self, ask: Callable[[_Server], Awaitable[T]]) -> T:
         async def run() -> T:
-            transport = Transport(
-                self._config, backoff_s=self._backoff_s, restart_s=self._config.restart_s, answered=self._answered
-            )
+            transport = Transport(self._config, restart_s=self._config.restart_s, answered=self._answered)
             try:
                 async with transport:
                     return await ask(_Server(transport, self._adapter_dir, self._base_model))

@@ -98,7 +98,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
 def test_help_loads_neither_torch_nor_anything_slow() -> None:
     code = (
         "import sys; from llm_as_judge.commands.app import main; status = main(['--help'])\n"
-        "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'asyncio'}\n"
+        "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'openai', 'asyncio'}\n"
         "sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else status)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -21,6 +21,7 @@ from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))
 _names = count()
+pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ async def judged(
     """The verdict on an answer that only a model can judge, and the requests that it took."""
     name = f"m{next(_names)}"
     settings = {"timeout_s": 1.0, "max_retries": 2, **settings}
-    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/{behaviour}", **settings), backoff_s=0.01)
+    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/{behaviour}", **settings))
     async with client as llm:
         verdict = await Judge(config, llm).verdict(PROBLEM, "a baker's dozen less one")
     with urllib.request.urlopen(f"{server}/{name}", timeout=5) as reply:
@@ -119,7 +120,7 @@ async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(s
 
 async def test_a_prompt_that_is_too_long_is_not_taken_for_a_server_without_schemas(server: str) -> None:
     name = f"m{next(_names)}"
-    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/too_long+schema"), backoff_s=0.01)
+    client = LLMClient(EndpointConfig(base_url=server, model=f"{name}/too_long+schema"))
     async with client as llm:
         judge = Judge(asked(structured=True), llm)
         verdicts = [await judge.verdict(PROBLEM, "a baker's dozen less one") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The response cache: content-addressed, persistent, honest about files that are none."""
+"""The response cache: keyed by content, persistent, clear about files that are not caches."""
 
 from __future__ import annotations
 
@@ -16,46 +16,32 @@ def test_key_ignores_key_order_and_nothing_else() -> None:
     assert request_key({"a": 1, "b": [1, 2]}) != request_key({"a": 1, "b": [2, 1]})
 
 
-def test_entries_survive_reopening(tmp_path: Path) -> None:
-    cache = ResponseCache(tmp_path / "deep" / "cache.sqlite")
-    assert cache.get({"q": "ü"}) is None
-    cache.put({"q": "ü"}, {"text": "4"})
-    cache.close()
-    again = ResponseCache(tmp_path / "deep" / "cache.sqlite")
-    assert again.get({"q": "ü"}) == {"text": "4"}
-    assert len(again) == 1
+def test_the_first_response_stays_for_every_handle_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "cache.sqlite"
+    one, two = ResponseCache(path), ResponseCache(path)
+    assert one.get({"q": "ü"}) is None
+    one.put({"q": "ü"}, {"text": "first"})
+    two.put({"q": "ü"}, {"text": "second"})
+    assert two.get({"q": "ü"}) == {"text": "first"} and len(ResponseCache(path)) == 1
 
 
-def test_first_response_stays(tmp_path: Path) -> None:
-    cache = ResponseCache()
-    cache.put({"q": 1}, {"text": "first"})
-    cache.put({"q": 1}, {"text": "second"})
-    assert cache.get({"q": 1}) == {"text": "first"}
-
-
-def test_a_file_that_may_grow_no_further_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_data_error_and_loses_nothing(tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path / "c.sqlite")
     cache.put({"q": 1}, {"text": "kept"})
     cache._db.execute("PRAGMA max_page_count=8")
-    with pytest.raises(DataError, match=r"c\.sqlite cannot be written: .*full; make room"):
+    with pytest.raises(DataError, match=r"c\.sqlite cannot be written: .*full; free some space"):
         for i in range(100):
             cache.put({"q": i}, {"text": "x" * 1000})
     assert cache.get({"q": 1}) == {"text": "kept"}
 
 
-def test_two_handles_share_one_file(tmp_path: Path) -> None:
-    one, two = ResponseCache(tmp_path / "c"), ResponseCache(tmp_path / "c")
-    one.put({"q": 1}, {"text": "x"})
-    assert two.get({"q": 1}) == {"text": "x"}
-
-
-def test_a_file_that_is_no_cache_is_a_data_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_cache_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"this is not a database " * 100)
-    with pytest.raises(DataError, match="delete it"):
+    with pytest.raises(DataError, match="delete the file"):
         ResponseCache(tmp_path / "c")
 
 
-def test_memory_keeps_the_newest_and_a_file_keeps_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_keeps_the_newest_entries_and_a_file_keeps_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "IN_MEMORY", 3)
     memory, file = ResponseCache(), ResponseCache(tmp_path / "c")
     for cache in (memory, file):

@@ -22,6 +22,7 @@ from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 class FakeServer:
@@ -90,7 +91,7 @@ def engine(server: FakeServer, directory: Path) -> VLLMEngine:
 
 
 def _engine(url: str, directory: Path, **settings: Any) -> VLLMEngine:
-    return VLLMEngine(EngineConfig(base_url=url, **settings), "base", directory, NumberTokenizer(), backoff_s=0.01)
+    return VLLMEngine(EngineConfig(base_url=url, **settings), "base", directory, NumberTokenizer())
 
 
 def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:

@@ -1,0 +1,334 @@
+"""The LLM client against a real HTTP server that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.llm.client import LLMClient, Usage
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
+
+def completion(content: Any = "4", usage: Any = None, **message: Any) -> dict[str, Any]:
+    return {
+        "choices": [{"message": {"content": content, **message}, "finish_reason": "stop"}],
+        "usage": usage or {"prompt_tokens": 10, "completion_tokens": 5},
+    }
+
+
+@asynccontextmanager
+async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]:
+    """A client of a server that answers every request with ``handler``."""
+    app = web.Application()
+
+    async def route(request: web.Request) -> web.StreamResponse:
+        return await handler(request)
+
+    app.router.add_route("*", "/v1/{path:.*}", route)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    cache = settings.pop("cache", None)
+    options = {"model": "nano", "api_key": "secret", "timeout_s": 5.0, "max_retries": 2, **settings}
+    try:
+        async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options), cache) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+class Script:
+    """Answers requests with ``replies`` in turn, the last one for ever, and remembers the requests."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.requests: list[Any] = []
+        self.headers: list[Any] = []
+        self.at: list[float] = []
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(await request.json() if request.can_read_body else request.path)
+        self.headers.append(dict(request.headers))
+        self.at.append(asyncio.get_running_loop().time())
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        if isinstance(reply, web.Response):  # a response object can be sent only once
+            kept = {name: reply.headers[name] for name in ("Retry-After", "Content-Type") if name in reply.headers}
+            return web.Response(status=reply.status, body=reply.body, headers=kept)
+        return web.json_response(reply)
+
+
+async def failure(handler: Handler, **settings: Any) -> ProviderError:
+    async with serving(handler, **settings) as client:
+        with pytest.raises(ProviderError) as caught:
+            await client.chat("q", response_format={"type": "json_schema"})
+    return caught.value
+
+
+async def test_request_and_reply() -> None:
+    script = Script(completion("4"))
+    async with serving(script, price_per_million_input=1.0, price_per_million_output=2.0) as client:
+        reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
+        await client.chat("2+2?", seed=3)
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
+    assert reply.cost == pytest.approx(20e-6)
+    sent = script.requests[0]
+    assert [m["role"] for m in sent["messages"]] == ["system", "user"]
+    assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.5)
+    assert script.requests[1]["temperature"] == 0 and "seed" not in script.requests[1]
+    assert script.headers[0]["Authorization"] == "Bearer secret"
+
+
+async def test_failures_that_pass_are_retried() -> None:
+    async def break_off(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"choices"')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    wrong, then_good = [], Script(completion("ok"))
+    failures: dict[str, Any] = {
+        "server error": web.Response(status=500, text="oops"),
+        "truncated": web.Response(text='{"choices": [{"mess'),
+        "not UTF-8": web.Response(body=b'{"choices": "\xff"}'),
+        "broken off": break_off,
+    }
+    for name, first in failures.items():
+        count = 0
+
+        async def handler(request: web.Request, first: Any = first) -> web.StreamResponse:
+            nonlocal count
+            count += 1
+            if count > 1:
+                return await then_good(request)
+            return await (first(request) if callable(first) else Script(first)(request))
+
+        async with serving(handler) as client:
+            if (await client.chat("q")).text != "ok" or count != 2:
+                wrong.append(name)
+    assert not wrong
+
+
+async def test_retry_after_is_waited_for() -> None:
+    script = Script(web.Response(status=429, headers={"Retry-After": "0.3"}), completion())
+    async with serving(script) as client:
+        assert (await client.chat("q")).text == "4"
+    assert script.at[1] - script.at[0] >= 0.3
+
+
+QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
+
+
+async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help() -> None:
+    wrong = []
+    for status, text, cause, requests in [
+        (401, "bad key", "key", 1),
+        (403, "not yours", "key", 1),
+        (402, "pay first", "quota", 1),
+        (429, QUOTA, "quota", 1),
+        (429, "slow down", "overload", 3),
+        (404, "no such model", "model", 1),
+        (500, "oops", "server", 3),
+        (400, "max_tokens must be positive", "request", 1),
+        (200, "<html>", "reply", 3),
+        (200, '{"error": {"message": "model is loading"}}', "reply", 3),
+    ]:
+        script = Script(web.Response(status=status, text=text))
+        error = await failure(script)
+        attempts = f"after {requests} attempts" if requests > 1 else ";"
+        if (error.cause, len(script.requests)) != (cause, requests) or text not in str(error):
+            wrong.append((status, text, error.cause, len(script.requests), str(error)))
+        elif attempts not in str(error) or "127.0.0.1" not in str(error) or "nano" not in str(error):
+            wrong.append((status, text, str(error)))
+    assert not wrong
+
+
+async def test_no_reply_ends_in_anything_but_a_provider_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_as_judge.llm.client._LONGEST_REPLY", 1 << 20)
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 100_000)
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.02)
+
+    def reply(text: str | bytes, **headers: str) -> Script:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return Script(web.Response(body=text.encode() if isinstance(text, str) else text, headers=names))
+
+    def usage(tokens: str) -> Script:
+        return reply(f'{{"choices": [{{"message": {{"content": "x"}}}}], "usage": {{"prompt_tokens": {tokens}}}}}')
+
+    handlers: dict[str, Handler] = {
+        "endless": endless, "drip": drip, "empty": reply(b""), "null": reply("null"), "list": reply("[]"),
+        "deep": reply("[" * 100_000), "long number": reply('{"choices": ' + "9" * 5000 + "}"),
+        "infinite usage": usage("1e999"), "huge usage": usage("9" * 400), "negative usage": usage("-5"),
+        "nan usage": usage("NaN"), "text usage": usage('"many"'), "list usage": usage("[1]"),
+        "no message": reply('{"choices": [{}]}'), "choices": reply('{"choices": "x"}'),
+        "content": reply('{"choices": [{"message": {"content": [1]}}]}'), "utf-16": reply("{}".encode("utf-16")),
+        "hex": Script(web.Response(status=400, body=b"no", headers={"Content-Type": "text/plain; charset=hex"})),
+    }  # fmt: skip
+    wrong = {}
+    for name, handler in handlers.items():
+        async with serving(handler, timeout_s=0.5, max_retries=0) as client:
+            try:
+                wrong[name] = await client.chat("q")
+            except ProviderError as error:
+                if "127.0.0.1" not in str(error) or len(str(error)) > 800:
+                    wrong[name] = error
+    assert not wrong
+    assert "1,048,576 bytes" in str(await failure(endless, max_retries=0))
+    assert "timeout_s = 0.2" in str(await failure(drip, max_retries=1, timeout_s=0.2))
+
+
+async def test_a_charset_that_is_not_one_does_not_matter() -> None:
+    good = b'{"choices": [{"message": {"content": "4"}}]}'
+    script = Script(web.Response(body=good, headers={"Content-Type": "application/json; charset=hex"}))
+    async with serving(script) as client:
+        assert (await client.chat("q")).text == "4"
+
+
+async def test_a_refused_connection_asks_for_the_server() -> None:
+    async with LLMClient(EndpointConfig(base_url="http://127.0.0.1:1/v1", max_retries=1)) as client:
+        with pytest.raises(ProviderError, match="is the server running there"):
+            await client.chat("q")
+
+
+async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("http://:8000/v1", "http://host:99999/v1", "http://host:x/v1"):
+        with pytest.raises(ConfigError, match=r"--set executor\.base_url.*write http://HOST:PORT/v1"):
+            load_config(None, [f"executor.base_url={address}"])
+    with pytest.raises(ConfigError, match="http://host:port") as caught:
+        LLMClient(EndpointConfig(base_url="https://a:b@host/v1"))
+    assert "a:b" not in str(caught.value)
+    for key in ("sk-a\nb", "schlüssel", "a\r\nX-Header: b"):
+        with pytest.raises(ConfigError, match="api_key") as caught:
+            LLMClient(EndpointConfig(api_key=key))
+        assert key not in str(caught.value)
+    monkeypatch.setenv("ALL_PROXY", "gopher://nowhere")
+    async with serving(Script(completion())) as client:  # no_proxy covers this machine
+        assert (await client.chat("q")).text == "4"
+    async with serving(Script(completion()), no_proxy="") as client:
+        with pytest.raises(ConfigError, match="ALL_PROXY"):
+            await client.chat("q")
+
+
+async def test_reasoning_models_null_content_and_missing_usage() -> None:
+    thinking = completion(None, reasoning_content="hm")
+    thinking["choices"][0]["finish_reason"] = "length"
+    del thinking["usage"]
+    async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
+        cut = await client.chat("q")
+        inline = await client.chat("q")
+    assert (cut.text, cut.reasoning, cut.finish_reason) == ("", "hm", "length")
+    assert (cut.prompt_tokens, cut.usage_known) == (0, False)
+    assert (inline.text, inline.reasoning, inline.usage_known) == ("4", "hm", True)
+
+
+async def test_only_deterministic_requests_are_cached() -> None:
+    script = Script(completion())
+    async with serving(script, cache=ResponseCache()) as client:
+        first, second = await client.chat("q"), await client.chat("q")
+        assert (first.cached, second.cached, len(script.requests)) == (False, True, 1)
+        assert (second.text, second.prompt_tokens) == (first.text, first.prompt_tokens)
+        await client.chat("q", temperature=1.0)
+        await client.chat("q", temperature=1.0)
+        assert len(script.requests) == 3
+        for seed in (1, 1, 2):
+            await client.chat("q", temperature=1.0, seed=seed)
+        assert len(script.requests) == 5
+
+
+def test_cache_keys_are_those_of_earlier_versions() -> None:
+    """A kept cache file stays valid: another key would pay for every judgement again."""
+    client = LLMClient(EndpointConfig(base_url="http://h:1", model="m", reasoning_effort="low"))
+    entry = {"url": client._servers[0].root, **client._request("q", "s", None, 5)}
+    assert entry == {
+        "url": "http://h:1/v1", "model": "m", "temperature": 0.0, "top_p": 1.0, "max_tokens": 5,
+        "reasoning_effort": "low", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+    }  # fmt: skip
+
+
+async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
+    script = Script(MODELS, completion())
+    async with serving(script, cache=ResponseCache(), max_tokens=9, reasoning_effort="low") as client:
+        assert await client.check() == ["nano", "other"]
+        assert await client.check() == []  # the script lists no models any more; the completion is not cached
+    assert script.requests[0] == "/v1/models"
+    sent = [request for request in script.requests if isinstance(request, dict)]
+    assert len(sent) == 2
+    assert (sent[0]["model"], sent[0]["max_tokens"], sent[0]["reasoning_effort"]) == ("nano", 9, "low")
+
+
+async def test_check_accepts_a_server_without_a_list_of_models() -> None:
+    async with serving(Script(web.Response(status=404), completion())) as client:
+        assert await client.check() == []
+
+
+async def test_check_names_address_model_and_the_models_served() -> None:
+    async with serving(Script(MODELS, web.Response(status=404, text="no such model")), model="nona") as client:
+        with pytest.raises(
+            ProviderError, match=r"http://127.*model nona.*no such model.*it serves nano, other"
+        ) as caught:
+            await client.check()
+    assert caught.value.cause == "model"
+
+
+async def test_usage_counts_calls_tokens_cost_cached_and_failed_requests() -> None:
+    script = Script(completion(), completion(), web.Response(status=401))
+    prices = {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
+    async with serving(script, cache=ResponseCache(), **prices) as client:
+        for prompt in ("q", "q", "another"):
+            await client.chat(prompt)
+        with pytest.raises(ProviderError):
+            await client.chat("a third")
+        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
+
+
+async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> None:
+    for text in (
+        "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
+        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+        '{"error": {"code": "context_length_exceeded"}}',
+        "the prompt has 1300 tokens; this model reads at most 1023",
+        "the request exceeds the available context size",
+        "prompt is too long: 210000 tokens > 200000 maximum",
+    ):
+        assert isinstance(await failure(Script(web.Response(status=400, text=text))), PromptTooLong), text
+    refused = await failure(Script(web.Response(status=400, text="response_format is not supported")))
+    assert isinstance(refused, RequestRefused)
+
+
+async def test_a_key_that_a_provider_quotes_is_in_no_message_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    for text in (
+        "Incorrect API key provided: secret.",
+        "key sk-proj-Abc123***xyz9 expired",
+        "Authorization: Bearer eyJhbGc.x-y",
+    ):
+        error = await failure(Script(web.Response(status=500, text=text), web.Response(status=401, text=text)))
+        said = f"{error} {caplog.text}"
+        assert "***" in str(error)
+        assert not [part for part in ("secret", "Abc123", "xyz9", "eyJ") if part in said]
