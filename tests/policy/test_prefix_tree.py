@@ -1,4 +1,4 @@
-"""The radix tree: every sequence is a path, no prefix occurs twice, and keys are seen only by the queries below them."""
+"""The radix tree: sequences are paths, no prefix occurs twice, and keys are seen only by the queries below them."""
 
 from __future__ import annotations
 
