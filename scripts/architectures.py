@@ -31,10 +31,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy.exactness import check_exact, check_plain
+from llm_as_judge.policy.exactness import check_exact, check_plain, plain_logprobs
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.plain import plain_logprobs
 from llm_as_judge.policy.scoring import Layout, Sampling
 from llm_as_judge.types import Completion
 

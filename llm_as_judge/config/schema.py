@@ -199,11 +199,6 @@ class TrainingConfig(_Strict):
         description="Compute each shared prefix only once; null: where that saves tokens and the first batch comes out "
         "as padded rows do.",
     )
-    shard_base: bool = Field(
-        False,
-        description="Spread the frozen base over the GPUs of all processes (FSDP2), for one that no GPU holds alone; "
-        "with generation.engine vllm.",
-    )
     micro_batch_tokens: int = Field(
         16384, gt=0, description="Tokens per forward pass; affects speed and memory, not results."
     )

@@ -1,12 +1,12 @@
-"""Attention over the row of a prefix tree, in three kernels that give the same numbers.
+"""Attention over the row of a prefix tree, by three kernels that give the same numbers.
 
-cascade: the CPU's. Each piece of the layout is one flash attention call; partial results are merged by their
-log-sum-exps, and no mask is ever built. flex: CUDA's, FlexAttention with one look-up a key. dense: the reference
-and the way on other devices, a boolean mask of the whole row.
+cascade (CPU): one flash attention call per piece of the layout; partial results are merged by their log-sum-exps, and
+no mask is built. flex (CUDA): FlexAttention with one look-up per key. dense (other devices, and the reference): a
+boolean mask of the whole row.
 
-All are reached through one name of transformers' attention interface, ``ATTENTION``. A model that has it computes
-plain attention as before, until a forward pass hands it ``tree=``: so gradient checkpointing, which calls the
-attention again in the backward pass, always finds the right one.
+All are registered with transformers under one name, ``ATTENTION``. A model with that attention computes plain attention
+unless a forward pass gets ``tree=``. So gradient checkpointing, which calls attention again in the backward pass,
+always uses the right one.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from llm_as_judge.policy.precision import own_precision
+from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.tree import Layout, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
 Kernel = Literal["cascade", "flex", "dense"]
 KeyValue = tuple[Tensor, Tensor]  # each [1, heads, T, D]
 
-#: Keys up to which a piece's backward runs in float32 on the CPU: in bfloat16 that kernel packs its operands, which
-#: costs up to five times the products of a short piece and pays off for a long one only.
+#: Up to this number of keys the backward of a piece runs in float32 on the CPU: in bfloat16 that kernel packs its
+#: operands, which costs up to five times as much as the products of a short piece.
 SHORT = 256
 
 #: Tile of FlexAttention's block mask, in tokens.
 BLOCK = 128
 
-# Older releases of torch may lack the two; the dense kernel then stands in.
+# Missing in older releases of torch, where the dense kernel is used.
 _flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
 
 @dataclass(slots=True)
 class Tree:
-    """Handed through the model to its attention layers as ``tree=``.
+    """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: keys and values of a trunk that precede the row's own, by layer. ``caught``: where to leave the row's
-    keys and values, by layer.
+    ``past``: by layer, keys and values of a trunk, which precede the row's own. ``caught``: receives the row's keys and
+    values by layer.
     """
 
     layout: Layout
@@ -58,7 +58,7 @@ class Tree:
     _mask: Tensor | BlockMask | None = field(default=None, init=False)
 
     def mask(self, device: torch.device) -> Tensor | BlockMask:
-        """Built once, for all layers."""
+        """Mask for all layers, built once."""
         if self._mask is None:
             make: Callable[[Layout], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
             self._mask = make(_on(self.layout, device))
@@ -66,21 +66,20 @@ class Tree:
 
 
 def kernel_for(device: torch.device) -> Kernel:
-    """The kernel of a device."""
     if device.type == "cuda":
         return "flex"
     return "cascade" if device.type == "cpu" and _flash is not None and _flash_backward is not None else "dense"
 
 
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
-    """Hidden states [T, hidden] of a row."""
+    """Last hidden states [T, hidden] of a row."""
     device = base.device
     with own_precision(base):
         out = base.get_decoder()(
             input_ids=tree.ids[None].to(device),
             position_ids=tree.positions[None].to(device),
-            # A mask of four dimensions is passed on as it is: transformers would else read the positions' resets as
-            # the beginnings of packed documents. ``attention`` does not look at it.
+            # Ignored by ``attention``. Without a four-dimensional mask, transformers would take decreasing positions
+            # for the beginnings of packed documents.
             attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
             use_cache=False,
             tree=attention,
@@ -100,7 +99,7 @@ def attention(
     tree: Tree | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls; without ``tree`` the model's usual attention. Returns [B, T, H, D]."""
+    """Attention function for transformers: plain attention without ``tree``. Returns [B, T, H, D]."""
     if tree is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
@@ -108,7 +107,7 @@ def attention(
     if dropout:
         raise RuntimeError(f"a shared prefix has one activation for many sequences: no dropout, got {dropout}")
     if tree.caught is not None:
-        # A recomputation comes by here again; its tensors are not those that the gradient goes to.
+        # Gradient checkpointing calls this again, with tensors that the gradient does not go to.
         tree.caught.setdefault(module.layer_idx, (key, value))
     if tree.past is not None:
         past_key, past_value = tree.past[module.layer_idx]
@@ -120,7 +119,7 @@ def attention(
         mask = tree.mask(query.device)
         share = query.shape[1] // key.shape[1]
         if isinstance(mask, BlockMask):
-            if share & (share - 1):  # grouped heads must be a power of two there
+            if share & (share - 1):  # FlexAttention needs a power of two
                 key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
             out = cast(Tensor, _flex()(query, key, value, block_mask=mask, scale=scale, enable_gqa=True))
         else:
@@ -130,9 +129,9 @@ def attention(
 
 
 def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
-    """The layout for FlexAttention, from its intervals: no mask of tokens against tokens is built.
+    """FlexAttention's mask from the layout's intervals, without a mask of tokens by tokens.
 
-    A tile is empty where no key's interval meets its queries, and full where every key's covers them.
+    A tile is empty if no key's interval meets its queries, and full if all keys' intervals cover them.
     """
     device = layout.first.device
     keys, queries = layout.keys, layout.queries
@@ -143,7 +142,7 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
     covers = (layout.first <= begin) & (layout.last >= end)
     fill = -keys % block
     some = F.pad(meets, (0, fill)).view(tiles, -1, block).any(-1)  # [q tiles, k tiles]
-    # A tile that reaches beyond the row is never called full: the kernel then checks its keys one by one.
+    # A tile that extends beyond the row is never full, so the kernel checks its keys one by one.
     full = F.pad(covers, (0, fill)).view(tiles, -1, block).all(-1)
     partial = some & ~full
     first, last = layout.first, layout.last
@@ -162,11 +161,11 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
 
 
 class _Cascade(torch.autograd.Function):
-    """A flash attention call a piece, merged by log-sum-exp.
+    """One flash attention call per piece, merged by log-sum-exp.
 
-    Backward runs every piece with the *merged* output and log-sum-exp, which makes its gradient exactly that
-    piece's share of the whole softmax's (a differentiable merge of the pieces' own log-sum-exps would not do: their
-    backward takes no gradient for them).
+    Backward runs every piece with the *merged* output and log-sum-exp: its gradient is then exactly that piece's share
+    of the gradient of the whole softmax. (Merging by autograd is impossible: the kernel's backward accepts no gradient
+    for a log-sum-exp.)
     """
 
     @staticmethod
@@ -213,10 +212,10 @@ class _Cascade(torch.autograd.Function):
 
 
 def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
-    """The piece's query, key and value with as many heads each.
+    """Query, key and value of a piece with equal numbers of heads.
 
-    Where all queries see all keys, the query heads of a group become further rows of one key head; a causal piece
-    needs its (few) keys repeated instead.
+    If all queries see all keys, the query heads of a group become further rows of one key head; a causal piece needs
+    its (few) keys repeated instead.
     """
     heads, share = key.shape[1], query.shape[1] // key.shape[1]
     key, value = key[:, :, piece.k0 : piece.k1], value[:, :, piece.k0 : piece.k1]
@@ -229,7 +228,7 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 
 @cache
 def _flex() -> Callable[..., Any]:
-    """Compiled once for all row lengths; lengths that change would otherwise each cost a compilation."""
+    """FlexAttention, compiled once for all row lengths."""
     return torch.compile(flex_attention, dynamic=True)
 
 

@@ -1,7 +1,7 @@
-"""A prompt as token ids, by the chat template of a model.
+"""Token ids of a prompt by a model's chat template, and text of sampled ids.
 
-Templates differ in what they take: some refuse or drop a system message, some refuse earlier turns. What a template
-does not take is told within the next message that it does.
+Templates differ in what they accept: some refuse or drop a system message, some refuse earlier turns. What a template
+does not accept is put in front of the next message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Messages = list[dict[str, str]]
 
 
 def chat_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """Ids up to where the policy begins; thinking is off where the template knows the switch."""
+    """Token ids up to where the policy begins; thinking is switched off if the template supports that."""
     ids = tokenizer.apply_chat_template(
         messages_for(tokenizer, prompt),
         add_generation_prompt=True,
@@ -31,12 +31,12 @@ def chat_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
 
 
 def messages_for(tokenizer: Any, prompt: Prompt) -> Messages:
-    """The chat without its prefill, in the fullest form that the model's template takes."""
-    return chat_messages(prompt, *_takes(tokenizer, bool(prompt.turns)))
+    """Messages of the chat without its prefill, in the most complete form that the template accepts."""
+    return chat_messages(prompt, *_accepts(tokenizer, bool(prompt.turns)))
 
 
 def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
-    """With or without a system message and earlier turns; what has no message of its own comes first in the next."""
+    """Messages with or without a separate system message and separate earlier turns."""
     messages: Messages = []
     before = "" if system else prompt.system
     if system:
@@ -55,19 +55,28 @@ def _joined(*texts: str) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _takes(tokenizer: Any, turns: bool) -> tuple[bool, bool]:
-    """Whether the template shows a system message and earlier turns; the fullest form that it does."""
+def _accepts(tokenizer: Any, turns: bool) -> tuple[bool, bool]:
+    """Whether the template renders a system message and earlier turns: the most complete form that it does."""
     probe = Prompt("probe system", "probe question", (("probe earlier", "probe reply"),) if turns else ())
     for form in ((True, True), (False, True), (True, False), (False, False)):
         messages = chat_messages(probe, *form)
-        if _shows(tokenizer, messages, [m["content"] for m in messages]):
+        if _renders(tokenizer, messages, [m["content"] for m in messages]):
             return form
     return False, False
 
 
-def _shows(tokenizer: Any, messages: Messages, contents: Sequence[str]) -> bool:
+def _renders(tokenizer: Any, messages: Messages, contents: Sequence[str]) -> bool:
     try:
         text = str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
     except (TemplateError, ValueError):
         return False
     return all(content in text for content in contents)
+
+
+def text_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
+    """Text of sampled ids without special tokens at either end; inside, they belong to what the policy wrote."""
+    text = str(tokenizer.decode(list(token_ids))).strip()
+    special = [t for t in getattr(tokenizer, "all_special_tokens", ()) if t]
+    while ends := [t for t in special if text.startswith(t) or text.endswith(t)]:
+        text = text.removeprefix(ends[0]).removesuffix(ends[0]).strip()
+    return text

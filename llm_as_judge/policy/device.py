@@ -1,7 +1,7 @@
-"""The one thread that computes with the policy: it generates, scores, embeds, updates and saves, a thing at a time.
+"""The thread that computes with the policy: sampling, scoring, embedding, updates and saving, one after the other.
 
-The event loop only waits for it, so that endpoints and workflows are served meanwhile. Work that has begun is
-finished: it may stand between two states of the weights.
+The event loop stays free to serve endpoints and workflows. Work that has begun is always finished, because it may be
+between two states of the weights.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ T = TypeVar("T")
 
 
 class Device:
-    """``busy_s`` are the seconds worked so far."""
+    """``busy_s``: seconds of work so far."""
 
     def __init__(self) -> None:
         self.busy_s = 0.0
         self._thread = ThreadPoolExecutor(1, "device")
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``work`` returns or raises, after all work asked for before. Cancelled, it waits for the work's end."""
+        """Result of ``work``, which runs after all earlier work. If cancelled, waits for the work to end first."""
 
         def timed() -> T:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             try:
                 return work(*args, **kwargs)
             finally:
-                self.busy_s += time.perf_counter() - begun
+                self.busy_s += time.perf_counter() - start
 
         future = asyncio.get_running_loop().run_in_executor(self._thread, timed)
         try:
@@ -42,5 +42,5 @@ class Device:
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([future])
             with contextlib.suppress(Exception):
-                future.result()  # its error gives way to the cancellation
+                future.result()  # the cancellation takes precedence over the work's own error
             raise

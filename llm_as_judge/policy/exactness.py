@@ -1,65 +1,138 @@
-"""The proof at the start of a run, on its own first batch: log-probs are those of the model's own forward pass, and the
-shared-prefix computation equals the padded one.
+"""Checks that scoring is exact, made once on the first batch of a run.
 
-It costs two plain forward passes, and both computations of at most ``SEQUENCES`` sequences. A new model, a new release
-of torch or transformers, or another device thus cannot train on wrong gradients unnoticed.
+Log-probabilities must be those of the model's own forward pass, and the shared-prefix layout must equal the padded one.
+Otherwise a new model, another device or a new release of torch or transformers could train on wrong gradients
+unnoticed. The checks cost two plain forward passes, and both layouts of at most ``SEQUENCES`` sequences.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.plain import apart, plain_logprobs, tolerance
-from llm_as_judge.policy.scoring import Layout, Sampling
+from llm_as_judge.policy.scoring import Layout, Sampling, choose_layout
 from llm_as_judge.types import Completion
+
+logger = logging.getLogger(__name__)
 
 #: Sequences whose log-probabilities are compared, and how many of them have their gradients compared.
 SEQUENCES = 16
 GRADIENTS_OF = 4
 
-#: Largest difference of the gradient relative to its norm, by the model's precision.
+#: Largest difference of a log-probability in nats, by the model's precision. Two float32 passes over different batch
+#: shapes differ by about 1e-6, a wrong mask or scale by 1e-2 and more.
+_LOGPROB = {torch.float64: 1e-6, torch.float32: 1e-3}
+#: The same for the mean in lower precision: two correct bfloat16 passes of a pretrained model differ by 0.01 or 0.02.
+_MEAN_LOGPROB = 0.1
+#: Largest difference of the gradient relative to its norm.
 _GRADIENT = {torch.float64: 1e-5, torch.float32: 1e-3}
-_LOW_PRECISION = 0.2
+_LOW_PRECISION_GRADIENT = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Nats of the worst log-probability, and |tree - padded| / |padded| of the gradient.
+class CheckedLayout:
+    """Chooses the layout of batches; the first batch of each layout is checked for exactness.
 
-    ``flips``, of ``tokens``, are left out of the first: where ``top_p`` or ``top_k`` cuts between two probabilities
-    that are nearly alike, rounding decides what stays, and the distributions differ although the logits agree.
+    ``shared_prefix`` True and False force a layout. None shares prefixes where the model allows it, it saves tokens
+    and the check passes. ``budget`` is the number of tokens per forward pass.
     """
 
-    logprob: float
-    gradient: float
-    flips: int
-    tokens: int
+    def __init__(self, policy: Policy, shared_prefix: bool | None, budget: int) -> None:
+        self._policy = policy
+        self._shared_prefix = shared_prefix
+        self._budget = budget
+        self._plain_checked = self._tree_checked = False
+
+    def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
+        """Raises ``ConfigError`` if the model cannot be scored exactly, or not in the layout that is forced."""
+        if not self._plain_checked:
+            difference = check_plain(self._policy, completions)
+            logger.info("log-probabilities: within %.1e nats of the model's own forward pass", difference)
+            self._plain_checked = True
+        layout = self._choice(completions)
+        if layout == "tree" and not self._tree_checked:
+            layout = self._checked_tree(completions, sampling)
+        return layout
+
+    def _choice(self, completions: Sequence[Completion]) -> Layout:
+        if self._shared_prefix is not None:
+            return "tree" if self._shared_prefix else "padded"
+        longest = max(map(_length, completions))
+        return "padded" if self._policy.why_no_tree(longest) else choose_layout(completions)
+
+    def _checked_tree(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
+        try:
+            difference = check_exact(self._policy, completions, sampling, self._budget)
+        except ConfigError as error:
+            if self._shared_prefix:
+                raise
+            logger.warning("prefixes are not shared: %s", error)
+            self._shared_prefix = False
+            return "padded"
+        logger.info(
+            "shared prefixes: log-probabilities within %.1e nats of padded rows, gradient %.1e",
+            *(difference.logprob, difference.gradient),
+        )
+        self._tree_checked = True
+        return "tree"
+
+
+def plain_logprobs(base: Any, completion: Completion) -> Tensor:
+    """Log-probs [T] of a completion at temperature 1 by the model's own forward pass: the reference of all checks."""
+    ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]], device=base.device)
+    count = len(completion.token_ids)
+    last = {"logits_to_keep": count + 1} if "logits_to_keep" in inspect.signature(base.forward).parameters else {}
+    with own_precision(base):
+        logits = base(input_ids=ids, use_cache=False, **last).logits[0, -count - 1 : -1]
+    logprobs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    of_completion: Tensor = logprobs.gather(-1, ids[0, -count:, None])[:, 0]
+    return of_completion
+
+
+def apart(one: Tensor, other: Tensor, precision: torch.dtype) -> float:
+    """Difference in nats between two computations of the same log-probs, to be compared with ``tolerance``.
+
+    The maximum over tokens or, in low precision, the mean: there rounding alone may move an unlikely token by half a
+    nat, while a wrong computation moves all tokens.
+    """
+    gaps = (one.cpu() - other.cpu()).abs()
+    if not len(gaps):
+        return 0.0
+    return float(gaps.max() if precision in _LOGPROB else gaps.mean())
+
+
+def tolerance(precision: torch.dtype) -> float:
+    """Largest value of ``apart`` that is accepted."""
+    return _LOGPROB.get(precision, _MEAN_LOGPROB)
 
 
 def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
-    """Nats by which the log-probs of the longest and the shortest sequence, padded to each other, are off the model's
-    own. Raises ``ConfigError`` where that is too much, or the model is none that can be scored.
+    """Compares log-probs of the longest and the shortest sequence, padded to each other, with ``plain_logprobs``.
+
+    Returns the difference in nats. Raises ``ConfigError`` if it is too large or the model cannot be scored.
     """
     pair = [max(completions, key=_length), min(completions, key=_length)]
     name, base, was_training = policy.base.config.model_type, policy.base, policy.model.training
-    if policy.config.lora_dropout:  # the one noise that is wanted
+    if policy.config.lora_dropout:  # the only noise that is left on in training
         policy.model.eval()
     try:
         with torch.no_grad():
             scores = policy.logprobs(pair)
             policy.model.eval()
             own = [plain_logprobs(base, completion) for completion in pair]
-    except torch.OutOfMemoryError:
+    except (ConfigError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         raise ConfigError(
-            f"{name} cannot be trained here ({type(error).__name__}: {error}); docs/architectures.md has what can"
+            f"{name} cannot be trained here ({type(error).__name__}: {error}); docs/architectures.md lists what can"
         ) from error
     finally:
         policy.model.train(was_training)
@@ -67,30 +140,39 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
     if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
         raise ConfigError(
             f"log-probabilities of {name} are {worst:.1e} nats off its own forward pass (at most "
-            f"{tolerance(base.dtype):g}), so it cannot be trained here; docs/architectures.md has what can"
+            f"{tolerance(base.dtype):g}), so it cannot be trained here; docs/architectures.md lists what can"
         )
     return worst
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Largest difference of a log-probability in nats, and |tree - padded| / |padded| of the gradient."""
+
+    logprob: float
+    gradient: float
 
 
 def check_exact(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, budget: int = 2**14
 ) -> Difference:
-    """Compares the two layouts, and raises ``ConfigError`` where they differ.
+    """Compares the two layouts. Raises ``ConfigError`` if they differ; gradients stay as they were.
 
-    Gradients and random states stay as they were.
+    Without top_p and top_k, which follow the logits in both layouts: where they cut between two nearly equal
+    probabilities, rounding decides what stays, and the distributions differ although the logits agree.
     """
+    sampling = replace(sampling, top_p=1.0, top_k=0)
     compared = completions[:: -(-len(completions) // SEQUENCES)]
-    budget = max(1, budget * len(compared) // len(completions))  # as many stages as the whole would take
+    budget = max(1, budget * len(compared) // len(completions))  # as many stages as the whole batch would take
     kept = [(p, p.grad) for p in policy.trainable_parameters()]
     try:
-        with torch.no_grad():
-            shared, padded = (_scores(policy, compared, sampling, x, budget) for x in ("tree", "padded"))
-        alike = shared.support == padded.support
-        logprob = apart(shared.logprobs[alike], padded.logprobs[alike], policy.base.dtype)
-        # Without the filters, which come after the logits and are the same code for both: nothing flips here, and
-        # nothing is left out.
-        few, unfiltered = _relatives(compared), replace(sampling, top_p=1.0, top_k=0)
-        tree, rows = (_gradient(policy, few, unfiltered, x, budget) for x in ("tree", "padded"))
+        tree, rows = (
+            torch.cat(policy.own_logprobs(compared, sampling, layout, budget)) for layout in ("tree", "padded")
+        )
+        logprob = apart(tree, rows, policy.base.dtype)
+        few = _relatives(compared)
+        with torch.enable_grad():
+            tree, rows = (_gradient(policy, few, sampling, layout, budget) for layout in ("tree", "padded"))
         gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
     except (ConfigError, torch.OutOfMemoryError):
         raise
@@ -103,7 +185,7 @@ def check_exact(
         for parameter, grad in kept:
             parameter.grad = grad
     most_logprob = tolerance(policy.base.dtype)
-    most_gradient = _GRADIENT.get(policy.base.dtype, _LOW_PRECISION)
+    most_gradient = _GRADIENT.get(policy.base.dtype, _LOW_PRECISION_GRADIENT)
     # not >, so that NaN fails
     if not (logprob <= most_logprob and gradient <= most_gradient):
         raise ConfigError(
@@ -111,33 +193,13 @@ def check_exact(
             f"differ by {logprob:.1e} nats in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in "
             f"the gradient (at most {most_gradient:g}); set training.shared_prefix=false to forward padded rows"
         )
-    return Difference(logprob, gradient, int((~alike).sum()), len(alike))
-
-
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    """Of all tokens of all completions, one after the other."""
-
-    logprobs: Tensor
-    support: Tensor
-
-
-def _scores(
-    policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
-) -> _Scores:
-    of_sequence: dict[int, tuple[Tensor, Tensor]] = {}
-    for batch in policy.micro_batches(completions, sampling, layout, budget):
-        scores = batch.scores
-        rows = zip(batch.members, scores.logprobs, scores.support, scores.mask, strict=True)
-        of_sequence.update((i, (logprobs[mask], support[mask])) for i, logprobs, support, mask in rows)
-    logprobs, support = (torch.cat(x) for x in zip(*(of_sequence[i] for i in range(len(completions))), strict=True))
-    return _Scores(logprobs, support)
+    return Difference(logprob, gradient)
 
 
 def _gradient(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
 ) -> Tensor:
-    """Gradient [parameters] of a sum that weighs every token differently, in float32 or wider."""
+    """Gradient [parameters], in float32 or wider, of a sum that weights every token differently."""
     policy.model.zero_grad(set_to_none=True)
     for batch in policy.micro_batches(completions, sampling, layout, budget):
         scores = batch.scores.logprobs
@@ -149,12 +211,12 @@ def _gradient(
 
 
 def _relatives(completions: Sequence[Completion]) -> list[Completion]:
-    """A few sequences with something in common: two of the first prompt, and others."""
+    """A few sequences that share something: two of the first prompt, then others."""
     first = completions[0].prompt_ids
     same = [c for c in completions if c.prompt_ids == first]
     other = [c for c in completions if c.prompt_ids != first]
-    first_ones = [*same[: GRADIENTS_OF // 2], *other]
-    return [*first_ones, *same[GRADIENTS_OF // 2 :]][:GRADIENTS_OF]
+    half = GRADIENTS_OF // 2
+    return [*same[:half], *other, *same[half:]][:GRADIENTS_OF]
 
 
 def _length(completion: Completion) -> int:

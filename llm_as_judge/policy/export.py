@@ -1,4 +1,4 @@
-"""A trained policy as other programs read it: an adapter for PEFT and vLLM, or a model with the adapter merged in."""
+"""Export of a trained policy: an adapter for PEFT and vLLM, or a model with the adapter merged in."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from llm_as_judge.policy.model import Policy
 
 
 def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
-    """The adapter as PEFT has it. ``base_model`` is what its configuration calls the base model.
+    """Writes the PEFT adapter and the tokenizer; ``base_model`` is the base model's name in the configuration.
 
-    Modules that a regular expression chose are named one by one: vLLM reads lists only.
+    Target modules given as a regular expression are listed by name, because vLLM reads lists only.
     """
     policy.save_adapter(directory)
     path = directory / "adapter_config.json"
@@ -32,9 +32,9 @@ def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
 
 
 def write_merged(policy: Policy, directory: Path) -> None:
-    """Base model and adapter as one, in safetensors, in the base model's precision; ``policy`` is used up.
+    """Writes base model and adapter merged, in the base model's precision; ``policy`` is unusable afterwards.
 
-    The sum is computed in float32 and rounded once. Raises ``ConfigError`` for layers other than linear ones.
+    The sum is computed in float32 and rounded once. Raises ``ConfigError`` for layers that are not linear.
     """
     layers: dict[str, Any] = {name: m for name, m in policy.base.named_modules() if isinstance(m, LoraLayer)}
     for name, layer in layers.items():
@@ -48,7 +48,7 @@ def write_merged(policy: Policy, directory: Path) -> None:
             plain.weight.data = (plain.weight.float() + change).to(plain.weight.dtype)
     whole = policy.model.unload()
     whole.set_attn_implementation("sdpa")
-    if hasattr(whole.config, "quantization_config"):  # of the file it was unpacked from
+    if hasattr(whole.config, "quantization_config"):  # of the GGUF file it was loaded from
         del whole.config.quantization_config
     whole.save_pretrained(directory)
     policy.tokenizer.save_pretrained(directory)

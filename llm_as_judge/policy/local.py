@@ -1,17 +1,16 @@
-"""Generation with the trainer's own weights: no copy to keep in step, no server.
+"""Sampling with the trainer's own weights: no copy to keep in step, no server.
 
-The prompts' common beginning is prefilled once, each prompt's rest once, and neither is ever expanded over a
-group: the decoding step attends to three stores (common, per prompt, per sequence). Finished sequences leave
-the batch. Plain full attention only: windows that cut, convolutions and recurrences are refused, and so is every
-model of which a few tokens do not come out as its own forward pass has them.
+The beginning that all prompts share is prefilled once, the rest of each prompt once, and neither is expanded over a
+group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the batch.
+Only plain full attention is supported: other models are refused, by their configuration and by comparing a few sampled
+tokens with the model's own forward pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -19,44 +18,28 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy.head import Head
-from llm_as_judge.policy.plain import apart, plain_logprobs, tolerance
-from llm_as_judge.policy.precision import own_precision
+from llm_as_judge.policy.chat import text_of
+from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
+from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import Store, prefill
 from llm_as_judge.policy.sampling import sampling_logprobs
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.policy.shareable import why_not_attention
-from llm_as_judge.policy.text import text_of
 from llm_as_judge.types import Completion
 
 ATTENTION = "llm_as_judge_shared_prefix_decode"
-#: Rows are repacked when that share of them or less is still running.
+#: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
-#: Ids whose probabilities are summed at once where one of them is drawn.
-_BLOCK = 256
 
-#: ``(sequence, token ids, log-probs)``
-Ended = Callable[[int, list[int], list[float]], None]
-
-#: Models whose first tokens were right.
+#: Models that passed the check of their first tokens.
 _CHECKED: WeakSet[torch.nn.Module] = WeakSet()
 
 
-class LocalPolicy(Protocol):
-    """What the engine needs of ``rl.policy.Policy``."""
-
-    @property
-    def base(self) -> Any: ...  # the Hugging Face causal LM, adapter layers inside
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]: ...
-
-    def generation_weights(self) -> AbstractContextManager[Any]: ...  # eval mode; restores what it changes
-
-
 class LocalEngine:
-    """``generate`` samples with the policy's current weights; ``sync`` only notes their version."""
+    """Samples with the policy's current weights. Raises ``ConfigError`` for models that it does not support."""
 
-    def __init__(self, policy: LocalPolicy, tokenizer: Any, *, max_sequences: int = 256) -> None:
+    def __init__(self, policy: Policy, tokenizer: Any, *, max_sequences: int = 256) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
         self._max_sequences = max_sequences
@@ -67,7 +50,7 @@ class LocalEngine:
             _CHECKED.add(policy.base)
 
     def sync(self, policy: object, version: int) -> None:
-        """The weights are shared, so there is nothing to send."""
+        """Notes the version; the weights are shared."""
         self.version = version
 
     def generate(
@@ -82,39 +65,36 @@ class LocalEngine:
         seed: int = 0,
         on_completion: Callable[[int, int, Completion], None] | None = None,
     ) -> list[list[Completion]]:
-        """``n`` completions of every prompt, in order. ``temperature`` 0 is greedy, its log-probs those at
-        temperature 1. ``on_completion`` is called with the places of prompt and completion when a sequence ends.
+        """``n`` completions of every prompt, in order. Temperature 0 is greedy, with log-probs at temperature 1.
 
-        The same ``seed`` and weights give the same tokens (up to rounding differences between batch shapes).
+        ``on_completion`` is called with the indices of prompt and completion when a sequence ends. The same seed and
+        weights give the same tokens (up to rounding differences between batch shapes).
         """
         if not prompts:
             return []
         if any(len(p) == 0 for p in prompts):
             raise ValueError("a prompt must have at least one token")
         refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
-        noise = torch.Generator().manual_seed(seed)
+        sampler = _Sampler(Sampling(temperature, top_p, top_k), torch.Generator().manual_seed(seed))
         at_once = max(1, self._max_sequences // n)
         found: dict[tuple[int, int], Completion] = {}
-
-        def ended(start: int, sequence: int, ids: list[int], logprobs: list[float]) -> None:
-            place, member = start + sequence // n, sequence % n
-            completion = found[place, member] = self._completion(prompts[place], ids, logprobs)
-            if on_completion is not None:
-                on_completion(place, member, completion)
-
         with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
             attention = base.config._attn_implementation
             for start in range(0, len(prompts), at_once):
                 chunk = [list(p) for p in prompts[start : start + at_once]]
-                base.set_attn_implementation(attention)  # the prefill uses the model's own
-                self._decode(base, chunk, n, temperature, top_p, top_k, max_new_tokens, noise, partial(ended, start))
+                base.set_attn_implementation(attention)  # for the prefill
+                for ended in self._decode(base, chunk, n, sampler, max_new_tokens):
+                    place, member = start + ended.sequence // n, ended.sequence % n
+                    completion = found[place, member] = self._completion(prompts[place], ended)
+                    if on_completion is not None:
+                        on_completion(place, member, completion)
         return [[found[place, member] for member in range(n)] for place in range(len(prompts))]
 
     def _check(self) -> None:
-        """Raises ``ConfigError`` unless log-probs of a few tokens are those of the model's own forward pass.
+        """Compares log-probs of a few sampled tokens with the model's own forward pass.
 
-        Some models compute their attention without transformers' interface to it, or with a bias, a cap or sinks that
-        ``decode_attention`` knows nothing of.
+        Some models compute attention without transformers' interface, or with a bias, a cap or sinks that
+        ``decode_attention`` does not have. Raises ``ConfigError``.
         """
         base = self._policy.base
         name, most = base.config.model_type, tolerance(base.dtype)
@@ -141,73 +121,105 @@ class LocalEngine:
             )
 
     def _decode(
-        self,
-        base: Any,
-        prompts: list[list[int]],
-        n: int,
-        temperature: float,
-        top_p: float,
-        top_k: int,
-        max_new_tokens: int,
-        noise: torch.Generator,
-        ended: Ended,
-    ) -> None:
-        """Calls ``ended`` with each of the ``len(prompts) * n`` sequences when it ends."""
-        device = base.device
-        decoder, head = base.get_decoder(), Head(base)
+        self, base: Any, prompts: list[list[int]], n: int, sampler: _Sampler, max_new_tokens: int
+    ) -> Iterator[_Ended]:
+        """Yields each of the ``len(prompts) * n`` sequences when it ends."""
+        device, decoder = base.device, base.get_decoder()
         hidden, store = prefill(base, prompts, n)
-        logits = head(hidden).repeat_interleave(n, 0)  # [P * n, V]
-        total = len(prompts) * n
-        rows = torch.arange(total)  # which sequence a row decodes, -1 = filler
-        done = torch.zeros(total, dtype=torch.bool)  # by sequence
-        tokens = torch.zeros(total, max_new_tokens, dtype=torch.long)
-        scores = torch.zeros(total, max_new_tokens)
-        eos = torch.tensor(sorted(self._policy.eos_token_ids), dtype=torch.long)
+        logits = logits_of(base, hidden).repeat_interleave(n, 0)  # [P * n, V]
+        sequences = _Sequences(len(prompts) * n, max_new_tokens, self._policy.eos_token_ids)
         base.set_attn_implementation(ATTENTION)
-        for step in range(max_new_tokens):
-            # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
-            uniform = torch.rand(total, dtype=torch.float64, generator=noise)
-            if temperature > 0:
-                logprobs = sampling_logprobs(logits, temperature, top_p, top_k)
-                token = sample(logprobs, uniform[rows.clamp(min=0)].to(device))
-            else:
-                logprobs = sampling_logprobs(logits)
-                token = logits.argmax(-1)
-            score = logprobs.gather(-1, token[:, None])[:, 0].float().cpu()
-            chosen = token.cpu()
-            live = (rows >= 0) & ~done[rows.clamp(min=0)]
-            sequences = rows[live]
-            tokens[sequences, step], scores[sequences, step] = chosen[live], score[live]
-            stops = torch.isin(chosen[live], eos)
-            done[sequences] = stops
-            last = step + 1 == max_new_tokens
-            for sequence in (sequences if last else sequences[stops]).tolist():
-                ended(sequence, tokens[sequence, : step + 1].tolist(), scores[sequence, : step + 1].tolist())
-            if last or bool(done.all()):
-                break
-            live = (rows >= 0) & ~done[rows.clamp(min=0)]
-            if (keep := repack(live.view(store.prompts, store.group))) is not None:
-                flat = keep.flatten()
-                rows = torch.where(live[flat] & _first_use(flat), rows[flat], -1)
-                token = token[flat.to(device)]
+        while True:
+            token, logprob = sampler.draw(logits, sequences)
+            yield from sequences.append(token.cpu(), logprob.cpu())
+            live = sequences.live
+            if not bool(live.any()):
+                return
+            if (packed := repack(live.view(store.prompts, store.group))) is not None:
+                keep, real = packed
+                sequences.select(keep.flatten(), real.flatten())
+                token = token[keep.flatten().to(device)]
                 store.select(keep)
             positions = store.next_positions()
             hidden = decoder(
                 input_ids=token[:, None], position_ids=positions[:, None], use_cache=False, store=store
             ).last_hidden_state[:, 0]
             store.length += 1
-            logits = head(hidden)
+            logits = logits_of(base, hidden)
 
-    def _completion(self, prompt: Sequence[int], ids: list[int], logprobs: list[float]) -> Completion:
-        stopped = ids[-1] in self._policy.eos_token_ids
+    def _completion(self, prompt: Sequence[int], ended: _Ended) -> Completion:
+        stopped = ended.ids[-1] in self._policy.eos_token_ids
         return Completion(
-            text=text_of(self._tokenizer, ids[:-1] if stopped else ids),
+            text=text_of(self._tokenizer, ended.ids[:-1] if stopped else ended.ids),
             prompt_ids=tuple(prompt),
-            token_ids=tuple(ids),
-            logprobs=tuple(logprobs),
+            token_ids=tuple(ended.ids),
+            logprobs=tuple(ended.logprobs),
             finish_reason="stop" if stopped else "length",
             policy_version=self.version,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A finished sequence."""
+
+    sequence: int
+    ids: list[int]
+    logprobs: list[float]
+
+
+class _Sequences:
+    """Tokens sampled for N sequences, and which sequence each row of the decoding grid continues."""
+
+    def __init__(self, count: int, max_new_tokens: int, ends: frozenset[int]) -> None:
+        self.rows = torch.arange(count)  # sequence of each row, -1 = filler
+        self._done = torch.zeros(count, dtype=torch.bool)  # by sequence
+        self._ids = torch.zeros(count, max_new_tokens, dtype=torch.long)
+        self._logprobs = torch.zeros(count, max_new_tokens)
+        self._ends = torch.tensor(sorted(ends), dtype=torch.long)
+        self._length = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._done)
+
+    @property
+    def live(self) -> Tensor:
+        """Whether each row continues an unfinished sequence."""
+        return (self.rows >= 0) & ~self._done[self.rows.clamp(min=0)]
+
+    def append(self, token: Tensor, logprob: Tensor) -> Iterator[_Ended]:
+        """Appends a token to each live row; yields the sequences that end with it."""
+        live = self.live
+        running, token = self.rows[live], token[live]
+        self._ids[running, self._length], self._logprobs[running, self._length] = token, logprob[live].float()
+        self._length += 1
+        stops = torch.isin(token, self._ends) | (self._length == self._ids.shape[1])
+        self._done[running] = stops
+        for sequence in running[stops].tolist():
+            ids, logprobs = self._ids[sequence, : self._length], self._logprobs[sequence, : self._length]
+            yield _Ended(sequence, ids.tolist(), logprobs.tolist())
+
+    def select(self, keep: Tensor, real: Tensor) -> None:
+        """Keeps the rows with indices ``keep``; those that are not ``real`` become fillers."""
+        self.rows = torch.where(real, self.rows[keep], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampler:
+    sampling: Sampling
+    noise: torch.Generator
+
+    def draw(self, logits: Tensor, sequences: _Sequences) -> tuple[Tensor, Tensor]:
+        """A token and its log-prob for each row of ``logits`` [R, V]."""
+        # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
+        uniform = torch.rand(sequences.count, dtype=torch.float64, generator=self.noise)
+        if self.sampling.temperature > 0:
+            logprobs = sampling_logprobs(logits, self.sampling.temperature, self.sampling.top_p, self.sampling.top_k)
+            token = sample(logprobs, uniform[sequences.rows.clamp(min=0)].to(logits.device))
+        else:
+            logprobs, token = sampling_logprobs(logits), logits.argmax(-1)
+        return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
 def decode_attention(
@@ -221,11 +233,9 @@ def decode_attention(
     store: Store | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """One decoding step against the common, the prompt's and the sequence's own keys, one softmax over all
-    three.
-    """
+    """One decoding step: attention to the common, the prompt's and the sequence's own keys, with one softmax."""
     if store is None:
-        raise RuntimeError(f"attention {ATTENTION!r} is for LocalEngine's decoding only")
+        raise RuntimeError(f"attention {ATTENTION!r} is only for decoding by LocalEngine")
     layer = store.append(module.layer_idx, key, value)
     rows, all_heads, _, dim = query.shape
     heads = key.shape[1]
@@ -239,7 +249,7 @@ def decode_attention(
     (common_k, common_v), (prompt_k, prompt_v) = layer.common, layer.prompt
     own_k, own_v = layer.own[0][:, :, :own], layer.own[1][:, :, :own]
     cut = [common_k.shape[1], prompt_k.shape[2], own]
-    # [prompts, heads, group, share, keys] is the layout in which the three parts meet.
+    # The three parts are concatenated as [prompts, heads, group, share, keys].
     at_common = (by_head @ common_k.transpose(-1, -2)).view(heads, prompts, group, share, cut[0]).transpose(0, 1)
     at_prompt = (by_prompt @ prompt_k.transpose(-1, -2)).view(prompts, heads, group, share, cut[1])
     at_own = (by_row @ own_k.transpose(-1, -2)).view(prompts, group, heads, share, own).transpose(1, 2)
@@ -259,59 +269,36 @@ def decode_attention(
 
 
 def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
-    """One id a row by inversion of the cumulative distribution; an id of probability 0 is never drawn.
+    """One id per row of ``logprobs`` [N, V] by inversion of the cumulative distribution at ``uniform`` [N].
 
-    First a block of ids by the blocks' masses, then an id inside it: no sum runs over the whole vocabulary in float64.
+    An id of probability 0 is never drawn: the end of its interval is not above the end of the one before.
     """
-    rows = torch.arange(len(logprobs), device=logprobs.device)
-    padding = -logprobs.shape[-1] % _BLOCK
-    blocks = torch.nn.functional.pad(logprobs.exp(), (0, padding)).view(len(rows), -1, _BLOCK)
-    block, place = _invert(blocks.sum(-1).double(), uniform.double())
-    inside, _ = _invert(blocks[rows, block].double(), place)
-    return block * _BLOCK + inside
-
-
-def _invert(mass: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-    """The column of ``mass`` [N, K] in which the share ``place`` [N] of each row's sum falls, and the share of that
-    column that lies before it.
-    """
-    ends = mass.cumsum(-1)
+    ends = logprobs.exp().double().cumsum(-1)
     total = ends[:, -1]
-    target = torch.minimum(place * total, torch.nextafter(total, torch.zeros_like(total)))[:, None]
-    column = torch.searchsorted(ends, target, right=True).clamp(max=mass.shape[1] - 1)
-    chosen = mass.gather(-1, column)
-    return column[:, 0], ((target - ends.gather(-1, column) + chosen) / chosen)[:, 0].clamp(0, 1)
+    target = torch.minimum(uniform.double() * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(ends, target[:, None], right=True)[:, 0]
 
 
-def repack(live: Tensor) -> Tensor | None:
-    """Flat indices [P', G'] of a smaller grid holding every live row of ``live`` [P, G], or None where it is
-    not worth it.
+def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
+    """A smaller grid for the live rows of ``live`` [P, G], or None if it would not be much smaller.
+
+    Returns the flat indices [P', G'] of the rows to keep, and which of them are real: the others are copies of a live
+    row that fill the grid.
     """
     counts = live.sum(1)
     group = int(counts.max())
-    prompts = torch.nonzero(counts)[:, 0].tolist()
+    prompts = torch.nonzero(counts)[:, 0]
     if len(prompts) * group > REPACK_BELOW * live.numel():
         return None
-    keep = torch.empty(len(prompts), group, dtype=torch.long)
-    for row, prompt in enumerate(prompts):
-        columns = torch.nonzero(live[prompt])[:, 0]
-        filler = columns[:1].expand(group - len(columns))  # a copy of a live row: its samples are dropped
-        keep[row] = prompt * live.shape[1] + torch.cat([columns, filler])
-    return keep
+    order = live[prompts].int().argsort(dim=1, descending=True, stable=True)[:, :group]  # live columns first
+    real = torch.arange(group) < counts[prompts, None]
+    return prompts[:, None] * live.shape[1] + torch.where(real, order, order[:, :1]), real
 
 
 def refuse(config: Any, longest: int = 0) -> None:
-    """Raises ``ConfigError`` for models whose attention this decoding would get wrong."""
+    """Raises ``ConfigError`` for models whose attention this engine would compute wrongly."""
     if reason := why_not_attention(config.get_text_config(), longest):
         raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")
-
-
-def _first_use(flat: Tensor) -> Tensor:
-    """True at the first occurrence of every value of ``flat`` [N]."""
-    order = flat.sort(stable=True)
-    first = torch.ones_like(flat, dtype=torch.bool)
-    first[order.indices[1:]] = order.values[1:] != order.values[:-1]
-    return first
 
 
 AttentionInterface.register(ATTENTION, decode_attention)

@@ -1,7 +1,7 @@
 """The policy: a frozen Hugging Face causal LM with a trainable LoRA adapter.
 
-It encodes prompts, scores completions (``logprobs.scoring``) and embeds texts. It does not sample: that is an engine's
-work. Nothing here truncates: what does not fit is the caller's to refuse.
+It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sampling is done by an engine
+(``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.embedding import HiddenStateEmbedder
 from llm_as_judge.policy import scoring
-from llm_as_judge.policy.attention import ATTENTION, Kernel
+from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.scoring import Layout, MicroBatch, Sampling, TokenScores
-from llm_as_judge.policy.shareable import why_not
+from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
 
-#: Parameters below which an operation is too short to be shared among threads, or to gain by lower precision.
+#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
 SMALL_MODEL = 20_000_000
 
-#: The adapter that the KL term is measured to, where training does not start from the bare base model.
+#: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
 
-#: What Mamba layers compute with by its weights, past any adapter around it.
+#: Modules of Mamba layers that are used through their weights only, so that an adapter has no effect.
 _PAST_LAYERS = frozenset(("out_proj", "conv1d", "dt_proj"))
 
-#: Names under which modules keep the strength of a noise.
+#: Attributes of modules that hold the strength of some noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
 
 
@@ -55,7 +55,7 @@ class Policy:
     """``base`` is the causal LM with adapter layers inside, ``model`` the PEFT wrapper around it."""
 
     def __init__(self, base: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> None:
-        """``seed`` is of the adapter's initial weights."""
+        """``seed`` determines the adapter's initial weights."""
         self.config = config
         self.tokenizer = tokenizer
         device = resolve_device(config.device)
@@ -69,35 +69,33 @@ class Policy:
             target_modules=modules if isinstance(modules, str) else list(modules),
             task_type="CAUSAL_LM",
         )
-        # The adapter depends on its seed alone, and making it leaves the caller's random state as it was.
+        # The adapter depends on its seed only, and the caller's random state is left as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             with warnings.catch_warnings():
-                # PEFT asks transformers for an attribute by a name that has a newer one.
+                # PEFT reads an attribute of transformers by its old name.
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
                 try:
                     self.model: Any = get_peft_model(base, lora)
                 except (ValueError, re.error) as error:
                     raise ConfigError(_no_adapter(config, base.config.model_type, layers, error)) from error
         if config.gradient_checkpointing:
-            if hasattr(self.base, "activation_checkpointing_enable"):  # the newer name
+            if hasattr(self.base, "activation_checkpointing_enable"):  # name in newer releases
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
             else:
                 self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.base.enable_input_require_grads()
-        # Plain attention as before, until a row of shared prefixes comes.
+        # Computes plain attention unless a forward pass brings a prefix tree.
         if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
-        self.kernel: Kernel | None = None  # the device's own, unless set
-        self.sharded = False  # over several ranks, all of which must compute at once
         self.model.train()
 
     @classmethod
     def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> Policy:
-        """Model and tokenizer from a directory, a GGUF file or the Hugging Face hub, with the weights of ``adapter`` if
-        given. What ``config.adapter`` holds is where training starts from, and the reference of the KL term.
+        """Model and tokenizer from a directory, a GGUF file or the Hugging Face hub, with the weights of ``adapter``.
 
-        Raises ``ConfigError`` where there is none, or the adapter is of another model.
+        Training starts from ``config.adapter``, which is also the reference of the KL term. Raises ``ConfigError`` if
+        the model cannot be loaded or the adapter belongs to another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
@@ -128,6 +126,7 @@ class Policy:
 
     @property
     def base(self) -> Any:
+        """The Hugging Face causal LM, adapter layers inside."""
         return self.model.get_base_model()
 
     @property
@@ -137,7 +136,7 @@ class Policy:
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """Every id that ends a turn: the tokenizer's and the generation config's."""
+        """All ids that end a turn, from the tokenizer and the generation config."""
         ends = {self.tokenizer.eos_token_id}
         configured = getattr(self.base.generation_config, "eos_token_id", None)
         ends |= set(configured) if isinstance(configured, list) else {configured}
@@ -147,7 +146,7 @@ class Policy:
         return [p for p in self.model.parameters() if p.requires_grad]
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Ids of the chat, up to where the policy begins. Raises ``ConfigError`` for a model without chat template."""
+        """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError(
                 f"model.model_name={self.config.model_name!r} has no chat template; choose an instruction-tuned model"
@@ -162,32 +161,31 @@ class Policy:
         reference: bool = False,
         shared_prefix: bool = False,
     ) -> TokenScores:
-        """Log-probability and entropy of every completion token under the sampling distribution, with
-        gradient.
+        """Log-probability and entropy of every completion token under the sampling distribution, with gradient.
 
-        ``reference`` scores without the adapter and without gradient. ``shared_prefix`` forwards each unique
-        prefix of the batch once (equal up to rounding, faster where prompts are long against completions).
-        Raises ``ConfigError`` where the model does not allow that.
+        ``reference`` scores the KL reference, without gradient. ``shared_prefix`` forwards each unique prefix of the
+        batch once: equal up to rounding, faster if prompts are long relative to completions. Raises ``ConfigError`` if
+        the model does not allow that.
         """
         layout: Layout = "tree" if shared_prefix else "padded"
         self._refuse(layout, completions)
         with self._reference() if reference else nullcontext():
-            return scoring.score(self.base, completions, sampling or Sampling(), layout, self.kernel)
+            return scoring.score(self.base, completions, sampling or Sampling(), layout)
 
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> Iterator[MicroBatch]:
-        """The same in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.micro_batches``.
+        """Scores in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.micro_batches``.
 
-        Take each one's gradient before asking for the next. Raises ``ConfigError`` like ``logprobs``.
+        Call ``backward`` for each before taking the next. Raises ``ConfigError`` like ``logprobs``.
         """
         self._refuse(layout, completions)
-        return scoring.micro_batches(self.base, completions, sampling, layout, budget, self.kernel)
+        return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 
     def own_logprobs(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> list[Tensor]:
-        """Log-probs [T] of every completion under the present weights and without gradient."""
+        """Log-probs [T] of every completion under the current weights, without gradient."""
         logprobs: dict[int, Tensor] = {}
         with torch.no_grad():
             for batch in self.micro_batches(completions, sampling, layout, budget):
@@ -198,30 +196,28 @@ class Policy:
     def reference_logprobs(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> list[Tensor]:
-        """The same under the reference's."""
+        """Log-probs [T] of every completion under the KL reference, without gradient."""
         with self._reference():
             return self.own_logprobs(completions, sampling, layout, budget)
 
     def why_no_tree(self, longest: int = 0) -> str:
-        """Why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty where they can."""
+        """Reason why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty if they can."""
         config = self.base.config
         if config._attn_implementation != ATTENTION:
-            return f"{config.model_type} was loaded with attention {config._attn_implementation!r}, which knows no tree"
+            return f"{config.model_type} uses attention {config._attn_implementation!r}, which has no shared prefixes"
         return why_not(config.get_text_config(), self.config.lora_dropout, longest)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, hidden] of the frozen model, comparable over the whole training."""
-        with self._without_adapter():
+        """Unit vectors [N, hidden] by the frozen base model, comparable throughout training."""
+        with self.model.disable_adapter():
             return HiddenStateEmbedder(self.base, self.tokenizer).embed(texts)
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:
-        """The base model in evaluation mode, ready to generate; afterwards everything is as it was, bit for
-        bit.
+        """The base model in evaluation mode; afterwards everything is restored bit for bit.
 
-        In float32 the adapter is added to copies of the weights for the time being: a third of the time of
-        small models. In lower precision that would round away small updates, so the adapter stays beside the
-        weights.
+        In float32 the adapter is added to copies of the weights meanwhile, which saves small models a third of the
+        time. In lower precision that would round small updates away, so the adapter stays separate.
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
@@ -231,7 +227,7 @@ class Policy:
         originals = [m.get_base_layer().weight.data for m in layers] if merge else []
         self.model.eval()
         try:
-            with self._without_adapter() if merge else nullcontext():
+            with self.model.disable_adapter() if merge else nullcontext():
                 if merge:
                     with torch.no_grad():
                         for layer in layers:
@@ -245,7 +241,7 @@ class Policy:
             self.model.train(was_training)
 
     def keep_as_reference(self) -> None:
-        """From now on the reference is the adapter as it is, not the bare base model."""
+        """Makes the current adapter the KL reference, instead of the bare base model."""
         own = get_peft_model_state_dict(self.model, save_embedding_layers=False)
         kept = {name: value.detach().clone() for name, value in own.items()}
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -256,20 +252,22 @@ class Policy:
                 parameter.requires_grad_(False)
 
     def save_adapter(self, directory: Path) -> None:
-        """Writes a PEFT adapter: ``PeftModel.from_pretrained`` and vLLM read it."""
+        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read."""
         self.model.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
 
     def load_adapter(self, directory: Path) -> None:
-        """Puts a saved adapter's weights in place of the present ones; the shapes must agree.
+        """Replaces the adapter's weights by saved ones of the same shapes.
 
-        Raises ``DataError`` where there is none that can be read, ``ConfigError`` for one of another shape or model.
+        Raises ``DataError`` if none can be read, ``ConfigError`` if they have other shapes or belong to another model.
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
-            raise DataError(f"{directory} holds no adapter: no adapter_model.safetensors in it; give a folder step_N")
+            raise DataError(f"{directory} has no adapter_model.safetensors; give a folder step_N")
         try:
             weights = load_peft_weights(str(directory), device="cpu")
         except (OSError, ValueError, KeyError, SafetensorError, pickle.UnpicklingError) as error:
-            raise DataError(f"{directory} holds no adapter that can be read: {error}; give a folder step_N") from error
+            raise DataError(
+                f"the adapter in {directory} cannot be read: {error}; give another folder step_N"
+            ) from error
         try:
             result: Any = set_peft_model_state_dict(self.model, weights)
         except (RuntimeError, ValueError, KeyError) as error:
@@ -281,9 +279,11 @@ class Policy:
             raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
 
     def _refuse(self, layout: Layout, completions: Sequence[Completion]) -> None:
+        longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)
+        if reason := why_not_positions(self.base.config.get_text_config(), longest):
+            raise ConfigError(f"{reason}; lower training.prompt_max_length or training.response_max_length")
         if layout == "padded":
             return
-        longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)
         if reason := self.why_no_tree(longest):
             raise ConfigError(f"{reason}; set training.shared_prefix=false to forward padded rows instead")
 
@@ -291,7 +291,7 @@ class Policy:
     def _reference(self) -> Iterator[None]:
         """The policy before training: the adapter it started from, or none."""
         if _REFERENCE not in self.model.peft_config:
-            with self._without_adapter(), torch.no_grad():
+            with self.model.disable_adapter(), torch.no_grad():
                 yield
             return
         self.model.base_model.set_adapter(_REFERENCE, inference_mode=True)
@@ -301,17 +301,11 @@ class Policy:
         finally:
             self.model.base_model.set_adapter("default")
 
-    @contextmanager
-    def _without_adapter(self) -> Iterator[None]:
-        with self.model.disable_adapter():
-            yield
-
 
 def silence(base: Any) -> None:
-    """Switches off the dropout and the router noise that a model would have in training mode.
+    """Switches off dropout and router noise of the base model: its weights are frozen, and scored must equal sampled.
 
-    Its weights are frozen, and what is scored must be what was sampled: the adapter's own dropout is
-    ``model.lora_dropout``.
+    The adapter has a dropout of its own, ``model.lora_dropout``.
     """
     for module in base.modules():
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
@@ -320,44 +314,43 @@ def silence(base: Any) -> None:
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` is cuda where there is one, else cpu."""
+    """Device by name; ``auto`` is cuda if available, else cpu."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # CUDA that is not compiled in is an assertion of torch's
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled with CUDA
         reason = str(error).partition("\n")[0]
-        raise ConfigError(
-            f"model.device={name!r} is no device of this machine: {reason}; use auto, cpu, cuda or cuda:N"
-        ) from error
+        raise ConfigError(f"model.device={name!r} is not available: {reason}; use auto, cpu, cuda or cuda:N") from error
     return device
 
 
 def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
-    """``auto`` is bfloat16 on cuda, and for all but small models on CPUs with instructions for it (AVX512-BF16, AMX);
-    float32 elsewhere.
+    """Precision by name; ``auto`` is bfloat16 where it is fast, else float32.
+
+    It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
     """
     if name == "auto":
         on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
         return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise ConfigError(f'model.dtype={name!r} is no dtype; use "auto", "float32", "bfloat16" or "float16"')
+        raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
     return dtype
 
 
 def _cpu_computes_bfloat16() -> bool:
-    """Elsewhere bfloat16 is emulated, several times slower than float32."""
+    """Whether the CPU computes bfloat16 natively; emulation is several times slower than float32."""
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def fit_threads(policy: Policy) -> None:
-    """Leave torch one thread where a small model runs on the CPU, unless ``OMP_NUM_THREADS`` says how many.
+    """Limits torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
 
-    On two idle cores a second thread gains such a model a tenth of its time. As soon as other work wants one of them
-    the threads wait for each other, spinning: then two take five times as long as one.
+    On two idle cores a second thread saves a tenth of the time. If one core is busy the threads spin waiting for each
+    other, and two take five times as long as one.
     """
     small = policy.base.num_parameters() < SMALL_MODEL
     if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
@@ -365,7 +358,7 @@ def fit_threads(policy: Policy) -> None:
 
 
 def _linear_layers(base: Any) -> set[str]:
-    """Names of the layers that ``all-linear`` means."""
+    """Names of the layers that ``all-linear`` stands for."""
     head = base.get_output_embeddings()
     names = (
         name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head
@@ -374,12 +367,12 @@ def _linear_layers(base: Any) -> set[str]:
 
 
 def _no_adapter(config: ModelConfig, kind: str, layers: set[str], error: Exception) -> str:
-    """Why the model takes no such adapter, with the cure."""
+    """Error message for a model that cannot take such an adapter."""
     if "Mamba-based" in str(error):  # PEFT's own list of types
         rest = ", ".join(sorted(layers - _PAST_LAYERS))
         return (
-            f"model.model_name={config.model_name!r} is a Mamba model ({kind}): no adapter reaches its out_proj and "
-            f"conv1d; give model.lora_target_modules=[{rest}]"
+            f"model.model_name={config.model_name!r} is a Mamba model ({kind}): adapters have no effect on its "
+            f"out_proj and conv1d; give model.lora_target_modules=[{rest}]"
         )
     return (
         f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of layers such as "

@@ -1,7 +1,7 @@
-"""The prompts of a decoding batch, forwarded once, and the cache to decode from.
+"""Prefill of the local engine: forwards the prompts of a batch and returns the cache to decode from.
 
-On the CPU the prompts are a prefix tree, of which every unique token is forwarded once. Elsewhere their common
-beginning is forwarded once and the rest in padded rows.
+On the CPU every unique prefix of the prompts is forwarded once, as a prefix tree. On other devices the beginning that
+all prompts share is forwarded once, and the rest in padded rows.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import DynamicCache
 
@@ -19,7 +20,7 @@ from llm_as_judge.policy.tree import trunk
 
 @dataclass
 class LayerStore:
-    """Keys and values of one layer, [heads] being key-value heads."""
+    """Keys and values of one layer; ``heads`` are key-value heads, S common and L prompt tokens."""
 
     common: tuple[Tensor, Tensor]  # [heads, S, D]
     prompt: tuple[Tensor, Tensor]  # [P, heads, L, D]
@@ -28,10 +29,10 @@ class LayerStore:
 
 @dataclass
 class Store:
-    """The cache of a decoding batch: a grid of ``prompts`` x ``group`` rows."""
+    """Key-value cache of a decoding batch: a grid of ``prompts`` x ``group`` rows."""
 
     layers: list[LayerStore]
-    prompt_lengths: Tensor  # [P], common part included
+    prompt_lengths: Tensor  # [P], including the common part
     prompt_mask: Tensor  # [P, 1, 1, 1, L] additive, -inf at padding
     prompts: int
     group: int
@@ -41,7 +42,7 @@ class Store:
         return (self.prompt_lengths + self.length).repeat_interleave(self.group)
 
     def select(self, keep: Tensor) -> None:
-        """Keeps the rows ``keep`` [P', G'] (flat indices); a row of ``keep`` stays within one prompt."""
+        """Keeps the grid rows with flat indices ``keep`` [P', G']; each row of ``keep`` belongs to one prompt."""
         device = self.prompt_lengths.device
         prompts = (keep[:, 0] // self.group).to(device)
         flat = keep.flatten().to(device)
@@ -53,21 +54,18 @@ class Store:
             layer.own = (layer.own[0][flat], layer.own[1][flat])
 
     def append(self, index: int, key: Tensor, value: Tensor) -> LayerStore:
-        """Writes one token's keys and values, [N, heads, 1, D]; the capacity doubles when it is reached."""
+        """Stores keys and values [N, heads, 1, D] of one token in layer ``index``, doubling a full capacity."""
         layer = self.layers[index]
         if self.length == layer.own[0].shape[2]:
             pad = [0, 0, 0, self.length]
-            layer.own = (
-                torch.nn.functional.pad(layer.own[0], pad),
-                torch.nn.functional.pad(layer.own[1], pad),
-            )
+            layer.own = (F.pad(layer.own[0], pad), F.pad(layer.own[1], pad))
         layer.own[0][:, :, self.length] = key[:, :, 0]
         layer.own[1][:, :, self.length] = value[:, :, 0]
         return layer
 
 
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
-    """Last hidden state [P, hidden] of every prompt and the store to decode from."""
+    """Last hidden state [P, hidden] of every prompt, and the store to decode from."""
     common = _common(prompts)
     lengths = torch.tensor([len(p) for p in prompts]) - common
     shared = kernel_for(base.device) == "cascade"
@@ -90,7 +88,7 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
 
 
 def _common(prompts: list[list[int]]) -> int:
-    """Tokens at the beginning that all share; each keeps at least one of its own."""
+    """Number of tokens at the beginning that all prompts share; each keeps at least one token of its own."""
     shortest = min(len(p) for p in prompts)
     common = 0
     while common < shortest - 1 and len({p[common] for p in prompts}) == 1:
@@ -99,10 +97,10 @@ def _common(prompts: list[list[int]]) -> int:
 
 
 def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
-    """Every unique prefix of the prompts once.
+    """Forwards every unique prefix once.
 
-    Last hidden states, and by layer the keys and values of the common beginning [heads, S, D] and of the prompts'
-    rests [P, heads, L, D].
+    Returns last hidden states, and per layer keys and values of the common beginning [heads, S, D] and of the rest of
+    the prompts [P, heads, L, D].
     """
     tree, rows = trunk(prompts)
     caught: dict[int, KeyValue] = {}
@@ -110,7 +108,7 @@ def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Ten
     hidden = row_hidden(base, tree, Tree(tree.layout, "cascade", caught=caught))
     longest = max(map(len, rows))
     begin = torch.tensor(rows[0][:common], dtype=torch.long)
-    # What stands in for padding is masked.
+    # Rows are padded with their last token; the mask hides it.
     rest = torch.tensor([row[common:] + row[-1:] * (longest - len(row)) for row in rows])
     found = [
         ((key[0][:, begin], value[0][:, begin]), (key[0][:, rest].transpose(0, 1), value[0][:, rest].transpose(0, 1)))
@@ -120,7 +118,7 @@ def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Ten
 
 
 def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
-    """The common beginning once, then padded rows of the rest; results as those of ``_tree_prefill``."""
+    """Forwards the common beginning once, then padded rows of the rest; returns the same as ``_tree_prefill``."""
     device, decoder = base.device, base.get_decoder()
     count, rest = len(prompts), max(len(p) for p in prompts) - common
     cache = DynamicCache(config=base.config)
@@ -136,7 +134,7 @@ def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[T
         ids[row, : len(prompt) - common] = torch.tensor(prompt[common:])
         real[row, : len(prompt) - common] = True
     ids, real = ids.to(device), real.to(device)
-    # Right padding with a causal mask: no real token sees padding, so positions need no mask at all here.
+    # Right padding with a causal mask: no real token sees padding, so positions need no correction.
     mask = torch.cat([real.new_ones(count, common), real], 1).long()
     hidden = decoder(
         input_ids=ids,

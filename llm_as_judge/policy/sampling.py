@@ -1,7 +1,4 @@
-"""The distribution that tokens are sampled from: sampler and trainer both use this, so a ratio is of what was sampled.
-
-Pure tensor functions, no model.
-"""
+"""The distribution that tokens are sampled from, used by the sampler and by the trainer. Pure tensor functions."""
 
 from __future__ import annotations
 
@@ -18,10 +15,8 @@ def sampling_logprobs(
 ) -> Tensor:
     """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
 
-    Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face
-    and vLLM. Sampler and trainer both use this function, so a scored ratio is the ratio of what was sampled.
-    ``keep`` [...] are ids that stay in whatever the filters say: a sampled token must not leave the support
-    by a rounding error.
+    Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
+    ``keep`` [...] are ids that are never filtered: a sampled token must not leave the support by a rounding error.
     """
     if temperature <= 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
@@ -34,7 +29,7 @@ def sampling_logprobs(
         logits = _drop(logits, logits < threshold, keep)
     if top_p < 1.0:
         ordered, order = logits.detach().softmax(-1).sort(dim=-1, descending=True)
-        # A token goes when the mass before it already reaches top_p; the first always stays.
+        # A token is dropped if the mass before it already reaches top_p; the first always stays.
         drop_ordered = ordered.cumsum(-1) - ordered >= top_p
         drop_ordered[..., 0] = False
         drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)

@@ -1,9 +1,9 @@
 """Log-probabilities of completions under a causal LM, in one of two layouts that give the same numbers.
 
-padded: a row a sequence. tree: every shared prefix once, all at a time or, beyond a token budget, in stages. A
-stage forwards its prompts once and keeps their graph; completions follow in micro-batches against detached copies
-of the prompts' keys and values, whose gradients add up and go back through the prompts' graph at the stage's end.
-Memory is then that of the prompts and of one micro-batch, and no activation is computed twice.
+padded: one row per sequence. tree: every shared prefix once, in one pass or, beyond a token budget, in stages. A stage
+forwards its prompts once and keeps their graph. Completions follow in micro-batches that attend to detached copies of
+the prompts' keys and values; the gradients of these copies are summed and sent back through the prompts' graph at the
+end of the stage. So memory holds the prompts and one micro-batch, and no activation is computed twice.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from llm_as_judge.policy import tree as prefix_tree
-from llm_as_judge.policy.attention import Kernel, KeyValue, Tree, kernel_for, row_hidden
-from llm_as_judge.policy.head import Head
-from llm_as_judge.policy.precision import own_precision
+from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
+from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
 
 Layout = Literal["padded", "tree"]
 
-#: Logits are materialised for at most this many elements at a time; more are recomputed in the backward pass.
+#: Logits are computed for at most this many elements at a time, and again in the backward pass.
 LOGIT_ELEMENTS = 2**26
 
-#: The tree is taken where it forwards at most this share of the padded tokens: its bookkeeping wants to be earned.
+#: The tree layout is used if it forwards at most this share of the padded tokens; above, the overhead is not worth it.
 WORTH_SHARING = 0.95
 
 
@@ -44,29 +43,23 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Per completion token, right-padded to the longest completion of the batch; padding is 0."""
+    """Scores per completion token, right-padded to the longest completion of the batch; padding is 0."""
 
     logprobs: Tensor  # [B, T] float32
     entropy: Tensor  # [B, T], detached
     mask: Tensor  # [B, T] bool
-    support: Tensor  # [B, T] int, how many tokens of the vocabulary could be drawn
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """A micro-batch: ``members`` are indices of the completions that ``scores`` are of, row by row."""
+    """Scores of some completions; ``members`` are their indices, row by row."""
 
     members: tuple[int, ...]
     scores: TokenScores
 
 
-def score(
-    base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout, kernel: Kernel | None = None
-) -> TokenScores:
-    """Scores of all ``completions`` in one forward pass, with gradient where it is enabled.
-
-    Raises ``ValueError`` where a completion is empty or there is none.
-    """
+def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout) -> TokenScores:
+    """Scores of all ``completions`` in one forward pass. Raises ``ValueError`` if there is none, or an empty one."""
     _check(completions)
     if layout == "padded":
         targets = torch.tensor([t for c in completions for t in c.token_ids])
@@ -74,22 +67,17 @@ def score(
         hidden = _padded_hidden(base, completions)
         return _scores(base, hidden, targets, torch.arange(len(targets)), lengths, sampling)
     tree = prefix_tree.plan(*_sequences(completions))
-    hidden = row_hidden(base, tree, Tree(tree.layout, kernel or kernel_for(base.device)))[tree.rows.to(base.device)]
+    hidden = row_hidden(base, tree, Tree(tree.layout, kernel_for(base.device)))[tree.rows.to(base.device)]
     return _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling)
 
 
 def micro_batches(
-    base: Any,
-    completions: Sequence[Completion],
-    sampling: Sampling,
-    layout: Layout,
-    budget: int,
-    kernel: Kernel | None = None,
+    base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
 ) -> Iterator[MicroBatch]:
-    """Scores in micro-batches of at most ``budget`` forwarded tokens, where one sequence allows it.
+    """Scores in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
-    With gradient enabled, call ``backward`` on what you make of each before you ask for the next: a stage's
-    prompts get their gradient when its last one is done. The cut depends on the completions and the budget alone.
+    With gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get
+    their gradient after its last one. The micro-batches depend on the completions and the budget only.
     """
     _check(completions)
     if layout == "padded":
@@ -98,21 +86,22 @@ def micro_batches(
         return
     tree = prefix_tree.plan(*_sequences(completions))
     if tree.unique_tokens <= budget:
-        yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout, kernel))
+        yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout))
         return
     for stage in prefix_tree.stages(*_sequences(completions), budget):
-        yield from _staged(base, stage, sampling, kernel or kernel_for(base.device))
+        yield from _staged(base, stage, sampling)
 
 
 def choose_layout(completions: Sequence[Completion]) -> Layout:
-    """``tree`` where it forwards clearly fewer tokens than padded rows would."""
+    """``tree`` if it forwards clearly fewer tokens than padded rows."""
     sequences = _sequences(completions)
     unique = prefix_tree.plan(*sequences).unique_tokens
     return "tree" if unique <= WORTH_SHARING * prefix_tree.padded_tokens(*sequences) else "padded"
 
 
-def _staged(base: Any, stage: Stage, sampling: Sampling, kernel: Kernel) -> Iterator[MicroBatch]:
+def _staged(base: Any, stage: Stage, sampling: Sampling) -> Iterator[MicroBatch]:
     caught: dict[int, KeyValue] = {}
+    kernel = kernel_for(base.device)
     trunk = row_hidden(base, stage.trunk, Tree(stage.trunk.layout, kernel, caught=caught))
     learns = torch.is_grad_enabled()
     roots = [trunk, *(t for layer in sorted(caught) for t in caught[layer])]
@@ -138,7 +127,7 @@ def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
     for row, (sequence, completion) in enumerate(zip(sequences, completions, strict=True)):
         ids[row, : len(sequence)] = torch.tensor(sequence)
         where[row, len(completion.prompt_ids) - 1 : len(sequence)] = True
-    # Right padding under a causal mask: no real token sees padding, so the mask stays implicit and fast.
+    # Right padding with causal attention: no real token sees padding, so no mask is needed.
     with own_precision(base):
         out = base.get_decoder()(input_ids=ids.to(base.device), use_cache=False)
     hidden: Tensor = out.last_hidden_state[where.to(base.device)]
@@ -148,30 +137,30 @@ def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
 def _scores(
     base: Any, hidden: Tensor, targets: Tensor, edge: Tensor, lengths: Sequence[int], sampling: Sampling
 ) -> TokenScores:
-    """From the hidden state [E, hidden] of every edge to scores of the completions' tokens."""
+    """Scores of completion tokens from the hidden states [E, hidden] of the edges (hidden state, target)."""
     device = hidden.device
-    logprobs, entropy, support = _head(base, hidden, targets.to(device), sampling)
+    logprobs, entropy = _head(base, hidden, targets.to(device), sampling)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, T]
     mask, edge = mask.to(device), edge.to(device)
 
     def rows(values: Tensor) -> Tensor:
         return values.new_zeros(mask.shape).masked_scatter(mask, values[edge])
 
-    return TokenScores(rows(logprobs), rows(entropy), mask, rows(support))
+    return TokenScores(rows(logprobs), rows(entropy), mask)
 
 
-def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probs, entropies and sizes of the support [E]; the head's logits exist only a chunk at a time."""
-    head = Head(base)
+def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies [E]; logits are computed in chunks."""
 
-    def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        full = sampling_logprobs(head(states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids)
+    def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        full = sampling_logprobs(
+            logits_of(base, states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids
+        )
         logprobs, fixed = full.gather(-1, ids[:, None])[:, 0], full.detach()
         if sampling.top_p < 1 or sampling.top_k:
-            return logprobs, entropy_of(fixed), (fixed > -torch.inf).sum(-1)
-        # Nothing is cut: two passes over the vocabulary less.
-        entropy = -fixed.exp().mul_(fixed).nansum(-1)  # a logit of -inf gives 0 * -inf
-        return logprobs, entropy, torch.full_like(ids, fixed.shape[-1])
+            return logprobs, entropy_of(fixed)
+        # Nothing is filtered, which saves a pass over the vocabulary.
+        return logprobs, -fixed.exp().mul_(fixed).nansum(-1)  # a logit of -inf gives 0 * -inf
 
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:
@@ -180,12 +169,12 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
         checkpoint(chunk_scores, hidden[i : i + rows], targets[i : i + rows], use_reentrant=False)
         for i in range(0, len(targets), rows)
     ]
-    logprobs, entropy, support = (torch.cat(values) for values in zip(*chunks, strict=True))
-    return logprobs, entropy, support
+    logprobs, entropy = (torch.cat(values) for values in zip(*chunks, strict=True))
+    return logprobs, entropy
 
 
 def _padded_batches(completions: Sequence[Completion], budget: int) -> Iterator[tuple[int, ...]]:
-    """Neighbours, as many as fit when padded to the longest of them."""
+    """Consecutive completions, as many as fit when padded to the longest of them."""
     members: list[int] = []
     longest = 0
     for i, c in enumerate(completions):

@@ -1,23 +1,50 @@
-"""Whether a model's prefixes may be shared: one activation must be right for every sequence that has the prefix."""
+"""Models and settings under which sequences may share the computation of a common prefix.
+
+One activation must then be right for every sequence that has the prefix: attention to all earlier tokens, positions
+encoded independently of the sequence's length, and no noise. ``config`` is the Hugging Face configuration of a text
+model throughout, ``longest`` the number of tokens in the longest sequence; the result is a reason, empty if there is
+none.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+#: Rotary position embeddings whose angles depend on the position only.
+FIXED_ROPES = frozenset(("default", "linear", "yarn", "llama3", "proportional"))
+#: Those that use other angles for all positions once a sequence exceeds the original context length.
+SWITCHING_ROPES = frozenset(("dynamic", "longrope"))
+
 
 def window_of(config: Any) -> int | None:
-    """Tokens that the narrowest layers attend to, or None where all attend to all."""
+    """Number of tokens that the narrowest layers attend to; None if all layers attend to all tokens."""
     layers = set(getattr(config, "layer_types", None) or ("sliding_attention",))  # without a list, all layers slide
     window = getattr(config, "sliding_window", None) if "sliding_attention" in layers else None
     return int(window) if window else None
 
 
-def why_not_attention(config: Any, longest: int) -> str:
-    """Why plain full attention is not what the model computes in sequences of up to ``longest`` tokens, or an empty
-    string.
+def why_not_positions(config: Any, longest: int) -> str:
+    """Reason why the position of a token is not encoded independently of the sequence's length."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    by_layer_type = [p for p in parameters.values() if isinstance(p, dict)]
+    for rope in by_layer_type or [parameters]:
+        kind = rope.get("rope_type", "default")
+        if kind in FIXED_ROPES:
+            continue
+        if kind not in SWITCHING_ROPES:
+            return f"{config.model_type} has rope_type {kind!r}, which is not supported"
+        own = rope.get("original_max_position_embeddings")
+        switch = own or getattr(config, "original_max_position_embeddings", None) or config.max_position_embeddings
+        if longest > switch:
+            return (
+                f"{config.model_type} has rope_type {kind!r}, which encodes all positions differently beyond {switch} "
+                f"tokens, sequences here have up to {longest}"
+            )
+    return ""
 
-    ``config`` is the Hugging Face configuration of a text model. A window that is wider cuts nothing.
-    """
+
+def why_not_attention(config: Any, longest: int) -> str:
+    """Reason why the model does not compute plain full attention. A window wider than the sequences has no effect."""
     name = config.model_type
     if other := sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}):
         return f"{name} has {', '.join(other)} layers, not full attention"
@@ -26,18 +53,16 @@ def why_not_attention(config: Any, longest: int) -> str:
         return f"{name} attends to a window of {window} tokens, sequences here have up to {longest}"
     if cap := getattr(config, "attn_logit_softcapping", None):
         return f"{name} has attn_logit_softcapping={cap}, which attention to shared prefixes does not compute"
-    return ""
+    return why_not_positions(config, longest)
 
 
 def why_not(config: Any, lora_dropout: float = 0.0, longest: int = 0) -> str:
-    """The reason against it, or an empty string; arguments as above."""
+    """Reason why prefixes cannot be shared in training."""
     if lora_dropout:
-        return (
-            f"model.lora_dropout={lora_dropout} draws noise a sequence, but a shared prefix is forwarded once for many"
-        )
+        return f"model.lora_dropout={lora_dropout} draws new noise for every sequence, so prefixes cannot be shared"
     if getattr(config, "output_router_logits", False):
         return (
-            f"{config.model_type} adds a balance loss over tokens (output_router_logits), which would count shared "
-            "ones once"
+            f"{config.model_type} adds a load-balancing loss over tokens (output_router_logits), which would count "
+            "shared tokens once"
         )
     return why_not_attention(config, longest)

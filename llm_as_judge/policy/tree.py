@@ -1,12 +1,12 @@
-"""Every unique prefix of a batch once: a radix tree over all sequences, laid out as one row in depth-first order.
+"""Radix tree over all sequences of a batch, laid out as one row in depth-first order: every unique prefix once.
 
-``plan`` turns prompts and completions into that row, ``stages`` into a trunk of prompts and rows of completions
-beside it, for batches too large to hold at once. Both say who sees whom twice over: as pieces (a span of queries,
-a span of keys), which ``attention`` walks on the CPU, and as the interval of queries that see a key, which
-FlexAttention and the dense reference read. No model here, and no attention.
+``plan`` turns prompts and completions into one row; ``stages`` into a trunk of prompts and rows of completions, for
+batches that are too large for one pass. Both give the attention pattern in two forms: as pieces (a span of queries, a
+span of keys) for the cascade kernel, and as the interval of queries that see a key for FlexAttention and the dense
+reference. No model and no attention here.
 
-The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork has no
-duplicate token, for a loss reads edges (row, target) instead of shifted labels.
+The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork duplicates no
+token, because the loss reads edges (row, target) instead of shifted labels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 Span = tuple[int, int]
 
-#: A shared run shorter than this is forwarded once a sequence: a node costs about as much as so many tokens.
+#: Shorter shared runs are forwarded once per sequence: a node costs about as much as this many tokens.
 MIN_SHARE = 8
 
 
@@ -36,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Queries ``q0:q1`` see keys ``k0:k1``, all of them or, where ``causal``, those up to themselves."""
+    """Queries ``q0:q1`` see all keys ``k0:k1`` or, if ``causal``, those up to their own position."""
 
     q0: int
     q1: int
@@ -47,9 +47,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who sees whom: query q sees key k where ``first[k] <= q < last[k]``; ``pieces`` say the same.
+    """Attention pattern: query q sees key k if ``first[k] <= q < last[k]``; ``pieces`` is the same pattern.
 
-    Keys and queries are the same row, or the keys are a trunk's followed by the row's own.
+    The keys are the row's own, preceded by a trunk's if the row belongs to a stage.
     """
 
     pieces: tuple[Piece, ...]
@@ -64,18 +64,18 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class TreePlan:
-    """A row, and where in it each completion token is predicted.
+    """A row, and the edges (row, target) that predict completion tokens.
 
-    Equal edges (same row, same target) occur once: ``edge`` tells which one a completion token reads.
+    Equal edges occur once; ``edge`` is the index of each completion token's edge.
     """
 
     ids: Tensor  # [T]
     positions: Tensor  # [T] depth of each token
     nodes: tuple[Node, ...]
     layout: Layout
-    rows: Tensor  # [E] whose hidden state predicts ``targets``; in a stage, T + j is the trunk's row j
+    rows: Tensor  # [E] positions whose hidden states predict ``targets``; in a stage, T + j is position j of the trunk
     targets: Tensor  # [E]
-    edge: Tensor  # [M] completion tokens, sequence after sequence
+    edge: Tensor  # [M] by completion token, sequence after sequence
     lengths: tuple[int, ...]  # completion lengths, sum M
 
     @property
@@ -85,10 +85,7 @@ class TreePlan:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """``trunk`` holds the prompts of some sequences; ``micro_batches`` are rows of their completions.
-
-    ``members`` are, one micro-batch after the other, the indices of the sequences.
-    """
+    """Prompts of some sequences (``trunk``) and rows of their completions; ``members`` are the indices per row."""
 
     trunk: TreePlan
     micro_batches: tuple[TreePlan, ...]
@@ -109,26 +106,23 @@ class _Tree:
 def plan(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], min_share: int = MIN_SHARE
 ) -> TreePlan:
-    """One row for sequences prompt + completion.
-
-    Raises ``ValueError`` for an empty prompt or completion.
-    """
+    """One row for sequences prompt + completion. Raises ``ValueError`` for an empty prompt or completion."""
     _check(prompts, completions)
-    # The last completion token predicts nothing, so it is a target only.
+    # The last completion token predicts nothing: it is only a target.
     tree = _grow([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)], 0, min_share)
     rows = [tree.rows(i)[len(prompt) - 1 :] for i, prompt in enumerate(prompts)]
     return _finish(tree, _own_layout(tree), rows, completions)
 
 
 def trunk(prompts: Sequence[Sequence[int]], min_share: int = MIN_SHARE) -> tuple[TreePlan, list[list[int]]]:
-    """One row for prompts alone, and where in it the tokens of each are. Raises ``ValueError`` for an empty one."""
+    """One row for prompts only, and the positions of each prompt's tokens. Raises ``ValueError`` for an empty one."""
     _check(prompts, prompts)
     tree = _grow(prompts, 0, min_share)
     return _finish(tree, _own_layout(tree), [], []), [tree.rows(i) for i in range(len(prompts))]
 
 
 def padded_tokens(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> int:
-    """What one padded batch of the same sequences forwards."""
+    """Number of tokens that one padded batch of the sequences forwards."""
     lengths = [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)]
     return max(lengths) * len(lengths)
 
@@ -139,9 +133,9 @@ def stages(
     budget: int,
     min_share: int = MIN_SHARE,
 ) -> list[Stage]:
-    """Trunks and rows of at most ``budget`` tokens each (a single longer sequence makes a longer row).
+    """Trunks and rows of at most ``budget`` tokens each, or of a single longer sequence.
 
-    Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together. Raises ``ValueError``.
+    Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together.
     """
     _check(prompts, completions)
     if budget < 1:
@@ -163,7 +157,7 @@ def stages(
 
 
 def dense_mask(layout: Layout) -> Tensor:
-    """[Q, K] bool, the reference of what attention may see."""
+    """Attention pattern as [Q, K] bool."""
     queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
     return (queries >= layout.first) & (queries < layout.last)
 
@@ -174,11 +168,11 @@ def _check(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]
 
 
 def _grow(sequences: Sequence[Sequence[int]], depth: int, min_share: int) -> _Tree:
-    """The tree of ``sequences``, whose first token is ``depth`` tokens below the root; empty ones have no path."""
+    """Tree of ``sequences``, which begin ``depth`` tokens below the root; empty ones have no path."""
     tree = _Tree([], [], [], [[] for _ in sequences])
     parents: list[int] = []
     spans: list[tuple[int, int, int]] = []
-    # Branches still to add, the next one on top: (members, tokens already on the path, tokens wanted, parent).
+    # Stack of branches to add: (members, tokens already on the path, end of the branch, parent).
     todo: list[tuple[list[int], int, int, int]] = []
 
     def fork(members: Sequence[int], at: int, parent: int) -> None:
@@ -218,7 +212,7 @@ def _own_layout(tree: _Tree) -> Layout:
 
 
 def _own_pieces(tree: _Tree, queries: int, keys: int) -> tuple[tuple[Piece, ...], list[int]]:
-    """Pieces of a tree whose row begins at ``queries`` and ``keys``, and the end of each key's interval."""
+    """Pieces of a tree whose row begins at query ``queries`` and key ``keys``, and the end of each key's interval."""
     pieces: list[Piece] = []
     last: list[int] = []
     for n in tree.nodes:
@@ -257,7 +251,7 @@ def _stage(
     min_share: int,
 ) -> Stage:
     trunk = _grow([prompts[i] for i in members], 0, min_share)
-    # In the trunk's depth-first order, so that below each of its nodes lies one span of completions.
+    # In the trunk's depth-first order, so that the completions below each node are one span.
     order = sorted(range(len(members)), key=lambda m: (trunk.paths[m][-1], members[m]))
     micro_batches: list[TreePlan] = []
     taken: list[tuple[int, ...]] = []
@@ -274,9 +268,9 @@ def _stage(
 
 
 def _micro_batch(trunk: _Tree, members: list[int], completions: Sequence[Sequence[int]], min_share: int) -> TreePlan:
-    """A row of completions whose prompts are ``members``' paths in ``trunk``, in the order of these paths."""
+    """Row of completions whose prompts are the paths of ``members`` in ``trunk``, in the order of these paths."""
     row = _Tree([], [], [], [])
-    seen: dict[int, Span] = {}  # by trunk node: the queries below it
+    seen: dict[int, Span] = {}  # queries below each trunk node
     own: list[Piece] = []
     last: list[int] = []
     rows: list[list[int]] = []
@@ -318,7 +312,7 @@ def _micro_batch(trunk: _Tree, members: list[int], completions: Sequence[Sequenc
 
 
 def _shared(sequences: Sequence[Sequence[int]], members: Sequence[int], depth: int) -> int:
-    """End of the run of tokens after ``depth`` that all ``members`` share."""
+    """End of the tokens from ``depth`` on that all ``members`` share."""
     end = min(len(sequences[i]) for i in members)
     first = sequences[members[0]]
     for i in members[1:]:

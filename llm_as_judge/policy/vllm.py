@@ -1,22 +1,19 @@
-"""Generation by a vLLM server that serves the base model with LoRA enabled.
+"""Sampling by a vLLM server that serves the base model with LoRA enabled.
 
-Prompts go as token ids and token ids come back, with log-probs of the sampling distribution; no text is
-tokenised again. Every state of the adapter gets a name of its own, ``policy-vN-DIGEST``: vLLM's prefix cache is
-keyed by that name, and an adapter that another run left under the same version is not taken for this one. Start the
-server with
+Requests and replies carry token ids and log-probs of the sampling distribution; no text is tokenised again. Every
+version of the adapter has a unique name, ``policy-vN-DIGEST``: vLLM's prefix cache is keyed by that name, and an
+adapter that another run left under the same version is never used by mistake. Start the server with
 
     VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank 64 --max-loras 2 \
         --logprobs-mode processed_logprobs
 
-``adapter_dir`` must be readable by the server under the same path. A server that is gone is waited for, and one
-that came back without the adapter is given it again. Each call runs an event loop in a thread of its own, since the
-caller may be inside one.
+The server must be able to read ``adapter_dir`` under the same path. If the server restarts, requests wait for it and
+the adapter is loaded again. Each call runs an event loop in its own thread, because the caller may be inside one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import hashlib
 import logging
 import math
@@ -24,14 +21,14 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.llm.transport import Transport, model_names, parse_json
-from llm_as_judge.policy.text import text_of
+from llm_as_judge.policy.chat import text_of
 from llm_as_judge.policy.vllm_server import OwnServer
 from llm_as_judge.types import Completion
 
@@ -42,20 +39,11 @@ T = TypeVar("T")
 _WEIGHTS = "adapter_model.safetensors"
 
 
-class AdapterSource(Protocol):
-    """What ``sync`` needs of ``rl.policy.Policy``; the dtype of ``base`` is the one the server computes in."""
-
-    @property
-    def base(self) -> Any: ...
-    def save_adapter(self, directory: Path) -> None: ...
-
-
 class VLLMEngine:
-    """``sync`` before ``generate``; until then the server's base model answers.
+    """Client of one vLLM server. Before the first ``sync``, the base model answers.
 
-    ``model`` is the name by which the server knows the base model; ``own`` is the server where it is the run's own: it
-    lives as long as the engine. ``ConfigError`` where key, model or adapters are not as they must be, ``ProviderError``
-    where no useful answer comes.
+    ``model`` is the base model's name on the server; ``own`` is a server started for this run, kept alive by the
+    engine. Methods raise ``ConfigError`` if key, model or adapters are wrong, ``ProviderError`` without a usable reply.
     """
 
     def __init__(
@@ -72,13 +60,13 @@ class VLLMEngine:
         self._base_model = model
         self._adapter_dir = adapter_dir
         self._tokenizer = tokenizer
-        self._answered = False  # a server that never did is a wrong address, not one that restarts
+        self._answered = False  # until a first answer, a refused connection means a wrong address, not a restart
         self._synced: tuple[ref[object], int] | None = None
         self._loaded: str | None = None
         self.version = 0
 
     def check(self) -> list[str]:
-        """Names of the models served; the base model must be among them and give a token with its log-prob."""
+        """Names of the served models. Requires the base model among them, and a token with its log-prob."""
 
         async def ask(server: _Server) -> list[str]:
             names = await server.models()
@@ -93,23 +81,14 @@ class VLLMEngine:
 
         return self._run(ask)
 
-    def serving(self, name: str, version: int) -> VLLMEngine:
-        """This engine with the adapter of that name, or the base model's, which another program keeps on the server."""
-        engine = copy.copy(self)
-        engine._loaded, engine.version = name, version
-        return engine
+    def sync(self, policy: Any, version: int) -> None:
+        """Loads the adapter of a ``Policy`` under a new name and unloads the previous one.
 
-    def sync(self, policy: object, version: int) -> None:
-        """Writes the adapter aside, renames it, loads it under its new name and unloads the one before.
-
-        Nothing is done where ``policy`` was brought there as ``version`` already.
+        Does nothing if ``version`` of ``policy`` is loaded already.
         """
         if self._synced is not None and self._synced[0]() is policy and self._synced[1] == version:
             return
-        if not hasattr(policy, "save_adapter") or not hasattr(policy, "base"):
-            raise TypeError(f"{type(policy).__name__} has no adapter to save")
-        source: AdapterSource = policy
-        name, before = self._write(source, version), self._loaded
+        name, before = self._write(policy, version), self._loaded
 
         async def load(server: _Server) -> None:
             if name != before:
@@ -134,10 +113,11 @@ class VLLMEngine:
         seed: int = 0,
         on_completion: Callable[[int, int, Completion], None] | None = None,
     ) -> list[list[Completion]]:
-        """``n`` completions of every prompt, in order, each with a seed of its own. ``on_completion`` is called
-        for a prompt's completions when they all are there. Raises ``ProviderError``.
+        """``n`` completions of every prompt, in order. Raises ``ProviderError``.
+
+        ``on_completion`` is called for all completions of a prompt when the last one is complete.
         """
-        asked = n if temperature > 0 else 1  # greedy completions are all the same, and vLLM refuses to make several
+        asked = n if temperature > 0 else 1  # vLLM refuses several greedy completions, which would be equal
         sampling = _fields(
             n=asked,
             temperature=temperature,
@@ -147,7 +127,7 @@ class VLLMEngine:
         )
 
         async def one(server: _Server, index: int) -> list[Completion]:
-            # vLLM adds k to the seed for completion k: prompts with neighbouring seeds would share their noise.
+            # vLLM adds k to the seed for completion k: prompts with consecutive seeds would share their noise.
             prompt, fields = list(prompts[index]), {**sampling, "seed": derived_seed(seed, index)}
             reply = await server.complete(self._loaded or self._base_model, prompt, fields)
             completions = self._completions(prompt, reply, asked) * (n // asked)
@@ -161,13 +141,13 @@ class VLLMEngine:
 
         return self._run(ask)
 
-    def _write(self, policy: AdapterSource, version: int) -> str:
-        """The adapter in a folder of its own, in the dtype the server computes in; returns the folder's name."""
+    def _write(self, policy: Any, version: int) -> str:
+        """Writes the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
         aside = self._adapter_dir / f".policy-v{version}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
         policy.save_adapter(aside)
-        import torch  # here, for `doctor` needs the engine without
+        import torch  # not at the top: `doctor` uses the engine without torch
         from safetensors.torch import load_file, save_file
 
         if policy.base.dtype != torch.float32:
@@ -201,17 +181,15 @@ class VLLMEngine:
     def _completions(self, prompt: list[int], reply: Mapping[str, Any], count: int) -> list[Completion]:
         choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
         if len(choices) != count:
-            raise ProviderError(f"{self._config.base_url} gave {len(choices)} completions instead of {count}")
+            raise ProviderError(f"{self._config.base_url} returned {len(choices)} completions instead of {count}")
         return [self._completion(prompt, choice) for choice in choices]
 
     def _completion(self, prompt: list[int], choice: Mapping[str, Any]) -> Completion:
         ids, logprobs = self._sampled(choice)
         stopped = choice["finish_reason"] == "stop"
-        # vLLM keeps the end-of-sequence id among token_ids; the text is made here so that both engines agree
-        # on it.
-        body = ids[:-1] if stopped else ids
         return Completion(
-            text=text_of(self._tokenizer, body),
+            # Not vLLM's text, so that both engines decode alike; token_ids include the end-of-sequence id.
+            text=text_of(self._tokenizer, ids[:-1] if stopped else ids),
             prompt_ids=tuple(prompt),
             token_ids=tuple(ids),
             logprobs=tuple(logprobs),
@@ -220,7 +198,7 @@ class VLLMEngine:
         )
 
     def _sampled(self, choice: Mapping[str, Any]) -> tuple[list[int], list[float]]:
-        """Ids and log-probs of a choice, as many of one as of the other."""
+        """Token ids and log-probs of a choice, equally many."""
         ids = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if not ids or logprobs is None or len(ids) != len(logprobs):
@@ -236,10 +214,10 @@ class VLLMEngine:
 
 
 def _fields(**sampling: Any) -> dict[str, Any]:
-    """A request's fields beside model and prompt."""
+    """Fields of a request in addition to model and prompt."""
     return {
         **sampling,
-        # Said outright, or the model's generation_config would bend the distribution unseen.
+        # Explicit, because the model's generation_config would change the defaults.
         "repetition_penalty": 1.0,
         "min_p": 0.0,
         "logprobs": 1,
@@ -249,14 +227,14 @@ def _fields(**sampling: Any) -> dict[str, Any]:
 
 
 class _Server:
-    """vLLM's own requests, beside the protocol's, while one event loop runs."""
+    """Requests to the server, within one event loop."""
 
     def __init__(self, transport: Transport, adapter_dir: Path, base_model: str) -> None:
         self._transport = transport
         self._base_model = base_model
         self._adapter_dir = adapter_dir
         self._loading = asyncio.Lock()
-        self._again: set[str] = set()  # adapters loaded again
+        self._again: set[str] = set()  # adapters that were loaded again
 
     async def models(self) -> list[str]:
         return await self._transport.get("/models", model_names)
@@ -269,7 +247,7 @@ class _Server:
         await self._adapter("unload", {"lora_name": name}, "not found")
 
     async def _adapter(self, verb: str, body: Mapping[str, str], fine: str) -> None:
-        """Loads or unloads; an error whose text contains ``fine`` says that it was done before."""
+        """Loads or unloads an adapter; an error that contains ``fine`` means that this was done before."""
         try:
             await self._transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
         except ProviderError as error:
@@ -277,7 +255,7 @@ class _Server:
                 raise
 
     async def complete(self, model: str, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply; where the server has lost the adapter, one of the waiting requests loads it again."""
+        """Sends a request; if the server has lost the adapter, one of the waiting requests loads it again."""
         body = {"model": model, "prompt": prompt, **fields}
         try:
             reply = await self._transport.post("/completions", body, parse_json)

@@ -1,7 +1,7 @@
-"""The policy's own vLLM server: started for a run that names none, ended with it, whatever ends it.
+"""vLLM server of a run that configures none: started with the run, and ended with it even if the run is killed.
 
-A keeper process of this module stands between the run and vLLM. It holds a pipe of which only the run has the other
-end: where the run is gone, even killed, the keeper ends vLLM with all its processes, so that no GPU stays taken.
+This module, run as a program, is a keeper process between the run and vLLM. It reads a pipe whose other end only the
+run holds. When that end closes, the keeper kills vLLM with all its processes, so that no GPU stays occupied.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from pathlib import Path
 from llm_as_judge.config.schema import Config, EngineConfig
 from llm_as_judge.errors import ConfigError
 
-#: Ranks that vLLM has kernels for.
+#: LoRA ranks that vLLM supports.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-#: The adapter that is loaded, and the one that it takes the place of.
+#: Adapters on the server at the same time: the new one and the one that it replaces.
 _ADAPTERS = 2
 _ENDING_S = 20.0
 _TAIL_CHARS = 2000
-#: What a launcher tells its own processes: vLLM would take itself for one of them.
+#: Variables that a launcher sets for its processes; vLLM would take itself for one of them.
 _LAUNCHERS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|TORCHELASTIC_.*")
 
 
 class OwnServer:
-    """vLLM on a free port of this machine, with ``model`` (a folder or hub id) served as ``name``.
+    """vLLM on a free local port, serving ``model`` (a folder or hub id) as ``name`` until ``stop`` or deletion.
 
-    ``dtype`` is the policy's; ``device`` is where it is, and the server's GPU is the same one unless ``engine.gpus``
-    says otherwise. Raises ``ConfigError`` with the end of ``log`` where it does not come up within
-    ``engine.restart_s``. It lives until ``stop``, or as long as this object.
+    ``dtype`` and ``device`` are the policy's; the server uses the same GPU unless ``engine.gpus`` is set. Raises
+    ``ConfigError`` with the end of ``log`` if it does not answer within ``engine.restart_s`` seconds.
     """
 
     def __init__(self, config: Config, model: str, name: str, dtype: str, device: str, log: Path) -> None:
@@ -73,7 +72,7 @@ class OwnServer:
             with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
                 return
             if time.monotonic() > end:
-                raise ConfigError(self._failed(f"did not answer within engine.restart_s={seconds:g} s; raise that"))
+                raise ConfigError(self._failed(f"did not answer within engine.restart_s={seconds:g} s; raise it"))
             time.sleep(0.2)
         raise ConfigError(self._failed(f"ended with status {self._process.returncode}"))
 
@@ -87,7 +86,7 @@ class OwnServer:
 
 
 def command(config: Config, model: str, name: str, dtype: str, port: int) -> list[str]:
-    """vLLM's command line for the policy of ``config``. Raises ``ConfigError`` for a rank it does not serve."""
+    """Command line of vLLM. Raises ``ConfigError`` for a LoRA rank that vLLM does not support."""
     engine, training = config.engine, config.training
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
@@ -104,15 +103,15 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
         "gpu-memory-utilization": engine.gpu_memory_utilization,
         "tensor-parallel-size": max(1, len(_gpus(engine))),
         "seed": training.seed,
-        "logprobs-mode": "processed_logprobs",  # of the distribution sampled from
+        "logprobs-mode": "processed_logprobs",  # log-probs of the sampling distribution
     }
-    # The module: the console script fails in builds whose distribution is not called "vllm".
+    # Not the console script, which fails in builds whose distribution is not called "vllm".
     start = [engine.python or sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     return [*start, *(word for key, value in options.items() for word in (f"--{key}", str(value))), *engine.options]
 
 
 def environment(engine: EngineConfig, device: str) -> dict[str, str]:
-    """The server's environment: our own, without what a launcher told us, with its GPUs and its key."""
+    """Environment of the server: this process's, without a launcher's variables, with GPUs and API key."""
     kept = {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
     number = device.partition("cuda:")[2]
     if gpus := _gpus(engine):
@@ -128,7 +127,7 @@ def _gpus(engine: EngineConfig) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the keeper and all that it started: asked first, then killed."""
+    """Terminates the keeper and all processes that it started, by force after some time."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -141,15 +140,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def keep(command: Sequence[str]) -> int:
-    """Runs ``command`` until it ends, or until nobody holds the other end of standard input any more."""
+    """Runs ``command`` until it ends or standard input is closed."""
 
     def watch() -> None:
         while os.read(0, 1):
             pass
         os.killpg(0, signal.SIGKILL)
 
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the command's to answer; a handler is not handed down to it
-    other = command[0] != sys.executable  # whose packages are not to be found where ours are
+    signal.signal(signal.SIGTERM, lambda *_: None)  # handled by the command, which does not inherit this handler
+    other = command[0] != sys.executable  # PYTHONPATH is for this Python's packages only
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or not other}
     try:
         running = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)

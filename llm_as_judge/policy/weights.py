@@ -1,4 +1,4 @@
-"""A base model and its tokenizer from where they lie: a folder, the Hugging Face hub, or a GGUF file."""
+"""Loading of base model and tokenizer from a folder, the Hugging Face hub or a GGUF file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
 
 
 def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a GGUF file, its weights unpacked: an adapter trains on plain linear layers."""
+    """Tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers."""
     from transformers import GgufConfig, modeling_gguf_pytorch_utils
 
-    # The library's switch for progress bars does not reach this one.
+    # disable_progress_bar() has no effect on this module's own tqdm.
     vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
     unpacked = GgufConfig(dequantize=True)
     base = AutoModelForCausalLM.from_pretrained(
@@ -29,10 +29,10 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a model folder, GGUF file or hub id, as its ``tokenizer.json`` has it.
+    """Tokenizer of a model folder, GGUF file or hub id, exactly as its ``tokenizer.json`` defines it.
 
-    For some model types ``AutoTokenizer`` builds the type's usual splitting rules even where the folder declares a
-    plain ``tokenizer.json``; that declaration is taken at its word here.
+    For some model types ``AutoTokenizer`` builds the type's usual splitting rules although the folder declares a plain
+    ``tokenizer.json``.
     """
     if name.endswith(".gguf"):
         return AutoTokenizer.from_pretrained(Path(name).parent, gguf_file=Path(name).name)

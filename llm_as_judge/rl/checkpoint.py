@@ -1,8 +1,8 @@
-"""Checkpoints from which training goes on bit for bit.
+"""Checkpoints from which training continues bit for bit.
 
 ``DIR/step_N`` is a PEFT adapter (usable anywhere) plus ``optimizer.pt``, ``state.pt`` (random states, sampler, buffer,
-counters), ``config.yaml`` and ``checkpoint.json``: the run it is of and a checksum of every file. It is written aside
-and renamed, so a ``step_N`` that exists was whole once; what happened to it since is found by ``verify``.
+counters), ``config.yaml`` and ``checkpoint.json``: the id of the run and a checksum of every file. A checkpoint is
+written under another name and renamed, so an existing ``step_N`` was complete; ``verify`` detects later damage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from safetensors import SafetensorError
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import naming
+from llm_as_judge.policy.model import Policy
 
 logger = logging.getLogger(__name__)
 
@@ -35,37 +36,30 @@ MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d+)")
 
 
-class Adapter(Protocol):
-    """What a checkpoint needs of ``rl.policy.Policy``."""
-
-    def save_adapter(self, directory: Path) -> None: ...
-    def load_adapter(self, directory: Path) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """All but weights and optimiser. The mappings hold plain values and tensors only."""
+    """Everything but weights and optimiser. The mappings hold plain values and tensors only."""
 
     step: int
     random_states: Mapping[str, Any]
     sampler: Mapping[str, Any] = field(default_factory=dict)
     buffer: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
-    pending: Sequence[Mapping[str, Any]] = ()  # batches that are sampled and not trained on yet
+    pending: Sequence[Mapping[str, Any]] = ()  # batches that are sampled but not trained on yet
 
 
 def save(
     directory: Path,
-    policy: Adapter,
+    policy: Policy,
     optimizer: torch.optim.Optimizer,
     state: TrainingState,
     *,
     config_text: str = "",
     run_id: str = "",
 ) -> Path:
-    """Writes ``directory/step_N`` (replacing an older one) and returns its path.
+    """Writes ``directory/step_N``, replacing an older one, and returns its path.
 
-    Raises ``OSError`` with a name; the checkpoints that were there before stand.
+    Raises ``OSError`` with the path; earlier checkpoints remain.
     """
     target = directory / f"step_{state.step}"
     aside = directory / f".{target.name}.{os.getpid()}"
@@ -76,41 +70,33 @@ def save(
         with naming(target):
             policy.save_adapter(aside)
             torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+            plain = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
             torch.save(
-                {
-                    "step": state.step,
-                    "random_states": dict(state.random_states),
-                    "sampler": dict(state.sampler),
-                    "buffer": dict(state.buffer),
-                    "counters": dict(state.counters),
-                    "pending": list(state.pending),
-                },
+                {name: dict(value) if isinstance(value, Mapping) else value for name, value in plain.items()},
                 aside / "state.pt",
             )
             (aside / "config.yaml").write_text(config_text, encoding="utf-8")
             sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
             manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    except (RuntimeError, SafetensorError) as error:  # their words for a file that cannot be written
+    except (RuntimeError, SafetensorError) as error:  # raised instead of OSError if a file cannot be written
         number = _why_unwritable(aside)
         shutil.rmtree(aside, ignore_errors=True)
         raise OSError(number, os.strerror(number), str(target)) from error
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+    old = directory / f".{target.name}.old"
+    shutil.rmtree(old, ignore_errors=True)
     if target.exists():
-        old = directory / f".{target.name}.old"
-        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
-        aside.rename(target)
-        shutil.rmtree(old)
-    else:
-        aside.rename(target)
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
     return target
 
 
 def _why_unwritable(folder: Path) -> int:
-    """The system's number for what is wrong, which torch and safetensors put into words or leave out."""
+    """Error number of a failed write, which torch and safetensors do not pass on."""
     try:
         (folder / "try").write_bytes(bytes(1 << 20))
     except OSError as error:
@@ -119,7 +105,7 @@ def _why_unwritable(folder: Path) -> int:
 
 
 def verify(path: Path) -> str:
-    """The id of the run that wrote ``path``. Raises ``DataError`` where it is no checkpoint, or is damaged."""
+    """The id of the run that wrote ``path``. Raises ``DataError`` if it is not a checkpoint or is damaged."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         version, sums, run_id = manifest["format"], dict(manifest["sha256"]), str(manifest["run"])
@@ -132,35 +118,34 @@ def verify(path: Path) -> str:
     for name, expected in sums.items():
         file = path / name
         if not file.is_file() or _checksum(file) != expected:
-            what = "is not what was written" if file.is_file() else "is missing"
+            what = "was changed" if file.is_file() else "is missing"
             raise DataError(f"{path} is damaged: {name} {what}; use an earlier checkpoint")
     return run_id
 
 
 def load(
-    path: Path, policy: Adapter, optimizer: torch.optim.Optimizer, device: torch.device | str = "cpu"
+    path: Path, policy: Policy, optimizer: torch.optim.Optimizer, device: torch.device | str = "cpu"
 ) -> TrainingState:
-    """Restores adapter and optimiser and returns the rest; ``restore_random_states`` is the caller's to call
-    last.
+    """Restores adapter and optimiser and returns the rest; the caller calls ``restore_random_states`` last.
 
-    Raises ``DataError`` where ``path`` is no whole checkpoint of this program and this policy.
+    Raises ``DataError`` if ``path`` is not a complete checkpoint of this program and this policy.
     """
     verify(path)
     try:
         raw = torch.load(path / "state.pt", weights_only=True)
         moments = torch.load(path / "optimizer.pt", weights_only=True, map_location=device)
-        raw.setdefault("pending", [])  # before there was such a thing
+        raw.setdefault("pending", [])  # missing in older checkpoints
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
         policy.load_adapter(path)
-        _refuse_other_shape(optimizer, moments)
+        _check_shapes(optimizer, moments)
         optimizer.load_state_dict(moments)
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
     return state
 
 
-def _refuse_other_shape(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """torch takes moments of any shape and fails at the next step."""
+def _check_shapes(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Raises ``ValueError`` for moments of other shapes, which torch would accept and fail on in the next step."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, moments in state["state"].items():
         for name, value in moments.items():
@@ -178,7 +163,7 @@ def _checksum(path: Path) -> str:
 
 
 def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:
-    """The whole checkpoint with the highest step in ``directory``, or None; ``warn`` is told of damaged ones."""
+    """The undamaged checkpoint with the highest step in ``directory``, or None; ``warn`` reports damaged ones."""
     if not directory.is_dir():
         return None
     numbered = [(int(m[1]), p) for p in directory.iterdir() if (m := _STEP.fullmatch(p.name)) and p.is_dir()]
@@ -193,22 +178,23 @@ def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Pat
 
 
 def step_of(path: Path) -> int:
-    """The number in a checkpoint's name; 0 for a folder of another name."""
+    """Step number in a checkpoint's name; 0 for other names."""
     match = _STEP.fullmatch(path.name)
     return int(match[1]) if match else 0
 
 
 def random_states() -> dict[str, Any]:
-    """States of the Python, NumPy and torch generators, as plain values."""
-    numpy_state: Any = np.random.get_state(legacy=False)
+    """States of the random generators of Python, NumPy and torch, as plain values."""
+    generator: Any = np.random.get_state()
+    name, key, position, has_gauss, gauss = generator
     states: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": {
-            "bit_generator": numpy_state["bit_generator"],
-            "key": [int(k) for k in numpy_state["state"]["key"]],
-            "pos": int(numpy_state["state"]["pos"]),
-            "has_gauss": int(numpy_state["has_gauss"]),
-            "gauss": float(numpy_state["gauss"]),
+            "bit_generator": str(name),
+            "key": key.tolist(),
+            "pos": int(position),
+            "has_gauss": int(has_gauss),
+            "gauss": float(gauss),
         },
         "torch": torch.get_rng_state(),
     }
@@ -218,18 +204,12 @@ def random_states() -> dict[str, Any]:
 
 
 def restore_random_states(states: Mapping[str, Any]) -> None:
-    """The inverse of ``random_states``; cuda's are left out where the number of devices differs."""
+    """Inverse of ``random_states``; those of cuda are skipped if the number of devices differs."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     saved = states["numpy"]
-    np.random.set_state(
-        {
-            "bit_generator": saved["bit_generator"],
-            "state": {"key": np.array(saved["key"], dtype=np.uint32), "pos": saved["pos"]},
-            "has_gauss": saved["has_gauss"],
-            "gauss": saved["gauss"],
-        }
-    )
+    key = np.array(saved["key"], dtype=np.uint32)
+    np.random.set_state((saved["bit_generator"], key, saved["pos"], saved["has_gauss"], saved["gauss"]))
     torch.set_rng_state(states["torch"].cpu())
     cuda = states.get("cuda", [])
     if torch.cuda.is_available() and len(cuda) == torch.cuda.device_count():

@@ -1,13 +1,13 @@
-"""What every rollout is worth against its group (GRPO, arXiv 2402.03300, section 4.1; Dr. GRPO, arXiv 2503.20783,
-for ``scale="none"``).
+"""Advantages of rollouts within their group (GRPO, arXiv 2402.03300, section 4.1; Dr. GRPO, arXiv 2503.20783, for
+``scale="none"``).
 
-An unscored reward is NaN: it takes no part in the group's mean and gets advantage 0. A group without contrast (fewer
-than two scored rollouts, or all rewards equal up to a tolerance) gets advantage 0 as well, for rewards with continuous
-cost terms never tie exactly and dividing by their spread would make noise a signal.
+An unscored reward is NaN: it is not part of the group's mean and gets advantage 0. So does a whole group without
+contrast, that is with fewer than two scored rollouts or with rewards equal up to a tolerance: rewards with continuous
+cost terms are never exactly equal, and dividing by their deviation would amplify noise.
 
-A group in which the judge abstained on an answer is left out as a whole. Rules and tests accept right answers without
-the judge, so that what it leaves open is wrong more often than what is scored: against the mean of the others right
-answers would earn too little and wrong ones lose too much.
+A group is left out if the judge abstained on one of its answers. Rules and tests accept right answers without the
+judge, so undecided answers are wrong more often than scored ones. Without them the group's mean would be too high, and
+right answers would get too small an advantage.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from torch import Tensor
 from llm_as_judge.config.schema import ScaleRewards
 from llm_as_judge.types import Group
 
-#: Rewards that differ by no more than this are alike.
+#: Rewards that differ by at most this much count as equal.
 TOLERANCE = 1e-3
 EPS = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class CreditedGroup:
-    """A group with what each of its rollouts earned, NaN = unscored, and what that is worth in the update."""
+    """A group with the reward (NaN = unscored) and the advantage of each rollout."""
 
     group: Group
-    rewards: tuple[float, ...]  # one a rollout, all NaN of a group left out; in the control experiment another's
-    advantages: tuple[float, ...]  # 0 where there is nothing to learn
+    rewards: tuple[float, ...]  # all NaN if the group is left out; permuted in the control experiment
+    advantages: tuple[float, ...]
 
     @property
     def contrast(self) -> bool:
-        """Whether the group teaches something."""
+        """Whether some advantage is not 0."""
         return any(self.advantages)
 
     @property
@@ -46,12 +46,12 @@ class CreditedGroup:
 
     @property
     def left_out(self) -> bool:
-        """The judge abstained on one of its answers."""
+        """Whether the judge abstained on one of its answers."""
         return any(r.verdict.abstained for r in self.group.rollouts)
 
 
 def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | None = None) -> list[CreditedGroup]:
-    """Credits ``groups``, a batch; with ``shuffle_seed`` the scored rewards are permuted over the batch first."""
+    """Credits a batch of groups. ``shuffle_seed`` first permutes the scored rewards over the batch."""
     rewards = [torch.tensor(_known(group), dtype=torch.float64) for group in groups]
     if shuffle_seed is not None:
         sizes = [len(row) for row in rewards]
@@ -64,7 +64,7 @@ def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | Non
 
 
 def _known(group: Group) -> list[float]:
-    """The rewards, NaN = unscored, or none of them where the judge abstained."""
+    """Rewards, NaN = unscored; all NaN if the judge abstained."""
     rewards = [math.nan if r.reward.total is None else r.reward.total for r in group.rollouts]
     return [math.nan] * len(rewards) if any(r.verdict.abstained for r in group.rollouts) else rewards
 
@@ -72,8 +72,8 @@ def _known(group: Group) -> list[float]:
 def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -> list[Tensor]:
     """Advantages [G] of each group's ``rewards`` [G], NaN = unscored.
 
-    ``scale`` divides by the group's or the batch's unbiased standard deviation plus a small number, as TRL's
-    ``scale_rewards`` does, or by nothing.
+    ``scale`` divides by the unbiased standard deviation of the group or the batch plus a small number, as TRL's
+    ``scale_rewards`` does, or not at all.
     """
     scored = [row[~torch.isnan(row)] for row in rewards]
     batch = torch.cat(scored) if scored else torch.zeros(0)

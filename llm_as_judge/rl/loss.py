@@ -1,7 +1,7 @@
-"""Policy losses on token log-probabilities, and the distribution those log-probabilities belong to.
+"""Policy losses on token log-probabilities. Pure tensor functions, no model.
 
-Pure tensor functions, no model. Every loss is a *sum* over the micro-batch divided by constants of the whole
-optimiser step (``Normaliser``), so the gradient does not depend on how the step is cut into micro-batches.
+Every loss is a *sum* over the micro-batch divided by constants of the whole optimiser step (``Normaliser``), so the
+gradient does not depend on how the step is cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Normaliser:
-    """Size of the whole optimiser step: scored sequences and their completion tokens, skipped groups
-    included.
-    """
+    """Scored sequences and their completion tokens in the whole optimiser step, skipped groups included."""
 
     sequences: int
     tokens: int
@@ -29,25 +27,24 @@ class Normaliser:
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """One micro-batch. ``old_logprobs`` None = on-policy: the detached ``logprobs`` stand in.
+    """One micro-batch.
 
-    ``sampling_logprobs`` are what the engine reported; without them there is no correction of its arithmetic.
+    ``old_logprobs`` None means on-policy: the detached ``logprobs`` are used. ``sampling_logprobs`` are those reported
+    by the engine; without them, its numerical differences are not corrected.
     """
 
     logprobs: Tensor  # [B, T], with gradient
     advantages: Tensor  # [B]
     mask: Tensor  # [B, T] bool, True at completion tokens
     old_logprobs: Tensor | None = None  # [B, T]
-    ref_logprobs: Tensor | None = None  # [B, T], needed where beta > 0
+    ref_logprobs: Tensor | None = None  # [B, T], needed if beta > 0
     entropy: Tensor | None = None  # [B, T], for the metric only
     sampling_logprobs: Tensor | None = None  # [B, T]
 
 
 @dataclass(frozen=True, slots=True)
 class LossOutputs:
-    """``loss`` is this micro-batch's share of the step's loss; the rest are token sums, to be added up and
-    divided.
-    """
+    """Share of the step's loss from this micro-batch, and sums over its tokens."""
 
     loss: Tensor
     tokens: int
@@ -59,25 +56,26 @@ class LossOutputs:
 
 
 def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> LossOutputs:
-    """Clipped surrogate loss, weighted by the importance of each token, plus ``beta`` times an estimate of
-    KL(policy || reference).
+    """Clipped surrogate loss with importance weights, plus ``beta`` times an estimate of KL(policy || reference).
 
-    The settings have TRL's names and meaning, apart from three. ``cispo`` caps the ratio at 1 + ``epsilon_high`` (the
-    paper's form; TRL's ``epsilon_high`` is the cap itself). ``importance_sampling`` and its cap are TRL's
-    ``vllm_importance_sampling_mode`` and ``..._clip_max``. With ``mask_truncated_completions`` a completion that was
-    cut off counts nowhere: TRL masks its tokens but leaves its reward, which is no measure of anything, in the group's
-    mean and deviation, and its row in the divisor of grpo, gspo and dr_grpo.
+    Values of ``loss_type``:
 
-    grpo: mean over a sequence's tokens, then over sequences (arXiv 2402.03300). dapo, bnpo: mean over all
-    tokens of the step (arXiv 2503.14476; the two differ in TRL only by where tokens are counted). dr_grpo:
-    constant divisor, sequences x ``response_max_length`` (arXiv 2503.20783). cispo: clipped, detached ratio
-    times log-prob (arXiv 2506.13585). gspo: one ratio a sequence, the geometric mean of its tokens' (arXiv
-    2507.18071).
+    - grpo: mean over the tokens of a sequence, then over sequences (arXiv 2402.03300).
+    - dapo and bnpo, which are the same here: mean over all tokens of the step (arXiv 2503.14476). In TRL they differ
+      only in where tokens are counted: over the whole step, or over one device's micro-batch.
+    - dr_grpo: constant divisor, sequences x ``response_max_length`` (arXiv 2503.20783).
+    - cispo: clipped, detached ratio times log-prob (arXiv 2506.13585).
+    - gspo: one ratio per sequence, the geometric mean of its tokens' ratios (arXiv 2507.18071).
 
-    ``use_bias_correction_kl`` multiplies the KL term by the ratio, whose gradient counts even where it is 1: the
-    gradient is then that of the KL itself (DeepSeek-V3.2, arXiv 2512.02556). KL estimates after
-    http://joschu.net/blog/kl-approx.html: k1 is unbiased and may be negative, but as a loss without that correction
-    its gradient has mean zero on-policy; k3 is the usual choice.
+    Settings have TRL's names and meaning, with three exceptions. ``cispo`` caps the ratio at 1 + ``epsilon_high``, as
+    in the paper; TRL's ``epsilon_high`` is the cap itself. ``importance_sampling`` and its cap are TRL's
+    ``vllm_importance_sampling_mode`` and ``..._clip_max``. With ``mask_truncated_completions`` a truncated completion
+    counts nowhere; TRL masks its tokens, but its reward stays in the group's mean and deviation, and its row in the
+    divisor of grpo, gspo and dr_grpo.
+
+    ``use_bias_correction_kl`` multiplies the KL term by the ratio, so that its gradient is that of the KL itself
+    (DeepSeek-V3.2, arXiv 2512.02556). KL estimates follow http://joschu.net/blog/kl-approx.html: k1 is unbiased and may
+    be negative, but as a loss without that correction its gradient has mean zero on-policy; k3 is the usual choice.
     """
     logprobs, mask = inputs.logprobs, inputs.mask
     weight = mask.to(logprobs.dtype)
@@ -103,14 +101,14 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
         kl = delta.exp() - delta - 1.0 if config.kl_estimator == "k3" else -delta
     if config.beta:
         if inputs.ref_logprobs is None:
-            raise ValueError(f"beta is {config.beta}, so ref_logprobs are needed")
+            raise ValueError(f"beta={config.beta} needs ref_logprobs")
         per_token = per_token + config.beta * (kl * ratio if config.use_bias_correction_kl else kl)
     per_token = per_token * weight
     if config.loss_type in ("grpo", "gspo"):
         loss = (per_token / lengths).sum() / max(normaliser.sequences, 1)
     elif config.loss_type == "dr_grpo":
         loss = per_token.sum() / max(normaliser.sequences * config.response_max_length, 1)
-    else:
+    else:  # dapo, bnpo, cispo
         loss = per_token.sum() / max(normaliser.tokens, 1)
     with torch.no_grad():
         clipped_low = ((ratio < low) & (advantages < 0) & mask).sum()
@@ -128,10 +126,10 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
-    """Weights [B, T] or [B, 1] for the engine's distribution not being the trainer's, and the tokens cut off.
+    """Weights [B, T] or [B, 1] that correct for the engine's distribution, and the number of tokens above the cap.
 
-    The weight is exp(``old`` - sampling log-prob), a token's or the sequence's; beyond the cap it is truncated, or
-    the token (the sequence) is left out, as in TRL. No gradient.
+    The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap it is truncated, or the
+    token (the sequence) is masked, as in TRL. No gradient.
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
     if inputs.sampling_logprobs is None or config.importance_sampling == "off":

@@ -1,11 +1,10 @@
-"""Batches on their way from the sampler to the update, up to ``training.lookahead`` of them ahead of it.
+"""Sampled batches on their way to the update: drawn, prompted, sampled, then run and judged in the background.
 
-The policy and the executor work at the same time, and yet nothing depends on timing: batch t is always drawn, prompted
-and sampled by the weights of step t - d (or those of the start), the device does one thing after the other in a fixed
-order (sample batches 0 to d, update 0, sample d + 1, update 1, ...), and batches are trained on in their order, whole.
-Nothing slow is cut off and nothing stale is dropped: slow workflows are those with more calls, and leaving them out
-would teach short ones. What is pending is plain data, from which its workflows can be run again without sampling
-anything twice.
+With ``training.lookahead`` d, up to d batches are ahead of the update, so that policy and executor work at the same
+time. Results never depend on timing: batch t is sampled by the weights of step max(0, t - d), the device works in a
+fixed order (sample batches 0 to d, update 0, sample batch d + 1, update 1, ...), and the update takes whole batches in
+order. Slow workflows are neither cut off nor dropped: they are those with more calls, and training would learn to avoid
+them. Pending batches are plain data in checkpoints; after a resume their workflows run again, nothing is sampled twice.
 """
 
 from __future__ import annotations
@@ -19,37 +18,36 @@ from typing import Any
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
+from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import Timer
 from llm_as_judge.rl.rollout import Collector
-from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.types import Completion, Group, Problem, Question, Reference
 
-#: Draws of a problem whose prompt fits, before the data are declared unfit.
+#: Attempts to draw problems whose prompts fit.
 MAX_REDRAWS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Problems with their sampled workflows. ``seed`` is of the executor's sampling."""
+    """Problems with their sampled workflows; ``seed`` is the executor's."""
 
     problems: Sequence[Problem]
     completions: Sequence[Sequence[Completion]]
     seed: int
 
     def as_plain(self) -> dict[str, Any]:
-        """Mappings, lists, texts and numbers alone; a group's prompt is told once."""
-        groups = [[{**_fields(c), "prompt_ids": None} for c in group] for group in self.completions]
+        """Mappings, lists, texts and numbers only; each group's prompt is stored once."""
         return {
             "problems": [asdict(problem) for problem in self.problems],
             "prompts": [list(group[0].prompt_ids) for group in self.completions],
-            "completions": groups,
+            "completions": [[asdict(replace(c, prompt_ids=())) for c in group] for group in self.completions],
             "seed": self.seed,
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Batch:
-        """The inverse of ``as_plain``."""
+        """Inverse of ``as_plain``."""
         return cls(
             [Problem(Question(**p["question"]), Reference(**p["reference"])) for p in plain["problems"]],
             [
@@ -61,65 +59,62 @@ class Batch:
 
 
 class Pipeline:
-    """``open`` it in the event loop that is to run the workflows, ``close`` it there; what is pending outlives that."""
+    """Call ``open`` and ``close`` in the event loop that runs the workflows; pending batches outlive that."""
 
     def __init__(self, parts: TrainerParts, config: Config) -> None:
         self._parts = parts
         self._config = config
         self._pending: deque[Batch] = deque()
-        self._under_way: deque[Collector] = deque()
+        self._running: deque[Collector] = deque()  # of the pending batches, in their order
         self._limit = asyncio.Semaphore(parts.rollout.concurrency)
 
     def open(self) -> None:
-        """Runs the workflows of what is pending."""
+        """Starts the workflows of pending batches."""
         self._limit = asyncio.Semaphore(self._parts.rollout.concurrency)
         for batch in self._pending:
             collector = self._collector(batch.problems, batch.seed)
             _start(collector, batch)
-            self._under_way.append(collector)
+            self._running.append(collector)
 
     async def close(self) -> None:
-        """Ends the workflows that are under way."""
-        while self._under_way:
-            await self._under_way.popleft().aclose()
+        """Cancels running workflows."""
+        while self._running:
+            await self._running.popleft().aclose()
 
-    async def fill(self, step: int, end: int, timer: Timer) -> None:
-        """Samples batches, none of step ``end`` or later, until those of ``step`` and ``training.lookahead`` more are
-        pending.
+    async def next(self, step: int, end: int, timer: Timer) -> list[Group]:
+        """The batch of ``step``, executed and judged.
 
-        The policy's weights are those after ``step`` finished steps.
+        First samples with the weights after ``step`` finished steps until ``training.lookahead`` further batches are
+        pending, but none of step ``end`` or later.
         """
         last = min(step + self._config.training.lookahead, end - 1)
         while (ahead := step + len(self._pending)) <= last:
             size = self._config.training.rollout_batch_size
             batch, collector = await self._sample(ahead, step, size, 0, timer)
             self._pending.append(batch)
-            self._under_way.append(collector)
-
-    async def next(self, timer: Timer) -> list[Group]:
-        """The oldest batch, executed and judged."""
+            self._running.append(collector)
         with timer.phase("execute"):
-            groups = await self._under_way[0].groups()
+            groups = await self._running[0].groups()
         self._pending.popleft()
-        self._under_way.popleft()
+        self._running.popleft()
         return groups
 
     async def more(self, step: int, count: int, refill: int, timer: Timer) -> list[Group]:
-        """``count`` more problems for ``step``, sampled by its own weights; ``refill`` tells the times apart."""
+        """``count`` more groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
         _, collector = await self._sample(step, step, count, refill, timer)
         with timer.phase("execute"):
             return await collector.groups()
 
     def state(self) -> list[dict[str, Any]]:
-        """What is pending, as plain data."""
+        """Pending batches as plain data."""
         return [batch.as_plain() for batch in self._pending]
 
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """What is pending is what ``state`` says, none of it begun."""
+        """Replaces the pending batches; ``open`` starts them."""
         self._pending = deque(map(Batch.of, state))
 
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
-        """A batch for ``step`` by the present weights, ``version``. Its workflows run as they are written."""
+        """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""
         parts, training = self._parts, self._config.training
         run, loop = parts.device.run, asyncio.get_running_loop()
         with timer.phase("prompt"):
@@ -129,9 +124,9 @@ class Pipeline:
         seed = seed_of(training.seed, step, -1 - refill)
         collector = self._collector(problems, seed)
 
-        def begin(place: int, member: int, completion: Completion) -> None:
-            begun = replace(completion, prefill=prefills[place])
-            loop.call_soon_threadsafe(collector.start, place, member, begun)
+        def start(place: int, member: int, completion: Completion) -> None:
+            completion = replace(completion, prefill=prefills[place])
+            loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         sampling = sampling_at(self._config, step)
         try:
@@ -144,23 +139,24 @@ class Pipeline:
                     top_p=sampling.top_p,
                     top_k=sampling.top_k,
                     max_new_tokens=training.response_max_length,
-                    seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: the control experiment's
-                    on_completion=begin,
+                    seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
+                    on_completion=start,
                 )
         except BaseException:
             await collector.aclose()
             raise
-        begun = [[replace(c, prefill=p) for c in group] for group, p in zip(sampled, prefills, strict=True)]
-        batch = Batch(problems, begun, seed)
-        _start(collector, batch)  # for engines that tell of nothing before the end
+        completions = [[replace(c, prefill=p) for c in group] for group, p in zip(sampled, prefills, strict=True)]
+        batch = Batch(problems, completions, seed)
+        _start(collector, batch)  # for engines that do not call ``on_completion``
         return batch, collector
 
     def _collector(self, problems: Sequence[Problem], seed: int) -> Collector:
         return Collector(problems, self._parts.rollout, seed, limit=self._limit)
 
     def _draw(self, step: int, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
-        """Problems, their prompts, and how the replies begin in these. One whose prompt is too long is drawn again, for
-        cutting it would hide its parts.
+        """Problems, the token ids of their prompts, and the prefills of their replies.
+
+        A problem whose prompt is too long is replaced: cutting the prompt would hide parts of the problem.
         """
         problems: list[Problem] = []
         prompts: list[list[int]] = []
@@ -185,17 +181,23 @@ class Pipeline:
         )
 
 
+def sampling_at(config: Config, step: int) -> Sampling:
+    """Sampling distribution after ``step`` finished steps: the temperature moves linearly to its final value."""
+    generation = config.generation
+    temperature = generation.temperature
+    if generation.final_temperature is not None:
+        done = min(1.0, step / max(1, config.training.max_steps - 1))
+        temperature += done * (generation.final_temperature - temperature)
+    return Sampling(temperature, generation.top_p, generation.top_k)
+
+
+def seed_of(seed: int, step: int, stream: int) -> int:
+    """An independent seed for every step and purpose, so that resuming needs no generator state."""
+    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
 def _start(collector: Collector, batch: Batch) -> None:
     for place, group in enumerate(batch.completions):
         for member, completion in enumerate(group):
             collector.start(place, member, completion)
-
-
-def _fields(completion: Completion) -> dict[str, Any]:
-    return {name: getattr(completion, name) for name in Completion.__dataclass_fields__}
-
-
-def seed_of(seed: int, step: int, stream: int) -> int:
-    """A seed of its own for every step and purpose, so that resuming needs no generator state."""
-    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
-    return int.from_bytes(digest[:7], "big")

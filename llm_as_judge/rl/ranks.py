@@ -1,8 +1,8 @@
-"""Several processes of one run, started by ``torchrun``, that share its update.
+"""Data parallel updates: several processes of one run, started by ``torchrun``.
 
-Rank 0 runs the loop: it alone draws, samples, executes, judges, logs and saves. It tells the others what to do, who
-wait for that (``tell``, ``hear``) over connections of the CPU: they may wait for hours, and no GPU is held meanwhile.
-``accelerate`` adds the gradients up, by NCCL between GPUs and by gloo between CPUs. A single process is ``ALONE``.
+Rank 0 runs the loop: it alone samples, executes, judges, logs and saves. The other ranks wait for its messages
+(``tell``, ``hear``), which go through the CPU: they may wait for hours without occupying a GPU. ``accelerate`` sums the
+gradients, with NCCL between GPUs and gloo between CPUs. A single process is ``ALONE``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as distributed
@@ -23,49 +23,22 @@ from torch import Tensor
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
 from llm_as_judge.types import Completion
 
-#: Rank 0 may wait for its workflows as long as it likes; that a process has ended is seen at once, by its connections.
+#: Rank 0 may wait for its workflows as long as necessary; a process that ends is noticed by its closed connections.
 _WAITING = timedelta(days=30)
-#: Of an update all ranks do about as much.
+#: During an update all ranks do about the same amount of work.
 _TALKING = timedelta(minutes=30)
 
 
 class RankFailed(LLMAsJudgeError):
-    """Another rank failed, and told why."""
+    """Another rank failed and said why."""
 
 
 class RankLost(LLMAsJudgeError):
-    """Another rank is gone, or does not answer any more."""
-
-
-class Ranks(Protocol):
-    """All processes of a run, as one of them sees them: it is ``rank`` of ``size``."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-
-    def tell(self, message: object) -> None:
-        """Rank 0 tells every other."""
-
-    def hear(self) -> Any:
-        """What rank 0 tells next; None at the end."""
-
-    def together(self, tied: bool = False) -> AbstractContextManager[None]:
-        """A block that every rank goes through. Where it fails on one, it raises on all: ``RankFailed`` on others.
-
-        Ranks that are ``tied`` wait for each other inside it, and only the end of the failed process frees them.
-        """
-
-    def add_up(self, values: Tensor) -> Tensor:
-        """The sum over all ranks, on each the same bits; ``values`` may be changed."""
-
-    def compare(self, what: str, parameters: Sequence[Tensor]) -> None:
-        """Raises ``RankFailed`` where ``parameters`` are not the same on all ranks."""
+    """Another rank has ended or does not answer."""
 
 
 class Alone:
-    """The one process of a run."""
+    """The only process of a run; methods as in ``Team``."""
 
     rank, size = 0, 1
 
@@ -74,7 +47,7 @@ class Alone:
     def hear(self) -> Any:
         return None
 
-    def together(self, tied: bool = False) -> AbstractContextManager[None]:
+    def together(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def add_up(self, values: Tensor) -> Tensor:
@@ -83,11 +56,8 @@ class Alone:
     def compare(self, what: str, parameters: Sequence[Tensor]) -> None: ...
 
 
-ALONE = Alone()
-
-
 class Team:
-    """The processes that a launcher has started, by its environment variables (``RANK``, ``WORLD_SIZE`` and so on)."""
+    """Process ``rank`` of ``size`` that a launcher started, by its environment variables (``RANK``, ``WORLD_SIZE``)."""
 
     def __init__(self) -> None:
         cuda, here = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -102,47 +72,45 @@ class Team:
         self._talking = distributed.new_group(backend="gloo", timeout=_TALKING)
 
     def tell(self, message: object) -> None:
+        """Sends ``message`` from rank 0 to all others."""
         with _peers():
             distributed.broadcast_object_list([message], src=0, group=self._waiting)
 
     def hear(self) -> Any:
-        told: list[Any] = [None]
+        """The next message of rank 0; None at the end of the run."""
+        heard: list[Any] = [None]
         with _peers():
-            distributed.broadcast_object_list(told, src=0, group=self._waiting)
-        self._ended = told[0] is None
-        return told[0]
+            distributed.broadcast_object_list(heard, src=0, group=self._waiting)
+        self._ended = heard[0] is None
+        return heard[0]
 
     @contextmanager
-    def together(self, tied: bool = False) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
+        """A block that every rank executes. If it fails on one rank, it raises ``RankFailed`` on the others."""
         try:
             yield
         except Exception as error:
-            if tied:
-                self._ended = True
-                if _of_a_connection(cause := error.__cause__ or error):  # whatever those who compute took it for
-                    raise _lost(cause) from error
-            else:
-                with suppress(RankLost):
-                    self._told_by_all(f"{type(error).__name__}: {error}")
+            with suppress(RankLost):
+                self._gather(f"{type(error).__name__}: {error}")
             raise
-        if failed := [f"rank {rank}: {text}" for rank, text in enumerate(self._told_by_all("")) if text]:
+        if failed := [f"rank {rank}: {text}" for rank, text in enumerate(self._gather("")) if text]:
             raise RankFailed("; ".join(failed))
 
     def add_up(self, values: Tensor) -> Tensor:
+        """Sum over all ranks, the same bits on each; ``values`` may be changed."""
         with _peers():
             total: Tensor = reduce(values, "sum")
         return total
 
     def compare(self, what: str, parameters: Sequence[Tensor]) -> None:
-        # A number that the slightest difference of a weight changes.
-        values = self._told_by_all(float(sum(parameter.detach().double().sum() for parameter in parameters)))
+        """Raises ``RankFailed`` if ``parameters`` are not the same on all ranks."""
+        # A number that changes with the slightest difference in a weight.
+        values = self._gather(float(sum(parameter.detach().double().sum() for parameter in parameters)))
         if len(set(values)) > 1:
-            raise RankFailed(
-                f"{what} is not the same on all ranks: {values}; --resume goes on from the last checkpoint"
-            )
+            raise RankFailed(f"{what} differs between ranks: {values}; --resume continues from the last checkpoint")
 
     def leave(self) -> None:
-        """Rank 0 ends the run; the others wait for that, so that they are not taken for lost."""
+        """Ends the run on rank 0. The others wait for that, so that they are not considered lost."""
         with suppress(RankLost):
             if self.rank == 0:
                 self.tell(None)
@@ -150,16 +118,20 @@ class Team:
                 self.hear()
         distributed.destroy_process_group()
 
-    def _told_by_all(self, value: Any) -> list[Any]:
+    def _gather(self, value: Any) -> list[Any]:
         values = [value] * self.size
         with _peers():
             distributed.all_gather_object(values, value, group=self._talking)
         return values
 
 
+Ranks = Alone | Team
+ALONE = Alone()
+
+
 @contextmanager
-def join() -> Iterator[Team | Alone]:
-    """All processes of this run, as long as the block lasts: those that a launcher has started, or this one alone."""
+def join() -> Iterator[Ranks]:
+    """The processes of this run: those that a launcher started, or only this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
@@ -173,30 +145,22 @@ def join() -> Iterator[Team | Alone]:
 
 @contextmanager
 def _peers() -> Iterator[None]:
-    """What the libraries say of a rank that is gone becomes ``RankLost``."""
+    """Turns the libraries' errors about a missing rank into ``RankLost``."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        raise _lost(error) from error
-
-
-def _lost(error: BaseException) -> RankLost:
-    reason = str(error).strip().partition("\n")[0]
-    return RankLost(
-        f"another process of this run has ended or does not answer ({reason}); what it said last tells why, and "
-        "--resume goes on from the last checkpoint"
-    )
-
-
-def _of_a_connection(error: BaseException) -> bool:
-    return isinstance(error, distributed.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+        reason = str(error).strip().partition("\n")[0]
+        raise RankLost(
+            f"another process of this run has ended or does not answer ({reason}); its last output says why, and "
+            "--resume continues from the last checkpoint"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a loop has come to: weights and optimiser on the CPU, and optimiser steps."""
+    """Weights and optimiser state on the CPU, and the number of optimiser steps."""
 
     weights: Sequence[Tensor]
     optimizer: dict[str, Any]
@@ -204,7 +168,7 @@ class State:
 
 
 def share_state(ranks: Ranks, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer, steps: int) -> None:
-    """Rank 0 tells the others its ``State``, which they take by ``take_state``."""
+    """Sends the ``State`` of rank 0 to the others, which call ``take_state``."""
     if ranks.size > 1:
         weights = [parameter.detach().cpu() for parameter in parameters]
         moments: Any = send_to_device(optimizer.state_dict(), "cpu")
@@ -219,7 +183,7 @@ def take_state(state: State, parameters: Sequence[Tensor], optimizer: torch.opti
 
 
 def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
-    """Sums, not means: every rank's share has the whole step's divisors already."""
+    """Sums gradients over ranks; no mean, because every share is divided by the size of the whole step already."""
     if ranks.size > 1:
         for parameter in parameters:
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -227,8 +191,10 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:
-    """Which ``completions`` each of ``size`` ranks computes, in their order: those of a prompt together, for they share
-    it, and about as many tokens on each. Prompts are cut in two where there are fewer of them than ranks.
+    """Indices of the completions for each of ``size`` ranks, with about as many tokens on each.
+
+    Completions of one prompt stay together, because they share it; if there are fewer prompts than ranks, the largest
+    are split.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, completion in enumerate(completions):

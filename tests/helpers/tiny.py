@@ -1,4 +1,4 @@
-"""A random Qwen2 of a few thousand weights, a tokenizer of numbers, and scripted parts around the trainer."""
+"""A random Qwen2 with a few thousand weights, a tokenizer of numbers, and simple components around the trainer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LUCKY = "7"
 
 
 class NumberTokenizer:
-    """Text is numbers with spaces between them; a word that is no number becomes one by its letters."""
+    """Text is numbers separated by spaces; other words are mapped to numbers."""
 
     eos_token_id = EOS
     chat_template = "present"
@@ -69,9 +69,9 @@ def tiny_policy(
     seed: int = 0,
     **settings: Any,
 ) -> Policy:
-    """``perturb`` > 0 gives the adapter random weights, so that it matters; ``more`` is for the model's config.
+    """``perturb`` > 0 gives the adapter random weights; ``more`` are arguments of the model's configuration.
 
-    ``family`` is one of ``FAMILIES`` or any type that transformers knows.
+    ``family`` is one of ``FAMILIES`` or any model type of transformers.
     """
     values: dict[str, Any] = {
         "hidden_size": hidden,
@@ -105,7 +105,7 @@ def tiny_policy(
 def random_completions(
     prompts: int = 3, group: int = 3, vocabulary: int = VOCABULARY, seed: int = 0
 ) -> list[Completion]:
-    """Ragged prompts with a common beginning, ragged completions."""
+    """Prompts of different lengths with a common beginning, and completions of different lengths."""
     draw = random.Random(seed)
 
     def ids(n: int) -> tuple[int, ...]:
@@ -162,7 +162,7 @@ class ListBuffer:
 
 
 class EchoRunner:
-    """The workflow's answer is the workflow."""
+    """Answers with the workflow's text."""
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         return Execution("finished", source)
@@ -182,7 +182,7 @@ def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execu
 
 @dataclass
 class Events:
-    """Stands in for ``EventLog``."""
+    """A log in memory."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
 
@@ -194,7 +194,7 @@ class Events:
 
 
 def config_of(settings: Mapping[str, Any]) -> Config:
-    """A configuration with ``settings``, each in the section that has it."""
+    """A configuration with ``settings``, each in its section."""
     sections: dict[str, dict[str, Any]] = {"training": {}, "generation": {}, "judge": {}}
     for name, value in settings.items():
         section = next(s for s in sections if f"{s}.{name}" in LEAVES)
@@ -214,7 +214,7 @@ def bandit_trainer(
     evaluate: Any = None,
     **settings: Any,
 ) -> Trainer:
-    """A trainer on a trivial task: the completion is right where it contains the lucky number."""
+    """A trainer on a trivial task: a completion is right if it contains the lucky number."""
     policy = policy or tiny_policy(rank=8)
     defaults: dict[str, Any] = {
         "rollout_batch_size": 4,
@@ -238,3 +238,12 @@ def bandit_trainer(
         ),
         config_of({**defaults, **settings}),
     )
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.parts.policy.trainable_parameters()]
+
+
+def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    """Whether all tensors have the same bits."""
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))

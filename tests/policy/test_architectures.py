@@ -1,4 +1,4 @@
-"""The types that users train come out as docs/architectures.md has them, tried anew."""
+"""Common model types give the results that docs/architectures.md lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load() -> ModuleType:
     spec = importlib.util.spec_from_file_location("architectures", ROOT / "scripts/architectures.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look their module up
+    sys.modules[spec.name] = module  # needed by its dataclasses
     spec.loader.exec_module(module)
     return module
 
@@ -27,8 +27,14 @@ architectures: Any = load()
 PAGE = architectures.PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", architectures.COMMON)
-def test_a_common_type_is_as_the_page_has_it(kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in ("qwen2", "llama") else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in architectures.COMMON
+    ],
+)
+def test_a_common_type_gives_the_listed_results(kind: str) -> None:
     row = architectures.try_out(kind)
     assert not row.not_made
     if row.right:
@@ -40,17 +46,17 @@ def test_a_common_type_is_as_the_page_has_it(kind: str) -> None:
     assert ("refused: cut by its window" in row.windowed.values()) == (f"`{kind}`" in windows)
 
 
-def test_what_is_wrong_and_not_refused_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_that_is_not_refused_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(architectures, "check_plain", lambda *a: None)
-    monkeypatch.setattr("llm_as_judge.policy.scoring.Head", lambda base: base.get_output_embeddings())
+    wrong = lambda base, hidden: base.get_output_embeddings()(hidden)  # noqa: E731
+    monkeypatch.setattr("llm_as_judge.policy.scoring.logits_of", wrong)
     with pytest.raises(AssertionError, match="not refused"):
         architectures.try_out("granite")
 
 
-def test_the_page_is_of_the_installed_transformers() -> None:
+def test_the_page_lists_the_installed_transformers() -> None:
     named = PAGE.partition("\ntransformers ")[2].partition(":")[0]
     if named != transformers.__version__:
-        pytest.skip(f"the page is of transformers {named}; write it anew with scripts/architectures.py")
+        pytest.skip(f"the page is for transformers {named}; update it with scripts/architectures.py")
     assert "WRONG" not in PAGE
-    for kind in architectures.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        assert f"`{kind}`" in PAGE
+    assert [k for k in architectures.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if f"`{k}`" not in PAGE] == []

@@ -1,13 +1,12 @@
-"""A prompt by chat templates that take more and less."""
+"""Prompts by chat templates that accept more or less, and text of sampled ids."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from jinja2 import Environment
 
-from llm_as_judge.policy.chat import chat_ids
+from llm_as_judge.policy.chat import chat_ids, text_of
 from llm_as_judge.types import Prompt
 
 CHATML = (
@@ -21,9 +20,11 @@ PROMPT = Prompt("Rules.", "Third?", (("First?", "one"), ("Second?", "two")), "We
 
 
 class Letters:
-    """A token is a letter."""
+    """A tokenizer with one token per letter."""
 
-    def __init__(self, template: str) -> None:
+    all_special_tokens = ("<eos>", "")
+
+    def __init__(self, template: str = "") -> None:
         environment = Environment()
         environment.globals["raise"] = self._refuse
         self._template = environment.from_string(template)
@@ -34,40 +35,35 @@ class Letters:
     def encode(self, text: str, **options: Any) -> list[int]:
         return [ord(letter) for letter in text]
 
+    def decode(self, token_ids: list[int]) -> str:
+        return "".join("<eos>" if i == 0 else chr(i) for i in token_ids)
+
     def apply_chat_template(self, messages: list[dict[str, str]], *, tokenize: bool, **options: Any) -> Any:
         text = self._template.render(messages=messages, **options)
         return self.encode(text) if tokenize else text
 
 
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        (
-            CHATML,
-            "<|system|>Rules.\n<|user|>First?\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n"
-            "<|user|>Third?\n<|assistant|>Well, ",
-        ),
-        (
-            NO_SYSTEM,
-            "<|user|>Rules.\n\nFirst?\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n"
-            "<|user|>Third?\n<|assistant|>Well, ",
-        ),
-        (
-            DROPS_SYSTEM,
-            "<|user|>Rules.\n\nFirst?\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n"
-            "<|user|>Third?\n<|assistant|>Well, ",
-        ),
-        (
-            LAST_ONLY,
-            "<|user|>Rules.\n\nFirst?\n\none\n\nSecond?\n\ntwo\n\nThird?\n<|assistant|>Well, ",
-        ),
-    ],
-    ids=["all", "no system", "drops system", "last message only"],
-)
-def test_what_a_template_does_not_take_is_told_in_the_next_message(template: str, text: str) -> None:
-    assert "".join(map(chr, chat_ids(Letters(template), PROMPT))) == text
-
-
-def test_a_prompt_of_two_messages_stays_as_it_is() -> None:
+def test_what_a_template_does_not_accept_is_put_in_front_of_the_next_message() -> None:
+    rest = "\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n<|user|>Third?\n<|assistant|>Well, "
+    cases = {
+        CHATML: f"<|system|>Rules.\n<|user|>First?{rest}",
+        NO_SYSTEM: f"<|user|>Rules.\n\nFirst?{rest}",
+        DROPS_SYSTEM: f"<|user|>Rules.\n\nFirst?{rest}",
+        LAST_ONLY: "<|user|>Rules.\n\nFirst?\n\none\n\nSecond?\n\ntwo\n\nThird?\n<|assistant|>Well, ",
+    }
+    found = {template: "".join(map(chr, chat_ids(Letters(template), PROMPT))) for template in cases}
+    assert found == cases
     ids = chat_ids(Letters(CHATML), Prompt("", "Only?"))
     assert "".join(map(chr, ids)) == "<|system|>\n<|user|>Only?\n<|assistant|>"
+
+
+def test_text_has_no_special_tokens_at_its_ends() -> None:
+    cases = {
+        "x = 1": "x = 1",
+        "x = 1 \0\0\n\0": "x = 1",
+        "\0 x = 1": "x = 1",
+        "s = '\0' + 1": "s = '<eos>' + 1",
+        "\0": "",
+        "": "",
+    }
+    assert {written: text_of(Letters(), list(map(ord, written))) for written in cases} == cases

@@ -1,4 +1,4 @@
-"""The CUDA path: FlexAttention through the model, in float32 and bfloat16. Skipped without a GPU."""
+"""FlexAttention through the model, in float32 and bfloat16; skipped without a CUDA device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_flex_equals_padded_rows(kind: str, budget: int, checkpointing: bool) ->
     assert max(differences(result(policy, completions, "tree", budget, "dense"), expected)) < 1e-3
 
 
-def test_bfloat16_is_as_near_to_float32_as_padded_rows_are() -> None:
+def test_bfloat16_is_as_close_to_float32_as_padded_rows() -> None:
     precise, rough, completions = policy_on_gpu("float32"), policy_on_gpu("bfloat16"), batch("deep", 2)
     expected = result(precise, completions, "padded")[0]
     layouts: tuple[Layout, ...] = ("tree", "padded")
@@ -41,7 +41,7 @@ def test_bfloat16_is_as_near_to_float32_as_padded_rows_are() -> None:
     check_exact(rough, completions, Sampling())
 
 
-def test_row_lengths_that_change_do_not_each_cost_a_compilation() -> None:
+def test_new_row_lengths_need_no_new_compilation() -> None:
     policy = policy_on_gpu("float32")
     torch._dynamo.utils.counters.clear()
     for seed in range(12):

@@ -1,6 +1,6 @@
-"""The policy's own vLLM server: what is started, that it ends with the run, and what is said where it does not start.
+"""A run's own vLLM server: its command line, that it ends with the run, and errors at the start.
 
-A stand-in takes vLLM's place here; the last tests start a real one (`make test-vllm`).
+A small program replaces vLLM, except in the last test (`make test-vllm`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from llm_as_judge.policy.vllm_server import OwnServer, command, environment
 from llm_as_judge.types import Question
 
 ROOT = Path(__file__).parents[2]
-#: Answers every request where it is told to, with a child that would outlive it; tells its process ids.
+#: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $TOLD.
 STAND_IN = f"""#!{sys.executable}
 import http.server, json, os, subprocess, sys
 child = subprocess.Popen(["sleep", "1000"])
@@ -54,7 +54,7 @@ def program(folder: Path, text: str = STAND_IN) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, within some seconds."""
+    """Whether a process ends within some seconds."""
     for _ in range(100):
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -69,7 +69,7 @@ def start(config: Config, folder: Path) -> OwnServer:
     return OwnServer(config, "weights", "name", "bfloat16", "cuda:1", folder / "logs/server.log")
 
 
-def test_what_is_started_follows_the_configuration() -> None:
+def test_the_command_line_follows_the_configuration() -> None:
     settings = ["lora_rank=24", "lookahead=3", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]"]
     config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", "engine.python=py", *settings])
     assert config.engine.base_url == "", "config/training.yaml starts a server unless VLLM_BASE_URL is set"
@@ -86,12 +86,12 @@ def test_what_is_started_follows_the_configuration() -> None:
     }  # fmt: skip
 
 
-def test_an_adapter_that_vllm_cannot_serve_is_refused() -> None:
+def test_a_rank_that_vllm_does_not_support_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"lora_rank=513: vLLM serves ranks up to 512"):
         command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32", 7)
 
 
-def test_its_gpu_is_the_policys_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_uses_the_policys_gpu_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")
@@ -115,7 +115,7 @@ def test_it_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(gone(pid) for pid in told["pids"])
 
 
-def test_it_ends_where_the_run_is_killed(tmp_path: Path) -> None:
+def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
     run = (
         "import sys, time; from pathlib import Path; from llm_as_judge.policy.vllm_server import OwnServer;"
         "from llm_as_judge.config.loading import load_config;"
@@ -141,13 +141,13 @@ def test_it_ends_where_the_run_is_killed(tmp_path: Path) -> None:
         (
             "#!/bin/sh\necho loading\nsleep 100\n",
             1,
-            r"(?s)did not answer within engine\.restart_s=1 s; raise.*loading$",
+            r"(?s)did not answer within engine\.restart_s=1 s; raise it.*loading$",
         ),
         (None, 60, r"(?s)ended with status 127.*/vllm-python: No such file"),
     ],
-    ids=["ends", "hangs", "is not there"],
+    ids=["ends", "hangs", "missing"],
 )
-def test_a_server_that_does_not_come_up_is_an_error_with_the_end_of_its_log(
+def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(
     tmp_path: Path, text: str | None, seconds: int, told: str
 ) -> None:
     python = program(tmp_path, text) if text else str(tmp_path / "vllm-python")

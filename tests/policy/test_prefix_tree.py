@@ -1,6 +1,4 @@
-"""Claims about the radix tree: every sequence is a path of it, no prefix occurs twice, and each key is seen by the
-queries below it alone, in every description of that.
-"""
+"""The radix tree: sequences are paths, no prefix occurs twice, and keys are seen only by the queries below them."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ def split(pairs: Pairs) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def from_pieces(layout: Layout) -> torch.Tensor:
-    """[Q, K]: how often a query meets a key in the pieces."""
+    """[Q, K]: how often the pieces pair a query with a key."""
     seen = torch.zeros(layout.queries, layout.keys, dtype=torch.long)
     for p in layout.pieces:
         block = torch.ones(p.q1 - p.q0, p.k1 - p.k0, dtype=torch.long)
@@ -32,7 +30,7 @@ def from_pieces(layout: Layout) -> torch.Tensor:
 
 
 def visible_paths(tree: TreePlan, ids: torch.Tensor, positions: torch.Tensor, offset: int) -> list[list[int]]:
-    """For every completion the tokens that its last prediction sees, in order of their depth."""
+    """The tokens that the last prediction of every completion sees, by depth."""
     mask, found, at = dense_mask(tree.layout), [], 0
     for length in tree.lengths:
         row = int(tree.rows[tree.edge[at + length - 1]])
@@ -80,14 +78,14 @@ def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_sha
             for i, path in zip(own, paths, strict=True):
                 assert path == (prompts[i] + completions[i][:-1] if len(completions[i]) > 1 else [])
             first = [int(tree.rows[tree.edge[sum(tree.lengths[:j])]]) - tree.unique_tokens for j in range(len(own))]
-            for i, row in zip(own, first, strict=True):  # the first token is predicted by the prompt's last one
+            for i, row in zip(own, first, strict=True):  # the prompt's last token predicts the first one
                 assert stage.trunk.positions[row] == len(prompts[i]) - 1 and stage.trunk.ids[row] == prompts[i][-1]
             assert tree.targets[tree.edge].tolist() == [t for i in own for t in completions[i]]
 
 
 @settings(deadline=None, max_examples=30)
 @given(PAIRS, st.integers(1, 4), st.integers(1, 30))
-def test_pieces_intervals_and_block_tables_say_the_same(pairs: Pairs, min_share: int, budget: int) -> None:
+def test_pieces_intervals_and_block_tables_agree(pairs: Pairs, min_share: int, budget: int) -> None:
     prompts, completions = split(pairs)
     layouts = [plan(prompts, completions, min_share).layout]
     layouts += [t.layout for s in stages(prompts, completions, budget, min_share) for t in s.micro_batches]
@@ -108,7 +106,7 @@ def test_pieces_intervals_and_block_tables_say_the_same(pairs: Pairs, min_share:
                 assert j not in full or bool(tile.all())
 
 
-def test_flex_attention_computes_the_dense_reference() -> None:
+def test_flex_attention_equals_the_dense_reference() -> None:
     prompts = [[1, 2, 3, 4, i] for i in (5, 5, 6)]
     layout = plan(prompts, [[7, 8, 9], [7, 1, 2, 3], [4, 4]], 1).layout
     torch.manual_seed(0)
@@ -119,18 +117,15 @@ def test_flex_attention_computes_the_dense_reference() -> None:
     assert torch.allclose(found, expected, atol=1e-6)  # type: ignore[arg-type]
 
 
-def test_the_reference_workload_shrinks_six_times() -> None:
+def test_a_typical_batch_shrinks_six_times_and_long_chains_are_planned() -> None:
     system = list(range(1500))
     prompts = [system + [10_000 + i] * 300 for i in range(4) for _ in range(6)]
     completions = [[20_000 + i] * 225 for i in range(24)]
     tree = plan(prompts, completions)
     assert tree.unique_tokens == 1500 + 4 * 300 + 24 * 224
     assert padded_tokens(prompts, completions) / tree.unique_tokens > 6
-
-
-def test_a_thousand_nested_prefixes_are_planned() -> None:
-    tree = plan([[0] * i for i in range(1, 1001)], [[1]] * 1000, 1)
-    assert tree.unique_tokens == 1000 and len(tree.targets) == 1000
+    chain = plan([[0] * i for i in range(1, 1001)], [[1]] * 1000, 1)
+    assert chain.unique_tokens == 1000 and len(chain.targets) == 1000
 
 
 def test_empty_sequences_and_budgets_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The vLLM client against a small HTTP server that speaks its part of the protocol, not against vLLM itself."""
+"""The vLLM client with a small HTTP server that implements its part of the protocol; tests with vLLM are elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 class FakeServer:
-    """Remembers requests; ``failures`` are answered first, then everything succeeds."""
+    """Records requests; answers with ``failures`` first, then everything succeeds."""
 
     def __init__(self, port: int = 0) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.failures: list[tuple[int, str]] = []
         self.choice: dict[str, Any] = {}
         self.models = ["base"]
-        self.model: str | None = None  # the name to answer under, instead of the one asked for
+        self.model: str | None = None  # model name in the reply, instead of the requested one
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -95,7 +95,14 @@ def _engine(url: str, directory: Path, **settings: Any) -> VLLMEngine:
 
 
 def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
-    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, temperature=0.7, top_p=0.9, top_k=5, seed=10)
+    ended: dict[tuple[int, int], Completion] = {}
+
+    def note(place: int, member: int, completion: Completion) -> None:
+        ended[place, member] = completion
+
+    settings: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "top_k": 5, "seed": 10}
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, **settings, on_completion=note)
+    assert ended == {(i, k): c for i, group in enumerate(groups) for k, c in enumerate(group)}
     assert [[c.token_ids for c in g] for g in groups] == [[(4, 9, 1), (5, 9, 1)], [(6, 9, 1), (7, 9, 1)]]
     assert groups[0][1].text == "5 9" and groups[0][1].logprobs == (-0.5, -0.25, -0.125)
     assert groups[1][0].prompt_ids == (6,) and groups[1][0].finish_reason == "stop"
@@ -103,9 +110,13 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     assert (bodies[0]["temperature"], bodies[0]["top_p"], bodies[0]["top_k"]) == (0.7, 0.9, 5)
     assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
     assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
+    server.requests.clear()
+    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)  # greedy: one request is enough
+    assert len(group) == 3 and group[0] == group[1] == group[2]
+    assert [body["n"] for _, body in server.requests] == [1]
 
 
-def test_no_completion_has_the_seed_of_another(server: FakeServer, tmp_path: Path) -> None:
+def test_every_completion_has_its_own_seed(server: FakeServer, tmp_path: Path) -> None:
     """vLLM's ParentRequest gives completion k of a request its seed plus k."""
     one = engine(server, tmp_path)
     for start in (0, 64):  # chunks of an evaluation
@@ -119,23 +130,7 @@ def test_no_completion_has_the_seed_of_another(server: FakeServer, tmp_path: Pat
     assert all(0 <= seed < 2**31 for seed in seeds)
 
 
-def test_each_prompt_s_completions_are_told_when_they_are_there(server: FakeServer, tmp_path: Path) -> None:
-    told: dict[tuple[int, int], Completion] = {}
-
-    def note(place: int, member: int, completion: Completion) -> None:
-        told[place, member] = completion
-
-    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, on_completion=note)
-    assert told == {(i, k): c for i, group in enumerate(groups) for k, c in enumerate(group)}
-
-
-def test_greedy_completions_are_asked_for_once(server: FakeServer, tmp_path: Path) -> None:
-    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)
-    assert len(group) == 3 and group[0] == group[1] == group[2]
-    assert [body["n"] for _, body in server.requests] == [1]
-
-
-def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Path) -> None:
+def test_every_version_is_a_new_adapter(server: FakeServer, tmp_path: Path) -> None:
     policy, vllm = tiny_policy(), engine(server, tmp_path)
     vllm.sync(policy, 0)
     vllm.sync(policy, 0)
@@ -151,14 +146,14 @@ def test_every_version_is_an_adapter_of_its_own(server: FakeServer, tmp_path: Pa
     assert group[0].policy_version == 1
 
 
-def test_weights_of_another_policy_are_never_taken_for_its_own(server: FakeServer, tmp_path: Path) -> None:
+def test_adapters_of_other_policies_have_other_names(server: FakeServer, tmp_path: Path) -> None:
     vllm, trained, untrained = engine(server, tmp_path), tiny_policy(perturb=0.1), tiny_policy()
     vllm.sync(trained, 0)
     vllm.sync(untrained, 0)  # the same version, other weights: an evaluation of another checkpoint
     vllm.sync(trained, 0)
     loaded = [body["lora_name"] for path, body in server.requests if path.endswith("/load_lora_adapter")]
     assert loaded[0] == loaded[2] != loaded[1]
-    # Another run's server may hold an adapter of that version: its name tells the weights.
+    # Another run's server may have an adapter of that version.
     assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
 
 
@@ -169,7 +164,7 @@ def test_the_adapter_is_written_in_the_servers_precision(server: FakeServer, tmp
         assert {tensor.dtype for tensor in load_file(path).values()} == {dtype}
 
 
-def test_check_asks_for_one_token_and_names_what_is_wrong(server: FakeServer, tmp_path: Path) -> None:
+def test_check_requests_one_token_and_names_the_problem(server: FakeServer, tmp_path: Path) -> None:
     assert engine(server, tmp_path).check() == ["base"]
     assert server.requests[-1][1]["max_tokens"] == 1 and server.requests[-1][1]["return_token_ids"] is True
     server.choice = {"token_ids": None}
@@ -180,11 +175,33 @@ def test_check_asks_for_one_token_and_names_what_is_wrong(server: FakeServer, tm
         engine(server, tmp_path).check()
 
 
-def test_an_adapter_that_is_there_already_is_no_error(server: FakeServer, tmp_path: Path) -> None:
+def test_unusable_replies_are_errors_with_their_reason(server: FakeServer, tmp_path: Path) -> None:
+    vllm = engine(server, tmp_path)
+    for choice, message in (
+        ({"token_ids": None}, "no token ids"),
+        ({"logprobs": None}, "no token ids"),
+        ({"logprobs": {"token_logprobs": [-0.5, None, -0.1]}}, "not finite"),
+        ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
+    ):
+        server.choice = choice
+        with pytest.raises(ProviderError, match=message):
+            vllm.generate([[4]])
+    server.choice = {}
+    vllm.sync(tiny_policy(), 0)
+    server.model = "base"
+    with pytest.raises(ProviderError, match="instead of 'policy-v0-"):
+        vllm.generate([[4]])
+
+
+def test_a_loaded_adapter_is_accepted_and_a_server_without_loading_refused(server: FakeServer, tmp_path: Path) -> None:
     server.failures = [(400, "The lora adapter 'policy-v3' has already been loaded.")]
     vllm = engine(server, tmp_path)
     vllm.sync(tiny_policy(), 3)
     assert vllm.version == 3
+    server.failures = [(404, "no such route")]
+    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+        engine(server, tmp_path).sync(tiny_policy(), 0)
+    assert len(server.requests) == 2
 
 
 def test_overload_is_retried_and_then_reported(server: FakeServer, tmp_path: Path) -> None:
@@ -195,39 +212,7 @@ def test_overload_is_retried_and_then_reported(server: FakeServer, tmp_path: Pat
         engine(server, tmp_path).generate([[4]])
 
 
-def test_a_wrong_set_up_is_told_at_once(server: FakeServer, tmp_path: Path) -> None:
-    server.failures = [(404, "no such route")]
-    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
-        engine(server, tmp_path).sync(tiny_policy(), 0)
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"token_ids": None}, "no token ids"),
-        ({"logprobs": None}, "no token ids"),
-        ({"logprobs": {"token_logprobs": [-0.5, None, -0.1]}}, "not finite"),
-        ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
-    ],
-)
-def test_missing_logprobs_never_pass_as_on_policy(
-    server: FakeServer, tmp_path: Path, choice: dict[str, Any], message: str
-) -> None:
-    server.choice = choice
-    with pytest.raises(ProviderError, match=message):
-        engine(server, tmp_path).generate([[4]])
-
-
-def test_an_answer_by_another_model_is_refused(server: FakeServer, tmp_path: Path) -> None:
-    vllm = engine(server, tmp_path)
-    vllm.sync(tiny_policy(), 0)
-    server.model = "base"
-    with pytest.raises(ProviderError, match="instead of 'policy-v0-"):
-        vllm.generate([[4]])
-
-
-def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tmp_path: Path) -> None:
+def test_a_lost_adapter_is_loaded_again(server: FakeServer, tmp_path: Path) -> None:
     vllm = engine(server, tmp_path)
     vllm.sync(tiny_policy(), 4)
     server.failures = [(404, "The model does not exist.")]
@@ -241,18 +226,7 @@ def test_a_server_that_lost_the_adapter_is_given_it_again(server: FakeServer, tm
     assert server.requests[2][1] == server.requests[0][1] and Path(server.requests[2][1]["lora_path"]).is_dir()
 
 
-def test_adapters_that_another_program_keeps_are_asked_by_name_each_with_its_version(
-    server: FakeServer, tmp_path: Path
-) -> None:
-    vllm = engine(server, tmp_path)
-    older, newer = vllm.serving("trl-policy-v3", 3), vllm.serving("trl-policy-v4", 4)
-    found = [e.generate([[4]])[0][0].policy_version for e in (older, newer, older, vllm)]
-    assert found == [3, 4, 3, 0]
-    asked = [body["model"] for _, body in server.requests]
-    assert asked == ["trl-policy-v3", "trl-policy-v4", "trl-policy-v3", "base"]
-
-
-def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
+def test_a_restart_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:
     first = FakeServer()
     port = first.port
     vllm = _engine(first.url, tmp_path, max_retries=0, restart_s=60)
@@ -271,7 +245,7 @@ def test_a_server_that_was_there_is_waited_for_and_a_wrong_address_is_not(tmp_pa
         stranger.generate([[4]])
 
 
-def test_the_configured_engine_is_checked_and_writes_adapters_beside_the_checkpoints(
+def test_the_configured_engine_is_checked_and_writes_adapters_next_to_the_checkpoints(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_BASE_URL", server.url)

@@ -1,17 +1,21 @@
-"""Claims about checkpoints on disk."""
+"""Checkpoints on disk: complete or not there, damage is noticed, and a full disk loses no finished step."""
 
 from __future__ import annotations
 
+import errno
+import logging
 import random
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers.tiny import tiny_policy
+from helpers.tiny import Events, ListBuffer, bandit_trainer, equal, tiny_policy, weights
+from safetensors import SafetensorError
 
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
 
@@ -20,32 +24,24 @@ def state(step: int) -> TrainingState:
     return TrainingState(step, checkpoint.random_states(), {"position": 3}, {"texts": ["a"]}, {"updates": step})
 
 
-def test_a_failed_save_leaves_no_checkpoint(tmp_path: Path) -> None:
-    class Broken:
-        def save_adapter(self, directory: Path) -> None:
-            raise OSError("disk full")
-
-        def load_adapter(self, directory: Path) -> None: ...
-
-    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
-    with pytest.raises(OSError, match="disk full"):
-        checkpoint.save(tmp_path, Broken(), optimizer, state(5))
-    assert checkpoint.latest(tmp_path) is None
+def optimizer_of(policy: Policy) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(policy.trainable_parameters())
 
 
-def saved(folder: Path, *steps: int, run_id: str = "r") -> list[Path]:
+def saved(folder: Path, *steps: int) -> list[Path]:
     policy = tiny_policy()
-    optimizer = torch.optim.AdamW(policy.trainable_parameters())
-    return [checkpoint.save(folder, policy, optimizer, state(step), run_id=run_id) for step in steps]
+    return [checkpoint.save(folder, policy, optimizer_of(policy), state(step), run_id="r") for step in steps]
 
 
-def test_latest_is_the_highest_whole_step_and_ignores_the_rest(tmp_path: Path) -> None:
+def test_latest_is_the_highest_complete_step(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path / "missing") is None
     saved(tmp_path, 9, 10)
     for name in (".step_11.77", "step_12.old", "notes"):
         (tmp_path / name).mkdir()
     assert checkpoint.latest(tmp_path) == tmp_path / "step_10"
     assert checkpoint.verify(tmp_path / "step_10") == "r"
+    with pytest.raises(DataError, match=r"checkpoint\.json is missing"):
+        checkpoint.verify(tmp_path)
 
 
 def flip_a_bit(path: Path) -> None:
@@ -59,68 +55,133 @@ DAMAGES = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "empty": lambda path: path.write_bytes(b""),
     "garbage": lambda path: path.write_bytes(b"\x00garbage" * 50),
-    "gone": lambda path: path.unlink(),
+    "removed": lambda path: path.unlink(),
 }
+FILES = ("state.pt", "optimizer.pt", "adapter_model.safetensors", "adapter_config.json", "checkpoint.json")
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
-@pytest.mark.parametrize(
-    "name", ["state.pt", "optimizer.pt", "adapter_model.safetensors", "adapter_config.json", "checkpoint.json"]
-)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_taken(
-    tmp_path: Path, name: str, damage: Callable[[Path], None]
-) -> None:
-    newest = saved(tmp_path, 1, 2)[1]
-    damage(newest / name)
-    told: list[str] = []
-    assert checkpoint.latest(tmp_path, told.append) == tmp_path / "step_1"
-    assert len(told) == 1 and str(newest) in told[0]
-    policy = tiny_policy()
-    with pytest.raises(DataError, match=r"step_2 is (damaged|no checkpoint)"):
-        checkpoint.load(newest, policy, torch.optim.AdamW(policy.trainable_parameters()))
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(tmp_path: Path) -> None:
+    _, newest = saved(tmp_path, 1, 2)
+    policy, wrong = tiny_policy(), []
+    for name in FILES:
+        whole = (newest / name).read_bytes()
+        for damage, apply in DAMAGES.items():
+            apply(newest / name)
+            warnings: list[str] = []
+            found = checkpoint.latest(tmp_path, warnings.append)
+            try:
+                checkpoint.load(newest, policy, optimizer_of(policy))
+                error = "none"
+            except DataError as refused:
+                error = str(refused)
+            named = len(warnings) == 1 and str(newest) in warnings[0]
+            if found != tmp_path / "step_1" or not named or "step_2 is" not in error:
+                wrong.append((name, damage, found, warnings, error))
+            (newest / name).write_bytes(whole)
+    assert not wrong
+    assert checkpoint.latest(tmp_path) == newest
 
 
-def test_a_checkpoint_of_another_shape_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
     (path,) = saved(tmp_path, 1)
     for other in (tiny_policy(rank=2), tiny_policy(hidden=16), tiny_policy(lora_target_modules=["q_proj"])):
         with pytest.raises((DataError, ConfigError), match="step_1"):
-            checkpoint.load(path, other, torch.optim.AdamW(other.trainable_parameters()))
+            checkpoint.load(path, other, optimizer_of(other))
 
 
 def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     policy = tiny_policy()
-    optimizer = torch.optim.AdamW(policy.trainable_parameters())
-    checkpoint.save(tmp_path, policy, optimizer, state(1), config_text="old: 1\n")
-    path = checkpoint.save(tmp_path, policy, optimizer, state(1), config_text="new: 1\n")
+    checkpoint.save(tmp_path, policy, optimizer_of(policy), state(1), config_text="old: 1\n")
+    path = checkpoint.save(tmp_path, policy, optimizer_of(policy), state(1), config_text="new: 1\n")
     assert (path / "config.yaml").read_text() == "new: 1\n"
     assert [p.name for p in tmp_path.iterdir()] == ["step_1"]
     assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in path.iterdir()}
 
 
-def test_random_states_survive_the_disk(tmp_path: Path) -> None:
-    policy = tiny_policy()
-    optimizer = torch.optim.AdamW(policy.trainable_parameters())
-    random.gauss(0, 1)
-    np.random.normal()
-    path = checkpoint.save(tmp_path, policy, optimizer, state(1))
-
+def test_random_states_are_restored(tmp_path: Path) -> None:
     def draws() -> tuple[float, ...]:
-        return (
-            random.gauss(0, 1),
-            random.random(),
-            np.random.normal(),
-            np.random.rand(),
-            float(torch.rand(())),
-        )
+        return random.gauss(0, 1), random.random(), np.random.normal(), np.random.rand(), float(torch.rand(()))
 
+    random.gauss(0, 1)  # leaves a second value for the next call
+    np.random.normal()
+    policy = tiny_policy()
+    path = checkpoint.save(tmp_path, policy, optimizer_of(policy), state(1))
     expected = draws()
-    loaded = checkpoint.load(path, policy, optimizer)
+    loaded = checkpoint.load(path, policy, optimizer_of(policy))
     checkpoint.restore_random_states(loaded.random_states)
     assert draws() == expected
     assert (loaded.step, loaded.sampler, loaded.buffer) == (1, {"position": 3}, {"texts": ["a"]})
 
 
-def test_a_directory_that_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
+    ],
+    ids=["system", "safetensors", "torch"],
+)
+def test_a_full_disk_is_reported_with_the_path_and_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*arguments: Any) -> int:
+        raise error
+
+    def refuse(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+
     policy = tiny_policy()
-    with pytest.raises(DataError, match=r"checkpoint\.json is missing"):
-        checkpoint.load(tmp_path, policy, torch.optim.AdamW(policy.trainable_parameters()))
+    monkeypatch.setattr(policy, "save_adapter", fail)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    with pytest.raises(OSError, match="step_4") as caught:
+        checkpoint.save(tmp_path, policy, optimizer_of(policy), state(4))
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "step_4"))
+    assert list(tmp_path.iterdir()) == []
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["rollout", "step", "buffer"])
+async def test_a_finished_step_is_saved_if_log_or_buffer_cannot_be_written(tmp_path: Path, kind: str) -> None:
+    class FullLog(Events):
+        def log(self, event: str, /, **fields: Any) -> None:
+            if event == kind and fields["step"] == 3:
+                raise FULL
+            super().log(event, **fields)
+
+    class FullBuffer(ListBuffer):
+        saves = 0
+
+        def save(self) -> None:
+            self.saves += 1
+            if kind == "buffer" and self.saves == 3:
+                raise FULL
+
+    trainer = bandit_trainer(tmp_path, events=FullLog(), buffer=FullBuffer())
+    with pytest.raises(OSError, match="No space left"):
+        await trainer.train(5)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_3"
+    clean = bandit_trainer(tmp_path / "clean", buffer=ListBuffer())
+    await clean.train(4)
+    resumed = bandit_trainer(tmp_path, buffer=ListBuffer())
+    resumed.resume(tmp_path / "step_3")
+    await resumed.train(1)
+    assert equal(weights(clean), weights(resumed))
+    assert clean.parts.buffer is not None and resumed.parts.buffer is not None
+    assert clean.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
+
+
+async def test_a_saved_checkpoint_that_cannot_be_logged_is_not_reported_as_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FullLog(Events):
+        def log(self, event: str, /, **fields: Any) -> None:
+            if event in ("step", "checkpoint"):
+                raise FULL
+
+    with caplog.at_level(logging.WARNING), pytest.raises(OSError, match="No space left"):
+        await bandit_trainer(tmp_path, events=FullLog()).train(2)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_1"
+    assert not caplog.records

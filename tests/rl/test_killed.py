@@ -1,4 +1,4 @@
-"""A run that is killed while batches are on their way comes to the adapter of one that was left alone."""
+"""A run that is killed with pending batches and resumed trains the same bytes as an undisturbed run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADAPTER = "step_4/adapter_model.safetensors"
 
 @dataclass
 class Holding(Knowing):
-    """Holds back every reply from when ``until`` is there."""
+    """Holds back replies once ``until`` exists."""
 
     until: Path = Path()
     held: threading.Event = field(default_factory=threading.Event)
@@ -49,13 +49,13 @@ def command(changes: list[str]) -> list[str]:
     return ["train", "--config", str(EMBEDDED), *(word for change in changes for word in ("--set", change))]
 
 
-def test_killed_amid_pending_batches_and_resumed_it_comes_to_the_same_bytes(tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_trains_the_same_bytes(tmp_path: Path) -> None:
     checkpoints = [tmp_path / name / "checkpoints/nano/grpo_mixed" for name in ("straight", "killed")]
     with knowing(served := Holding(until=checkpoints[1] / "step_1")):
         straight, killed = (settings(tmp_path / name, served.url) for name in ("straight", "killed"))
         for problem in open_problems(load_config(EMBEDDED, straight)).sampler.sample(30):
             served.tell(problem)
-        assert main(command(straight)) == 0  # first, so that none of its replies is held back
+        assert main(command(straight)) == 0  # before the other, so that no reply is held back
         with subprocess.Popen([sys.executable, "-m", "llm_as_judge", *command(killed)]) as running:
             try:
                 assert served.held.wait(60)
@@ -65,7 +65,7 @@ def test_killed_amid_pending_batches_and_resumed_it_comes_to_the_same_bytes(tmp_
         newest = latest(checkpoints[1])
         assert newest is not None and step_of(newest) < 4
         pending = torch.load(newest / "state.pt", weights_only=True)["pending"]
-        assert pending, "nothing was on its way"
+        assert pending, "no batch was pending"
         assert main([*command(killed), "--resume"]) == 0
     expected, found = (folder.joinpath(ADAPTER).read_bytes() for folder in checkpoints)
     assert expected == found

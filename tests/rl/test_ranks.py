@@ -1,4 +1,4 @@
-"""Several processes that share the update make the run of one, and end together."""
+"""Several processes that share updates train the weights of one process, and end together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny import random_completions
-from helpers.update_case import SHARDED, embedded, several, updater_of, warmed
+from helpers.update_case import several, updater_of, warmed
 from safetensors.torch import load_file
 
 from llm_as_judge.assembly.follow import load_together
@@ -27,7 +27,6 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.ranks import ALONE, Alone, spread
-from llm_as_judge.rl.sharding import passes
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +36,7 @@ WITH_HELPERS = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What two processes of torchrun came to."""
+    """Results of two processes of torchrun."""
     out = tmp_path_factory.mktemp("ranks") / "found"
     case = Path(__file__).parents[1] / "helpers/update_case.py"
     done = subprocess.run(
@@ -52,7 +51,7 @@ def apart(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> fl
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("float64", 1e-8)])
-def test_two_processes_come_to_the_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float) -> None:
+def test_two_processes_train_the_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float) -> None:
     alone = several(ALONE, getattr(torch, dtype))
     first, second = both[0][dtype], both[1][dtype]
     assert apart(first["weights"], second["weights"]) == 0, "the same bits on each"
@@ -64,60 +63,7 @@ def test_two_processes_come_to_the_weights_of_one(both: list[dict[str, Any]], dt
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("layout", SHARDED)
-def test_a_base_in_parts_gives_the_same_weights(both: list[dict[str, Any]], layout: str) -> None:
-    """Each rank holds a part of the layers; gradients, reference and checks come out as those of a whole base."""
-    alone = several(ALONE, torch.float32, **SHARDED[layout])
-    first, second = both[0][layout], both[1][layout]
-    assert apart(first["weights"], second["weights"]) == 0
-    assert apart(first["weights"], alone["weights"]) <= 1e-6
-    for found, expected in zip(first["figures"], alone["figures"], strict=True):
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
-
-
-def test_the_policy_is_loaded_in_parts_and_comes_to_the_same(both: list[dict[str, Any]]) -> None:
-    alone, (first, second) = embedded(ALONE), (found["embedded"] for found in both)
-    assert apart(first["weights"], second["weights"]) == 0
-    assert apart(first["weights"], alone["weights"]) <= 1e-6
-    assert first["held"] < 0.8 * alone["held"], "embeddings and adapter are whole, the layers halved"
-
-
-def test_passes_are_of_a_budget_and_hold_all() -> None:
-    completions = random_completions(prompts=4, group=5)
-    for layout, budget in (("tree", 60), ("padded", 60), ("tree", 1)):
-        cut = passes(completions, layout, budget)
-        assert [i for one in cut for i in one] == list(range(len(completions)))
-        assert (budget > 1) == (len(cut) < len(completions))
-    for one in passes(completions, "tree", 60):
-        members = [completions[i] for i in one]
-        unique = sum(map(len, {c.prompt_ids for c in members})) + sum(len(c.token_ids) for c in members)
-        assert unique <= 60
-
-
-@pytest.mark.parametrize(
-    ("chosen", "told"),
-    [
-        (["device=cuda:1"], "each takes a GPU by its LOCAL_RANK"),
-        (["shard_base=true"], "no process holds the whole base; set generation.engine=vllm"),
-        (["shard_base=true", "generation.engine=vllm"], "the policy cannot embed problems"),
-    ],
-)
-def test_what_several_processes_cannot_do_is_refused(chosen: list[str], told: str) -> None:
-    class Two(Alone):
-        size = 2
-
-    with pytest.raises(ConfigError, match=told):
-        load_together(load_config(ROOT / "config/embedded.yaml", chosen), Two())
-
-
-def test_a_single_process_shards_nothing() -> None:
-    with pytest.raises(ConfigError, match="start several: torchrun"):
-        load_together(load_config(ROOT / "config/embedded.yaml", ["shard_base=true"]), ALONE)
-    with pytest.raises(ConfigError, match="a warm-up looks at what the whole policy writes"):
-        load_together(load_config(ROOT / "config/embedded.yaml", ["shard_base=true"]), ALONE, warm_up=True)
-
-
-def test_two_processes_warm_up_as_one_does(both: list[dict[str, Any]]) -> None:
+def test_two_processes_warm_up_like_one(both: list[dict[str, Any]]) -> None:
     alone, (first, second) = warmed(ALONE), (found["warm-up"] for found in both)
     assert apart(first["weights"], second["weights"]) == 0
     assert apart(first["weights"], alone["weights"]) <= 1e-6
@@ -125,30 +71,22 @@ def test_two_processes_warm_up_as_one_does(both: list[dict[str, Any]]) -> None:
     assert first["steps"] == second["steps"] == 3
 
 
-def test_a_rank_that_fails_in_an_update_is_named_on_all(both: list[dict[str, Any]]) -> None:
+def test_a_failing_or_differing_rank_is_named_on_all(both: list[dict[str, Any]]) -> None:
     assert both[0]["memory"] == "RankFailed: rank 1: MemoryError: no room"
     assert both[1]["memory"] == "MemoryError: no room"
+    assert all("step 1: the adapter differs between ranks" in found["other weights"] for found in both)
 
 
-def test_a_rank_that_fails_in_a_layer_which_others_wait_in_ends_all(both: list[dict[str, Any]]) -> None:
-    assert "MemoryError: no room" in both[1]["tied"]
-    assert both[0]["tied"].startswith("RankLost: another process of this run has ended")
+def test_a_device_that_several_processes_cannot_share_is_refused() -> None:
+    class Two(Alone):
+        size = 2
 
-
-def test_weights_that_differ_in_one_bit_are_noticed(both: list[dict[str, Any]]) -> None:
-    assert all("step 1: the adapter is not the same on all ranks" in found["astray"] for found in both)
-
-
-def test_a_single_process_is_one_rank_of_one() -> None:
-    assert spread(random_completions(), 1) == [list(range(9))]
-    values = torch.ones(2)
-    assert ALONE.add_up(values) is values and ALONE.hear() is None
-    with pytest.raises(ValueError), ALONE.together():
-        raise ValueError
+    with pytest.raises(ConfigError, match="each takes a GPU by its LOCAL_RANK"):
+        load_together(load_config(ROOT / "config/embedded.yaml", ["device=cuda:1"]), Two())
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
-def test_prompts_are_spread_whole_and_by_tokens(size: int) -> None:
+def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few(size: int) -> None:
     draw = random.Random(size)
     completions = random_completions(prompts=24, group=6, seed=size)
     draw.shuffle(completions)
@@ -156,7 +94,7 @@ def test_prompts_are_spread_whole_and_by_tokens(size: int) -> None:
     assert sorted(i for share in shares for i in share) == list(range(len(completions)))
     assert all(share == sorted(share) for share in shares)
     prompts = [{completions[i].prompt_ids for i in share} for share in shares]
-    assert sum(map(len, prompts)) == len({c.prompt_ids for c in completions}), "no prompt is on two ranks"
+    assert sum(map(len, prompts)) == len({c.prompt_ids for c in completions}), "a prompt is on two ranks"
     loads = [
         sum(map(len, own)) + sum(len(completions[i].token_ids) for i in share)
         for own, share in zip(prompts, shares, strict=True)
@@ -164,13 +102,9 @@ def test_prompts_are_spread_whole_and_by_tokens(size: int) -> None:
     largest = max(len(c.prompt_ids) + 12 * 6 for c in completions)
     assert max(loads) - min(loads) <= largest
     assert shares == spread(completions, size)
-
-
-def test_fewer_prompts_than_ranks_are_cut() -> None:
-    group = [Completion("", (1, 2), (3,) * n, (-1.0,) * n, "stop") for n in (4, 4, 4, 4)]
-    assert sorted(spread(group, 2)) == [[0, 1], [2, 3]]
-    assert sorted(spread(group, 3)) == [[0], [1], [2, 3]]
-    assert sorted(spread(group, 6)) == [[], [], [0], [1], [2], [3]]
+    group = [Completion("", (1, 2), (3,) * 4, (-1.0,) * 4, "stop")] * 4
+    parts = {2: [[0, 1], [2, 3]], 3: [[0], [1], [2, 3]], 8: [[], [], [], [], [0], [1], [2], [3]]}
+    assert sorted(spread(group, size)) == parts[size]
 
 
 @pytest.fixture
@@ -191,7 +125,7 @@ def settings(server: EmbeddedServer, folder: Path) -> list[str]:
 
 
 def children(parent: int) -> dict[int, int]:
-    """Process ids of torchrun's children by their rank."""
+    """Process ids of torchrun's children by rank."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -203,10 +137,11 @@ def children(parent: int) -> dict[int, int]:
     return found
 
 
-async def test_train_under_torchrun_makes_the_run_of_one_process_and_ends_where_a_rank_dies(
+@pytest.mark.slow
+async def test_train_under_torchrun_equals_one_process_and_ends_if_a_rank_dies(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    """The command itself; one of the two processes is killed, and one process alone goes on from the checkpoint."""
+    """The command itself; one of two processes is killed, and a single process resumes from the checkpoint."""
     embedded = ROOT / "config/embedded.yaml"
     chosen = [word for setting in settings(server, tmp_path) for word in ("--set", setting)]
     checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"
@@ -214,14 +149,14 @@ async def test_train_under_torchrun_makes_the_run_of_one_process_and_ends_where_
         command = [*TORCHRUN, "-m", "llm_as_judge", "train", "--config", str(embedded), *chosen]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         both = await asyncio.create_subprocess_exec(*command, **pipes)
-        telling = asyncio.create_task(both.communicate())
+        output = asyncio.create_task(both.communicate())
         while not (checkpoints / "step_2").exists():
-            assert not telling.done(), telling.result()[1].decode()
+            assert not output.done(), output.result()[1].decode()
             await asyncio.sleep(0.1)
         os.kill(children(both.pid)[1], signal.SIGKILL)
-        told, errors = (text.decode() for text in await asyncio.wait_for(telling, 60))
+        told, errors = (text.decode() for text in await asyncio.wait_for(output, 60))
         assert both.returncode == 1
-        assert [len(re.findall(rf"step +{n}/60 ", told)) for n in (1, 2)] == [1, 1], "rank 0 alone prints"
+        assert [len(re.findall(rf"step +{n}/60 ", told)) for n in (1, 2)] == [1, 1], "only rank 0 prints"
         assert (
             "go on from there with: llm-as-judge train" in errors or "another process of this run has ended" in errors
         )

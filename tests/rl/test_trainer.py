@@ -1,4 +1,4 @@
-"""Claims about the loop: it learns, its control does not, it resumes bit for bit, it stops when it should."""
+"""The training loop: it learns, its control does not, it resumes bit for bit, and it stops when it should."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +24,17 @@ from helpers.tiny import (
     ListBuffer,
     LuckyJudge,
     bandit_trainer,
-    config_of,
+    equal,
     tiny_policy,
+    weights,
 )
-from pydantic import ValidationError
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.report import StepReport
-from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Rollout, Verdict
-
-
-def weights(trainer: Trainer) -> list[torch.Tensor]:
-    return [p.detach().clone() for p in trainer.parts.policy.trainable_parameters()]
-
-
-def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
-    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[float]:
@@ -52,21 +43,17 @@ async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[f
     return [r.accuracy for r in reports]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-async def test_it_learns_a_bandit(tmp_path: Path, seed: int) -> None:
-    found = await accuracies(tmp_path, seed=seed)
+async def test_it_learns_a_bandit_and_with_shuffled_rewards_it_does_not(tmp_path: Path) -> None:
+    found = await accuracies(tmp_path)
     assert sum(found[:2]) / 2 < 0.5
     assert sum(found[-3:]) / 3 > 0.85
+    control = await accuracies(tmp_path, shuffle_rewards=True)
+    assert sum(control[-3:]) / 3 < 0.6
 
 
 async def test_two_epochs_and_a_kl_term_learn_too(tmp_path: Path) -> None:
     found = await accuracies(tmp_path, ppo_epochs=2, beta=0.01, loss_type="grpo", learning_rate=6e-3)
     assert sum(found[-3:]) / 3 > 0.7
-
-
-async def test_with_shuffled_rewards_it_does_not_learn(tmp_path: Path) -> None:
-    found = await accuracies(tmp_path, shuffle_rewards=True)
-    assert sum(found[-3:]) / 3 < 0.6
 
 
 @pytest.mark.parametrize("options", [{}, {"ppo_epochs": 2, "beta": 0.05, "warmup_steps": 3}])
@@ -75,7 +62,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
         random.seed(0)
         np.random.seed(0)
         torch.manual_seed(0)
-        policy = tiny_policy(rank=8, lora_dropout=0.1)  # dropout draws from torch's generator
+        policy = tiny_policy(rank=8, lora_dropout=0.1)  # dropout uses torch's generator
         return bandit_trainer(directory, reports=reports, policy=policy, buffer=ListBuffer(), save_every=1, **options)
 
     straight_reports: list[StepReport] = []
@@ -83,7 +70,6 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     await straight.train(4)
     reports: list[StepReport] = []
     await trainer(tmp_path / "b", reports).train(2)
-    torch.manual_seed(99)
     random.seed(99)
     np.random.seed(99)
     resumed = trainer(tmp_path / "b", reports)
@@ -91,9 +77,8 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     resumed.resume(tmp_path / "b" / "step_2")
     await resumed.train(2)
     assert equal(weights(straight), weights(resumed))
-    # Timings aside, the reports are the same, NaN standing for nothing measured.
-    strip = [[{**vars_of(r), "seconds": 0, "use": 0} for r in rs] for rs in (straight_reports, reports)]
-    assert repr(strip[0]) == repr(strip[1])
+    strip = [[{**asdict(r), "seconds": 0, "use": 0} for r in rs] for rs in (straight_reports, reports)]
+    assert repr(strip[0]) == repr(strip[1])  # as text, because NaN is not equal to NaN
     assert straight.parts.buffer is not None and resumed.parts.buffer is not None
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
     assert straight.parts.sampler.state_dict() == resumed.parts.sampler.state_dict()
@@ -102,19 +87,15 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[0])
 
 
-def vars_of(report: StepReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in StepReport.__dataclass_fields__}
-
-
-async def test_a_reply_that_the_prompt_begins_is_trained_on_its_own_tokens_and_run_as_a_whole(tmp_path: Path) -> None:
+async def test_a_prefilled_reply_is_trained_on_its_own_tokens_and_run_as_a_whole(tmp_path: Path) -> None:
     class Buffer(ListBuffer):
         def update(self, groups: Sequence[Group], step: int) -> None:
             rollouts.extend(r for group in groups for r in group.rollouts)
 
     rollouts: list[Rollout] = []
     trainer = bandit_trainer(tmp_path, buffer=Buffer())
-    begun = replace(trainer.parts, build_prompt=lambda q: Prompt("4 5", q.text, prefill="21 22 "))
-    await Trainer(begun, trainer.config).train(1)
+    parts = replace(trainer.parts, build_prompt=lambda q: Prompt("4 5", q.text, prefill="21 22 "))
+    await Trainer(parts, trainer.config).train(1)
     assert rollouts
     for rollout in rollouts:
         completion = rollout.completion
@@ -123,19 +104,7 @@ async def test_a_reply_that_the_prompt_begins_is_trained_on_its_own_tokens_and_r
         assert completion.text == " ".join(str(i) for i in completion.token_ids if i != EOS)
 
 
-async def test_micro_batches_do_not_change_the_update(tmp_path: Path) -> None:
-    found = []
-    for size, shared in ((10**6, False), (60, False), (10**6, True), (25, True)):
-        trainer = bandit_trainer(
-            tmp_path / f"{size} {shared}", micro_batch_tokens=size, shared_prefix=shared, beta=0.02
-        )
-        await trainer.train(1)
-        found.append(weights(trainer))
-    for other in found[1:]:
-        assert all(torch.allclose(a, b, atol=2e-4) for a, b in zip(found[0], other, strict=True))
-
-
-async def test_an_interruption_writes_the_last_finished_step(tmp_path: Path) -> None:
+async def test_an_interruption_saves_the_last_finished_step(tmp_path: Path) -> None:
     class Stuck(EchoRunner):
         calls = 0
 
@@ -163,18 +132,8 @@ async def test_an_interruption_writes_the_last_finished_step(tmp_path: Path) -> 
     assert equal(weights(clean), weights(resumed))
 
 
-async def test_ctrl_c_inside_the_callback_keeps_the_step(tmp_path: Path) -> None:
-    class Interrupt(list[StepReport]):
-        def append(self, report: StepReport) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        await bandit_trainer(tmp_path, reports=Interrupt()).train(5)
-    assert checkpoint.latest(tmp_path) == tmp_path / "step_1"
-
-
-def test_a_second_ctrl_c_while_it_saves_loses_nothing(tmp_path: Path) -> None:
-    """Launchers and schedulers pass a signal on to each process, which then has it twice."""
+def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
+    """Launchers and schedulers send a signal to each process again."""
     policy = tiny_policy(rank=8)
     save = policy.save_adapter
 
@@ -208,7 +167,7 @@ async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> No
 
 
 class Down(LuckyJudge):
-    """Nobody answers from the third step on; after ``fails`` more questions somebody does again."""
+    """Fails from the third step on, for ``fails`` questions."""
 
     def __init__(self, fails: float = math.inf) -> None:
         self.calls, self.fails = 0, fails
@@ -216,26 +175,24 @@ class Down(LuckyJudge):
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         self.calls += 1
         if 2 * 24 < self.calls <= 2 * 24 + self.fails:
-            raise ProviderError("nobody listens at 127.0.0.1:1")
+            raise ProviderError("connection refused")
         return await super().verdict(problem, answer)
 
 
 async def test_an_endpoint_that_stays_down_stops_the_run_after_its_patience(tmp_path: Path) -> None:
     reports: list[StepReport] = []
-    said: list[str] = []
+    messages: list[str] = []
     trainer = bandit_trainer(tmp_path, judge=Down(), reports=reports)
-    patience = {"max_unscored": 0.5, "patience_s": 0.05, "on_pause": said.append}
+    patience = {"max_unscored": 0.5, "patience_s": 0.05, "on_pause": messages.append}
     trainer = Trainer(replace(trainer.parts, rollout=replace(trainer.parts.rollout, **patience)), trainer.config)
-    with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* nobody listens .*--resume"):
+    with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* connection refused.*--resume"):
         await trainer.train(30)
-    assert len(reports) == 2  # nothing was learned from the step that could not be scored
-    assert len(said) == 1 and "paused" in said[0] and "nobody listens" in said[0]
+    assert len(reports) == 2  # the unscored step teaches nothing
+    assert len(messages) == 1 and "paused" in messages[0] and "connection refused" in messages[0]
     assert checkpoint.latest(tmp_path) == tmp_path / "step_2"
 
 
-async def test_an_endpoint_that_comes_back_costs_nothing_but_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endpoint_that_comes_back_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     trainers = [bandit_trainer(tmp_path / str(i), judge=judge) for i, judge in enumerate((Down(48), LuckyJudge()))]
     for i, trainer in enumerate(trainers):
@@ -261,7 +218,7 @@ async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -
     assert equal(before, weights(trainer))
 
 
-async def test_events_tell_the_step_and_every_rollout(tmp_path: Path) -> None:
+async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     events = Events()
     report = await bandit_trainer(tmp_path, events=events, buffer=ListBuffer()).train(1)
     assert report is not None
@@ -280,16 +237,15 @@ async def test_events_tell_the_step_and_every_rollout(tmp_path: Path) -> None:
     assert by_group == pytest.approx([0.0] * 4, abs=1e-6)
 
 
-async def test_on_policy_steps_have_no_clipping_and_the_second_epoch_may(tmp_path: Path) -> None:
+async def test_only_later_epochs_clip(tmp_path: Path) -> None:
     one = await bandit_trainer(tmp_path / "1").train(2)
     three = await bandit_trainer(tmp_path / "3", ppo_epochs=3, learning_rate=0.1).train(1)
-    assert one is not None and three is not None
-    assert one.clip_fraction == 0.0
-    assert three.clip_fraction > 0.0
+    assert one is not None and one.clip_fraction == 0.0
+    assert three is not None and three.clip_fraction > 0.0
 
 
 class Fickle(LuckyJudge):
-    """Nobody is right about the first ``boring`` problems: their groups teach nothing."""
+    """Judges everything wrong for the first ``boring`` problems, whose groups have no contrast."""
 
     def __init__(self, boring: int) -> None:
         self.boring = boring
@@ -300,88 +256,57 @@ class Fickle(LuckyJudge):
         return await super().verdict(problem, answer)
 
 
-async def test_groups_without_contrast_are_drawn_anew_and_counted(tmp_path: Path) -> None:
-    events, buffer = Events(), ListBuffer()
-    seen: list[int] = []
-    trainer = bandit_trainer(tmp_path, judge=Fickle(3), events=events, buffer=buffer, refill_rounds=3)
+async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) -> None:
+    events = Events()
+    trained: list[int] = []
+    trainer = bandit_trainer(tmp_path, judge=Fickle(3), events=events, buffer=ListBuffer(), refill_rounds=3)
     update = trainer.updater.update
 
     def watch(groups: Any, sampling: Any, version: int) -> Any:
-        seen.append(sum(len(g.advantages) for g in groups))
-        assert all(g.contrast for g in groups)  # every group trained on has contrast
+        trained.append(sum(len(g.advantages) for g in groups))
+        assert all(g.contrast for g in groups)
         return update(groups, sampling, version)
 
     trainer.updater.update = watch  # type: ignore[method-assign]
     report = await trainer.train(1)
-    assert report is not None
-    assert seen == [4 * 6]
+    assert report is not None and trained == [4 * 6]
     assert report.refilled_groups >= 3 and report.skipped_groups >= 3
     assert report.groups == 4 + report.refilled_groups == len(events.of("rollout")) / 6
     assert trainer.parts.sampler.state_dict()["position"] == report.groups
+    hopeless = await bandit_trainer(tmp_path, judge=Fickle(10**6), refill_rounds=2).train(1)
+    assert hopeless is not None and hopeless.grad_norm == 0.0
+    assert (hopeless.groups, hopeless.refilled_groups, hopeless.skipped_groups) == (12, 8, 12)
+    without = await bandit_trainer(tmp_path, judge=Fickle(3)).train(1)
+    assert without is not None and (without.groups, without.refilled_groups) == (4, 0)
 
 
-async def test_refill_gives_up_after_its_rounds(tmp_path: Path) -> None:
-    report = await bandit_trainer(tmp_path, judge=Fickle(10**6), refill_rounds=2).train(1)
-    assert report is not None
-    assert (report.groups, report.refilled_groups, report.skipped_groups) == (12, 8, 12)
-    assert report.grad_norm == 0.0
-
-
-async def test_without_refill_nothing_is_drawn_twice(tmp_path: Path) -> None:
-    report = await bandit_trainer(tmp_path, judge=Fickle(3)).train(1)
-    assert report is not None
-    assert (report.groups, report.refilled_groups) == (4, 0)
-
-
-async def test_warm_up_raises_the_rate_step_by_step(tmp_path: Path) -> None:
+async def test_learning_rate_and_temperature_follow_their_schedules(tmp_path: Path) -> None:
     reports: list[StepReport] = []
-    await bandit_trainer(tmp_path, reports=reports, warmup_steps=4, learning_rate=1e-3).train(5)
+    schedule = {"warmup_steps": 4, "learning_rate": 1e-3, "temperature": 1.4, "final_temperature": 0.6, "max_steps": 3}
+    trainer = bandit_trainer(tmp_path, reports=reports, **schedule)
+    await trainer.train(2)
+    await trainer.train()  # up to max_steps
+    assert trainer.step == 3 and checkpoint.latest(tmp_path) == tmp_path / "step_3"
+    await trainer.train(2)
     assert [r.learning_rate for r in reports] == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3])
+    assert [r.temperature for r in reports] == pytest.approx([1.4, 1.0, 0.6, 0.6, 0.6])
 
 
-async def test_evaluation_runs_when_due_and_is_logged(tmp_path: Path) -> None:
-    seen = []
-
+async def test_validation_runs_when_due_and_is_logged(tmp_path: Path) -> None:
     async def evaluate(step: int) -> dict[str, float]:
-        seen.append(step)
         return {"val_accuracy": 0.5}
 
     events = Events()
     await bandit_trainer(tmp_path, events=events, evaluate=evaluate, eval_every=2).train(5)
-    assert seen == [2, 4]
-    assert [e["val_accuracy"] for e in events.of("eval")] == [0.5, 0.5]
+    assert [(e["step"], e["val_accuracy"]) for e in events.of("eval")] == [(2, 0.5), (4, 0.5)]
 
 
-async def test_prompts_that_do_not_fit_are_drawn_again_or_reported(tmp_path: Path) -> None:
+async def test_prompts_that_do_not_fit_are_redrawn_and_reported(tmp_path: Path) -> None:
     events = Events()
     trainer = bandit_trainer(tmp_path, events=events, prompt_max_length=9)
     with pytest.raises(DataError, match=r"prompt_max_length=9 .*10 tokens"):
         await trainer.train(1)
     assert events.of("prompt_too_long")[0]["tokens"] == 10
-
-
-async def test_max_steps_is_the_total(tmp_path: Path) -> None:
-    trainer = bandit_trainer(tmp_path, max_steps=3)
-    await trainer.train(2)
-    await trainer.train()
-    assert trainer.step == 3
-    assert checkpoint.latest(tmp_path) == tmp_path / "step_3"
-
-
-def test_settings_that_cannot_work_are_refused() -> None:
-    with pytest.raises(ValidationError, match=r"num_return_sequences_in_group\n.*greater than or equal to 2"):
-        config_of({"num_return_sequences_in_group": 1})
-    with pytest.raises(ValidationError, match=r"generation\.temperature\n.*greater than 0"):
-        config_of({"temperature": 0.0})
-
-
-async def test_the_temperature_moves_linearly_and_the_scored_distribution_with_it(tmp_path: Path) -> None:
-    reports: list[StepReport] = []
-    trainer = bandit_trainer(tmp_path, reports=reports, temperature=1.4, final_temperature=0.6, max_steps=3)
-    await trainer.train()
-    assert [r.temperature for r in reports] == pytest.approx([1.4, 1.0, 0.6])
-    assert sampling_at(trainer.config, 2).temperature == pytest.approx(0.6)
-    assert 0.0 <= reports[0].truncated <= 1.0
 
 
 @pytest.mark.parametrize("stop", [False, True])

@@ -1,4 +1,4 @@
-"""The cold start: a policy learns given texts, starts training from there, and is held to it by the KL term."""
+"""The cold start: a policy learns given texts, trains from there, and has them as KL reference."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from helpers.tiny import random_completions, tiny_policy
 
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy import exactness
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.warmup import WarmUp
@@ -30,49 +31,38 @@ def likelihoods(policy: Policy, *, reference: bool = False) -> torch.Tensor:
         return policy.logprobs(REPLIES, Sampling(), reference=reference).logprobs
 
 
-def test_the_policy_learns_the_replies() -> None:
-    policy = tiny_policy(rank=8)
+def test_the_loss_is_the_mean_over_all_tokens_and_falls() -> None:
+    policy = tiny_policy(rank=8, perturb=0.1)
+    scores = policy.logprobs(REPLIES, Sampling())
+    tokens = sum(len(c.token_ids) for c in REPLIES)
+    expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens
     before = WarmUp(policy, WarmupConfig(), TrainingConfig()).loss(REPLIES)
+    assert before == pytest.approx(expected, rel=1e-5)
     assert warm_up(policy).loss(REPLIES) < 0.5 * before
 
 
-def test_shared_prefixes_change_nothing() -> None:
+def test_shared_prefixes_change_nothing_and_are_dropped_if_inexact(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     policies = [tiny_policy(rank=8), tiny_policy(rank=8)]
     for policy, shared in zip(policies, (True, False), strict=True):
         warm_up(policy, 3, shared_prefix=shared)
     assert torch.allclose(*map(likelihoods, policies), atol=1e-4)
-
-
-def test_prefixes_are_shared_whether_a_look_or_a_step_comes_first(caplog: pytest.LogCaptureFixture) -> None:
     replies = [replace(c, logprobs=()) for c in random_completions(prompts=1, group=4, seed=5)]
     loop = WarmUp(tiny_policy(rank=8), WarmupConfig(), TrainingConfig())
-    loop.loss(replies)
-    assert loop._layout(replies) == "tree", caplog.text
-    loop.step(replies)
-
-
-def test_prefixes_that_do_not_come_out_exactly_are_not_shared(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    tried = []
+    loop.loss(replies)  # checked without gradient first
+    assert loop._layout(replies, Sampling()) == "tree", caplog.text
+    checks = []
 
     def differs(*_: object) -> None:
-        tried.append(1)
+        checks.append(1)
         raise ConfigError("they differ by 3 nats")
 
-    monkeypatch.setattr("llm_as_judge.rl.warmup.check_exact", differs)
-    monkeypatch.setattr("llm_as_judge.rl.warmup.choose_layout", lambda replies: "tree")
-    loop = warm_up(tiny_policy(rank=8), 3)
-    assert len(tried) == 1 and "they differ by 3 nats" in caplog.text
-    assert loop._layout(REPLIES) == "padded"
-
-
-def test_the_loss_is_the_mean_over_the_tokens_of_all_replies() -> None:
-    policy = tiny_policy(perturb=0.1)
-    scores = policy.logprobs(REPLIES, Sampling())
-    tokens = sum(len(c.token_ids) for c in REPLIES)
-    expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens
-    assert WarmUp(policy, WarmupConfig(), TrainingConfig()).loss(REPLIES) == pytest.approx(expected, rel=1e-5)
+    monkeypatch.setattr(exactness, "check_exact", differs)
+    loop = WarmUp(tiny_policy(rank=8), WarmupConfig(), TrainingConfig())
+    for _ in range(3):
+        loop.step(replies)
+    assert len(checks) == 1 and "they differ by 3 nats" in caplog.text
 
 
 def test_the_rate_rises_then_falls() -> None:
@@ -83,7 +73,7 @@ def test_the_rate_rises_then_falls() -> None:
     assert rates[0] < rates[2] > rates[5] > rates[9] > 0
 
 
-def test_the_warmed_policy_is_the_reference_and_stays_it(tmp_path: Path) -> None:
+def test_the_warmed_policy_is_the_reference_and_remains_it(tmp_path: Path) -> None:
     warmed = tiny_policy(rank=8)
     warm_up(warmed)
     warmed.save_adapter(tmp_path / "warm")
@@ -94,7 +84,6 @@ def test_the_warmed_policy_is_the_reference_and_stays_it(tmp_path: Path) -> None
     names = [name for name, p in policy.model.named_parameters() if p.requires_grad]
     policy.load_adapter(tmp_path / "warm")
     policy.keep_as_reference()
-    assert [name for name, p in policy.model.named_parameters() if p.requires_grad] == names
     assert torch.allclose(likelihoods(policy), start, atol=1e-5)
     for parameter in policy.trainable_parameters():
         parameter.data.add_(0.05)
@@ -107,18 +96,16 @@ def test_the_warmed_policy_is_the_reference_and_stays_it(tmp_path: Path) -> None
     again = tiny_policy(rank=8)
     again.load_adapter(tmp_path / "trained")
     assert torch.allclose(likelihoods(again), likelihoods(policy), atol=1e-5)
-    assert not list((tmp_path / "trained").glob("*/"))  # the adapter alone, as PEFT and vLLM read it
+    assert not list((tmp_path / "trained").glob("*/"))  # only the trained adapter, as PEFT and vLLM read it
 
 
-def test_generation_is_the_trained_adapters_not_the_references(tmp_path: Path) -> None:
+def test_the_trained_adapter_generates_not_the_reference() -> None:
     policy = tiny_policy(rank=8, perturb=0.3)
-    policy.save_adapter(tmp_path)
     policy.keep_as_reference()
     for parameter in policy.trainable_parameters():
         parameter.data.zero_()
+    ids = torch.tensor([[5, 6, 7]])
     with policy.generation_weights() as base, torch.no_grad():
-        ids = torch.tensor([[5, 6, 7]])
         merged = base(ids).logits
     with policy.model.disable_adapter(), torch.no_grad():
-        bare = policy.base(ids).logits
-    assert torch.allclose(merged, bare, atol=1e-5)
+        assert torch.allclose(merged, policy.base(ids).logits, atol=1e-5)

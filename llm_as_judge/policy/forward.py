@@ -1,0 +1,64 @@
+"""Precision of forward passes, and logits of hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from peft.tuners.lora import LoraLayer
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+
+@contextmanager
+def own_precision(base: Any) -> Iterator[None]:
+    """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
+
+    Adapters are trained in float32 on a base of lower precision. If their products were computed in float32 too, every
+    layer would widen its input and multiply slowly. Mixed precision rounds the small adapter instead, as an engine that
+    serves it does.
+    """
+    if base.dtype not in (torch.bfloat16, torch.float16):
+        yield
+        return
+    layers: list[Any] = [module for module in base.modules() if isinstance(module, LoraLayer)]
+    for layer in layers:
+        layer.cast_input_dtype_enabled = False  # autocast rounds the weights; PEFT would widen the inputs
+    try:
+        with torch.autocast(base.device.type, dtype=base.dtype):
+            yield
+    finally:
+        for layer in layers:
+            layer.cast_input_dtype_enabled = True
+
+
+class _Hidden(BaseModelOutputWithPast):
+    """Decoder output with hidden states only; any other attribute (a router's logits, say) is None."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+
+def logits_of(base: Any, hidden: Tensor) -> Tensor:
+    """Logits [N, V] of the decoder's last hidden states [N, H], for one thread at a time.
+
+    Between decoder and logits a model may scale (Granite, Cohere), cap (Gemma) or project. So the model's own forward
+    pass runs, with its decoder returning ``hidden``. Raises ``ValueError`` for a model without a separate decoder.
+    """
+    decoder = base.get_decoder()
+    if decoder is base:
+        raise ValueError(f"{type(base).__name__} has no decoder of its own below its head")
+    own = vars(decoder).get("forward")
+    decoder.forward = lambda *args, **kwargs: _Hidden(last_hidden_state=hidden[None])
+    try:
+        ids = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
+        logits: Tensor = base(input_ids=ids, use_cache=False).logits
+    finally:
+        if own is None:
+            del decoder.forward
+        else:
+            decoder.forward = own
+    return logits[0]
