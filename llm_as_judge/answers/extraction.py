@@ -1,136 +1,153 @@
-r"""Where the answer stands in a reply.
+r"""The final statement of a reply, accepted by its form.
 
-A reply commits by its last box, ``####``, ``<answer>`` or ``answer is``. What is denied before that or taken back after
-it is no answer. ``extract_answer`` returns the whole text whenever no single answer stands out (hedges, lists,
-fragments of a formula), so that what it cannot read is left to the LLM judge. Every scan is linear.
+A reply states its answer in its last box, ``####`` line, ``<answer>`` tag or closing sentence ("The answer is 12."), or
+consists of the answer alone. A statement counts only if it is the end of the reply and every word around it is an
+expected one: a short list below, or a word of the question. Corrections, doubts, conditions and answers of somebody
+else contain other words, so such a reply states nothing and is undecided. At most ``LONGEST_REPLY`` characters are
+read, each scan in linear time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.latex import clean, tight
+from llm_as_judge.answers.latex import clean
 from llm_as_judge.answers.numerals import number
-from llm_as_judge.answers.prose import only_formula, only_number
+from llm_as_judge.answers.units import UNITS
 from llm_as_judge.types import Domain
 
-#: Characters of a reply that are read, from its end; of a longer one only what it states explicitly counts.
+#: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
-
-_STATED = re.compile(
-    r"\b(?:answer|r[ée]ponse|respuesta|antwort)\**\s?(?:is\b|est\b|es\b|ist\b|[:=]|(?=\\[\[(][^\\]*\\[\])]\s?\Z))[\s:*]*"
-    r"|(?:答案|ответ)\s?(?:是|为|[:：])\s?",
-    re.IGNORECASE,
-)
-_MARK = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?|####|<answer>|" + _STATED.pattern, re.IGNORECASE)
-# "I hope the answer is correct" states nothing
-_NO_STATEMENT = re.compile(
-    r"(?:indeed |thus |therefore )?(?:correct|right|as follows|based|given|obtained|found|clear)\b", re.I
-)
-_CLAUSE = re.compile(r"[.!?;,\n]|:(?=.*\w)|\b(?:so|then|thus|hence|therefore|because|since|but)\b", re.IGNORECASE)
-_DENIED = re.compile(
-    r"\b(?:not|never|cannot|neither|nor|wrong|incorrect|incorrectly|false|mistaken|previous|unless|except|excluding|"
-    r"instead of|rather than|other than|anything but|far from|doubt|unsure|either|maybe|perhaps|possibly|probably|"
-    r"guess|if (?:the answer|it|this|that))\b|\b(?:might|may|could) be[\W_]*$|n['\u2019]t\b|≠|\\neq?\b|!=|\\not\b|不是",
-    re.IGNORECASE,
-)
-_REVISES = (
-    r"wait|actually|however|instead|correction|no(?=[,.!])|wrong|incorrect(?:ly)?|mistaken?|oops|scratch|retract|"
-    r"never ?mind|should (?:be|have)|reconsider|second thought|i mean|make that|kidding|joking|ignore|disregard|doubt|"
-    r"unsure|sorry|reject(?:ed|s)?|fail(?:s|ed)?|invalid|ruled out"
-)
-_TAKEN_BACK = re.compile(rf"\b(?:{_REVISES}|rather|but|not)\b|n['\u2019]t\b|不对|等等", re.IGNORECASE)
-# a box commits more than words do: a "not" later on may be part of an explanation
-_UNBOXED = re.compile(
-    rf"\b(?:{_REVISES})\b|不对|等等"
-    r"|(?:n['\u2019]t|\bnot)(?:[.!)\n]| (?:right|correct|it|quite|true|so|the (?:final |right )?answer)\b)",
-    re.IGNORECASE,
-)
-# another value after the one that it committed to; LaTeX's \right is no word
-_RESTATED = re.compile(
-    r"(?<!\\)\b(?:final|correct|true|right|actual|real|exact|proper)\b[^.;:=\n]{0,30}?(?:\bis\b|[:=])\s?([^;\n]{1,60})",
-    re.IGNORECASE,
-)
-_FACTOR_BEFORE = re.compile(
-    r"(?:[-^_/*×·\d]|\\(?:pi|sqrt|sin|cos|tan|log|ln|cdot|times|div|pm|mp|frac\{))\s?$|(?<![\\A-Za-z])\w+$|[)}]$"
-)
-_NEGATIONS = frozenset(("not", "never", "false", "cannot", "isn't", "wasn't", "can't", "couldn't", "won't", "doesn't"))
-_NOT_THAT = re.compile(r"(?:\w+ly )?not ([^.\n]{1,200})\Z", re.IGNORECASE)
-_NOT_JUST_BEFORE = re.compile(r"\b(?:is|was) (?:\w+ly )?not[\s$\\(]{0,4}\Z", re.IGNORECASE)
-_CALLED_WRONG = re.compile(
-    r"[\s.$)\]]{0,6}(?:no[\s,.!]{1,3})?(?:(?:that|it|this)\s)?(?:is|was) (?:wrong|incorrect|false)\b", re.IGNORECASE
-)
-_HOPE = re.compile(r"i hope (?:it|this|that)(?: answer)? is correct[.!]?", re.IGNORECASE)
-_OPPOSITE = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
-# a reply that ends with an alternative to what it stated before
-_ALTERNATIVE = re.compile(
-    r"(?:[.,!?\]})$>\n%°]|\|>user|\bpct|\bpercent(?:age)?|\bdegrees?)\s?(?:or|maybe|perhaps|either)\s"
-    r"(?:[^.!?\n]|\.\d){1,80}[.!?]?\s?\Z",
-    re.IGNORECASE,
-)
+_LONGEST_LEAD = 300  # characters of the sentence before a statement
 _SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>(?:user|assistant|system)?\s?\Z")
-_JOINS = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"\.(?=\s|$)|。|\n")
-# a second sentence that gives another answer: "Paris. It is London."
-_SECOND = re.compile(r"\b(?i:it|that|this|answer)(?:['\u2019]s| is| was)\s+(?!an?\b|the\b|in\b|on\b)[A-Z0-9]")
-# a second sentence that holds another answer open: "It could also be London."
-_HEDGED = re.compile(
-    r"\b(?i:it|that|this|answer) (?:could|might|may)(?: also| well| equally| just as well)* be\s+"
-    r"(?!an?\b|the\b|in\b|on\b)[$\\({]{0,3}[-A-Z0-9]"
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
+_BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
+
+#: Words that may stand before an answer.
+_LEADING = frozenset(
+    """
+    so thus therefore hence and we this that it it's there the our my is are was be equals get find have obtain gives
+    final correct answer solution solutions result value values required total desired as for of in on at to which
+    number sum product area volume length distance probability domain range function points roots integer integers real
+    positive only distinct possible maximum minimum least greatest smallest largest conclude finally checking such
+    has angle triangle trapezoid quadratic matrix pair by
+    """.split()
 )
+#: Words that are not taken from the question: they may turn, limit or hedge what is stated.
+_TURNING = frozenset(
+    """
+    not no never none neither nor cannot except unless without if suppose suppose assume when where or either than
+    less more minus plus half twice double third quarter might may could would should can must says said say thinks think
+    thought believes claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken instead about
+    approximately almost nearly roughly between other another first before was were per each every
+    """.split()
+)
+_CONNECTOR = re.compile(
+    r"(?:\b(?:is|are|was|equals|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer|solution|result)\b"
+    r"|:)[\s:*]*",
+    re.IGNORECASE,
+)
+#: What may follow an answer.
+_CLOSING = re.compile(
+    r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
+    r"(?:answer|solution|result|value)|\b(?:in total|altogether|in all))[\s.*$)\]]*\Z"
+)
+_PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019]|\\[)\]]|[)\]}](?=\s*\\?[\s.$)\]}]*\Z)|\\end\{\w+\*?\}|</answer>)*\Z")
+_SENTENCE_END = re.compile(
+    r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
+    r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
+)
+_FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$|\\\([^\\]*(?:\\[^)\\]+)*\\\)|\\\[[^\\]*(?:\\[^\]\\]+)*\\\]")
+_OPENED = re.compile(r"\$+|\\[(\[]|\\[A-Za-z]+")
+_FORMULA_TEXT = re.compile(r"\\(?:text\w*|mbox|mathrm)\s?\{([^{}]*)\}")
+_QA_LEAD = re.compile(
+    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]|(?:the |my |our )?(?:final |correct )?"
+    r"answer(?:\*\*)? (?:is|was)\b|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
+    re.IGNORECASE,
+)
+_ASKED = re.compile(r"(?:what|who|which [\w ]{1,40}?)(?: is| was| are| were) ([^?]{1,200})\?\s*\Z", re.IGNORECASE)
+_COPULAS = frozenset("is are was were do does did there".split())
+_COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """What a reply commits to, and where that stands in it."""
+def visible(text: str) -> str:
+    """The end of a reply without thinking, pictures and special tokens, with single spaces."""
+    text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
+    *drawn, text = text.split("[/asy]")
+    text = "".join(part.partition("[asy]")[0] for part in drawn) + text
+    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
+    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text)
+    return _SPECIAL.sub("", text).strip()[-LONGEST_REPLY:]
 
-    content: str
-    start: int
-    end: int
-    boxed: bool = False
+
+def extract_answer(text: str, domain: Domain) -> str:
+    """The statement of a reply or, without one, the whole text; for code, the source without its markdown fence."""
+    if domain == "code":
+        return last_block(text)
+    return statement(text, domain) or visible(text).strip("*").strip()
+
+
+def statement(text: str, domain: Domain, question: str = "") -> str | None:
+    """What a reply states as its answer after some lead or in some markup; None if it states nothing that way."""
+    text = visible(text)
+    while closing := _CLOSING.search(text, max(0, len(text) - 80)):
+        text = text[: closing.start()].rstrip(" \n.,") or text[closing.end() :]
+    said = _tagged(text, question) or _boxed(text, domain, question)
+    if said is None:
+        said = _sentence_of_qa(text, question) if domain == "qa" else _sentence_of_maths(text, question)
+    return None if said is None else said.strip().strip("*").strip() or None
+
+
+def _tagged(text: str, question: str) -> str | None:
+    """The content of a closing ``<answer>`` tag or ``####`` line."""
+    start = text.lower().rfind("<answer>")
+    if start >= 0:
+        content, _, rest = text[start + 8 :].partition("</answer>")
+        if not _PUNCTUATION.match(rest):
+            return None
+        inner = _QA_LEAD.match(content)
+        return content[inner.end() :].removesuffix(".") if inner else content
+    _, mark, line = text.rpartition("####")
+    return line.strip() if mark and "\n" not in line.strip() else None
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too).
+    r"""Content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too); None without one.
 
-    None without one. Boxes separated by ``and``, ``or`` or a comma only are one answer, joined by ``, ``.
+    Boxes that only ``and``, ``or`` or a comma separates are one answer, joined by ``, ``.
     """
-    box = _last_box(text)
-    return None if box is None else box.content
+    found = _last_boxes(text)
+    return None if found is None else found[0]
 
 
-def _last_box(text: str) -> _Span | None:
+def _last_boxes(text: str) -> tuple[str, int, int] | None:
+    """Content, start and end of the last run of boxes."""
     closing = _closing_braces(text)
-    boxes: list[_Span] = []
-    for found in re.finditer(r"\\(?:boxed|fbox)(?![A-Za-z])", text):
-        start = found.end() + (text[found.end() : found.end() + 1].isspace())
+    boxes: list[tuple[int, int, str]] = []
+    for found in _BOX.finditer(text):
+        start = found.end()
+        if boxes and start < boxes[-1][1]:
+            continue  # inside another box
         if text[start : start + 1] == "{":
             if (end := closing.get(start)) is not None:
-                boxes.append(_Span(text[start + 1 : end].strip(), found.start(), end + 1, True))
+                boxes.append((found.start(), end + 1, text[start + 1 : end].strip()))
         elif bare := re.compile(r"[^\s$\\{}]{1,200}").match(text, start):
-            boxes.append(_Span(bare.group(), found.start(), bare.end(), True))
+            boxes.append((found.start(), bare.end(), bare.group()))
     if not boxes:
         return None
-    run = [boxes[-1]]
-    for box in reversed(boxes[:-1]):
-        between = text[box.end : run[0].start]
-        joined = re.sub(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]", "", between) if len(between) <= 60 else "far"
-        if not _JOINS.fullmatch(joined):
-            break
-        run.insert(0, box)
-    content = ", ".join(box.content for box in run)
-    if len(run) == 1 and number(clean(content)) is not None:
-        after = re.match(r"\s?\$?\s?(?:\\?%|percent\b|pct\b)", text[run[0].end : run[0].end + 20])
-        if after:
-            return _Span(f"{content}%", run[0].start, run[0].end + after.end(), True)
-    return _Span(content, run[0].start, run[-1].end, True)
+    first = len(boxes) - 1
+    while first and _BETWEEN_BOXES.fullmatch(_without_markup(text[boxes[first - 1][1] : boxes[first][0]])):
+        first -= 1
+    return ", ".join(box[2] for box in boxes[first:]), boxes[first][0], boxes[-1][1]
+
+
+def _without_markup(text: str) -> str:
+    return re.sub(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]", "", text) if len(text) <= 60 else "far"
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    """Where each brace that is closed is closed."""
+    """Position of the closing brace for each opening one."""
     closing, opened, escaped = {}, [], False
     for i, char in enumerate(text):
         if escaped:
@@ -144,180 +161,100 @@ def _closing_braces(text: str) -> dict[int, int]:
     return closing
 
 
-def visible(text: str) -> str:
-    """The end of a reply as it is read: without thinking and special tokens, one space between words."""
-    text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
-    *drawn, text = text.split("[/asy]")  # the program of a picture
-    text = "".join(part.partition("[asy]")[0] for part in drawn) + text
-    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", re.sub(r"\n{3,}", "\n\n", text))
-    return _SPECIAL.sub("", text).strip()
-
-
-def extract_answer(text: str, domain: Domain) -> str:
-    r"""The answer inside a reply.
-
-    What the reply commits to; else the only formula or the last number for maths and the whole text for qa. For code,
-    the source without its markdown fence.
-    """
-    return candidates(text, domain)[0]
-
-
-def candidates(text: str, domain: Domain) -> tuple[str, ...]:
-    """The readings of a reply, the one that ``extract_answer`` gives first; the whole text where nothing stands out."""
-    if domain == "code":
-        return (last_block(text),)
-    text = visible(text)
-    if len(text) > LONGEST_REPLY:
-        tail = text[-LONGEST_REPLY:]
-        said = list(_stated_answers(tail, domain))
-        return tuple(said) if said and not (domain == "math" and _offers_another(tail)) else (text,)
-    if domain == "math" and _offers_another(text):
-        return (text,)
-    said = list(_stated_answers(text, domain))
-    if not said and _MARK.search(text):
-        return (text,)
-    plain = text.strip("*").strip()
-    return tuple(said) or ((only_number(plain) if domain == "math" else plain),)
-
-
-def finished(text: str, domain: Domain) -> tuple[str, ...]:
-    """The readings of a reply that was cut off: what it committed to before its end, where nothing may be missing."""
-    text = visible(text)[-LONGEST_REPLY:]
-    span = _committed(text, domain)
-    return () if span is None or span.end >= len(text) else tuple(_stated_answers(text, domain))
-
-
-def withdrawn(text: str, domain: Domain) -> str | None:
-    """What a reply commits to only to deny it ("the answer is not 12") or to call it wrong; None where it does not."""
-    text = visible(text)[-LONGEST_REPLY:]
-    span = _committed(text, domain)
-    if span is None:
+def _boxed(text: str, domain: Domain, question: str) -> str | None:
+    r"""The content of a closing box, with a unit that follows it: ``\boxed{40}\%`` is 40 %."""
+    found = _last_boxes(text)
+    if found is None:
         return None
-    said = _NOT_THAT.match(span.content)
-    before = _CLAUSE.split(text[max(0, span.start - 60) : span.start])[-1]
-    if said or _NOT_JUST_BEFORE.search(before) or _CALLED_WRONG.match(text, span.end):
-        return (said.group(1) if said else span.content).strip(" .")
-    return None
+    content, start, end = found
+    tail = _without_delimiters(text[end:])
+    if tail and not _PUNCTUATION.match(tail):
+        if number(clean(content)) is None or not (unit := _known_tail(tail, question)):
+            return None
+        content = f"{content} {unit}".strip()
+    lead = text[max(0, start - _LONGEST_LEAD) : start]
+    return content if _box_follows(lead) and _expected(last_sentence(lead), question) else None
 
 
-def _stated_answers(text: str, domain: Domain) -> Iterator[str]:
-    """What the last mark of the text says, if that is not denied or taken back."""
-    span = _committed(text, domain)
-    if span is None or not span.content or _denied(text, span) or _taken_back(text, span, domain):
-        return
-    if domain == "math":
-        content = span.content
-        yield content if span.boxed else only_number(content)
-    else:
-        yield span.content
-        first = re.split(r"\.\s", span.content, maxsplit=1)
-        if not span.boxed and len(first) == 2 and _goes_on(first[1]):
-            yield first[0].strip().strip("*")
+def _without_delimiters(tail: str) -> str:
+    return re.sub(r"\A\s?(?:\$+|\\[)\]])", "", tail).strip()
 
 
-def _committed(text: str, domain: Domain) -> _Span | None:
-    box = _last_box(text)
-    place = -1 if box is None else box.end
-    last = None
-    for mark in _MARK.finditer(text, max(place, 0)):
-        if not mark.group().startswith("\\") and not _NO_STATEMENT.match(text, mark.end()):
-            last = mark
-    if last is None:
-        return (
-            box
-            if box is None or (inner := _STATED.match(box.content)) is None
-            else _Span(box.content[inner.end() :].strip(), box.start, box.end, True)
-        )
-    start, word = last.end(), last.group().lower()
-    if word == "####":
-        end = text.find("\n", start)
-    elif word == "<answer>":
-        end = text.lower().find("</answer>", start)
-    else:
-        closes = text.lower().find("</answer>", start)
-        stop = _SENTENCE_END.search(text, start) if domain == "math" else re.compile("\n").search(text, start)
-        ends = [place for place in (closes, stop.start() if stop else -1) if place >= 0]
-        end = min(ends, default=-1)
-    end = len(text) if end < 0 else end
-    content = text[start:end].strip().strip("*").strip()
-    return _Span(content.removesuffix(".") if word != "####" else content, last.start(), end)
+def _known_tail(tail: str, question: str) -> str:
+    """``tail`` if it is a unit, a blank if it is the noun that the question counts, else nothing."""
+    words = clean(tail.strip().rstrip(".,;*$"))
+    name = words.removeprefix("square ").removeprefix("cubic ")
+    if name in UNITS or words in ("square units", "units"):
+        return words.replace("square units", "").replace("units", "") or " "
+    return " " if counted(words, question) else ""
 
 
-def _denied(text: str, span: _Span) -> bool:
-    """Whether the clause before it says that it is not the answer, or the answer is only part of a formula."""
-    before = text[max(0, span.start - 60) : span.start]
-    if span.boxed and _FACTOR_BEFORE.search(re.sub(r"\\(?:text|mbox)\{[^{}]*\}$", "", before)):
-        return True
-    return bool(_DENIED.search(_CLAUSE.split(before)[-1]))
+def counted(words: str, question: str) -> bool:
+    """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
+    wanted = words.casefold().split()
+    asked = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
+    return bool(wanted) and any([w for w in said if w not in _COPULAS][: len(wanted)] == wanted for said in asked)
 
 
-def _taken_back(text: str, span: _Span, domain: Domain) -> bool:
-    rest = _HOPE.sub("", text[span.end :].removeprefix("</answer>"))
-    if (_UNBOXED if span.boxed else _TAKEN_BACK).search(rest) or re.match(r"[\s$)\]]{0,4}\?", rest):
-        return True
-    first = [word.lower().replace("\u2019", "'") for word in re.findall(r"[\w'\u2019]+", rest[:60])[:4]]
-    if span.boxed and (not _NEGATIONS.isdisjoint(first) or first[:1] in (["or"], ["maybe"], ["perhaps"])):
-        return True
-    if _says_another(rest, span.content) or _HEDGED.search(rest):
-        return True
-    if (other := _OPPOSITE.get(span.content.lower().strip(".*$ "))) and re.search(rf"\b{other}\b", rest, re.IGNORECASE):
-        return True
-    if not span.boxed:
-        after_line = text.startswith("####", span.start)
-        return bool(re.search(r"\w", rest)) if after_line else _SECOND.search(rest) is not None
-    line = re.split(r"[.!?](?=\s|$)|\n", rest, maxsplit=1)[0]
-    if domain == "qa":
-        return bool(
-            re.search(
-                r"\w", re.sub(r"\\(?:q?quad|end\{\w+\*?\})|\b(?:is (?:my|our|the) (?:final )?answer)\b", "", line)
-            )
-        )
-    # the box is a factor, or what follows is another answer
-    return bool(re.match(r"[\s$)\]]{0,4}(?:[-+*/^_=<>≈×·!?\d]|\\(?:sqrt|frac|pi|cdot|times|approx|boxed))|\w", line))
+def _box_follows(lead: str) -> bool:
+    """Whether a box may follow ``lead``: after a word, ``=``, a colon or nothing, and so is not part of a formula."""
+    lead = re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead)
+    return not lead or bool(re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead))
 
 
-def _says_another(rest: str, content: str) -> bool:
-    """Whether a later value is said to be the right one, or stands alone at the end."""
-    said = tight(clean(content))
-    for found in _RESTATED.finditer(rest):
-        value = re.split(r"\.(?=\s|$)", found.group(1))[0]
-        if re.search(r"\w", value) and tight(clean(value)) != said:
-            return True
-    last = clean(re.split(r"[;:.\n]\s", rest.strip())[-1].strip(" .$"))
-    return len(last) <= 40 and number(last) is not None and tight(last) != said
+def last_sentence(lead: str) -> str:
+    cut = 0
+    for found in _SENTENCE_END.finditer(lead):
+        cut = found.end()
+    return lead[cut:]
 
 
-def _goes_on(rest: str) -> bool:
-    """Whether what follows an answer in its line only tells more about it."""
-    return len(rest.split()) >= 3 and not any(said.search(rest) for said in (_TAKEN_BACK, _SECOND, _HEDGED))
+def _expected(lead: str, question: str) -> bool:
+    """Whether all words of ``lead`` outside its formulas are expected before an answer."""
+    closed = _FORMULA.sub(" ", lead)
+    prose, _, formula = _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
+    prose += " ".join(_FORMULA_TEXT.findall(formula))
+    words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
+    if unknown := words - _LEADING:
+        unknown -= {word.casefold() for word in re.findall(r"[^\W\d_]{2,}", question[-LONGEST_REPLY:])} - _TURNING
+    return not unknown and "?" not in prose
 
 
-def _offers_another(text: str) -> bool:
-    r"""The reply ends with an alternative to its answer.
-
-    A single box commits: "``\boxed{49}`` alone leaves 1 when divided by 2, 3 or 6" and "none, or ``\boxed{540}``"
-    offer nothing else, "``\boxed{49}`` or 6" does.
-    """
-    found = _ALTERNATIVE.search(text)
-    box = text.rfind("\\boxed")
-    if found is None or box < 0:
-        return found is not None
-    if box > found.start():
-        run = _last_box(text)
-        return text.count("\\boxed") > 1 and (run is None or run.start > found.start())
-    content = last_boxed(text[box : found.start() + 1]) or ""
-    after = text.find(content, box) + len(content)
-    return not re.search(r"\w", text[after : found.start() + 1])
+def _sentence_of_maths(text: str, question: str) -> str | None:
+    """What the last sentence says that something is: "We find that x < 3", "So the answer is 12"."""
+    text = text.rstrip("*")
+    sentence = last_sentence(text[:-1] if text.endswith(".") else text)
+    cut = 0
+    for found in _CONNECTOR.finditer(sentence[-2 * _LONGEST_LEAD :]):
+        cut = found.end()
+    sentence = sentence[-2 * _LONGEST_LEAD :]
+    lead, said = sentence[:cut], sentence[cut:].strip()
+    if not cut or not said or not _expected(lead, question):
+        return said if not cut and _is_last_line(text, sentence) else None
+    if not _expected(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
+        return None  # repeats what the question gave
+    return without_noun(said, question)
 
 
-__all__ = [
-    "LONGEST_REPLY",
-    "candidates",
-    "extract_answer",
-    "finished",
-    "last_boxed",
-    "only_formula",
-    "visible",
-    "withdrawn",
-]
+def without_noun(said: str, question: str) -> str:
+    found = re.fullmatch(r"(\$?[-\d.,/]+\$?)\s([A-Za-z ]{2,60})", said)
+    return found.group(1) if found and counted(found.group(2), question) else said
+
+
+def _is_last_line(text: str, sentence: str) -> bool:
+    """Whether the last sentence is a line of its own below other text."""
+    return len(sentence) < len(text) and text[: len(text.rstrip(".")) - len(sentence)].endswith("\n")
+
+
+def _sentence_of_qa(text: str, question: str) -> str | None:
+    """``Paris`` of "The answer is Paris.", "It is Paris." and, for that question, "The capital of France is Paris."."""
+    if len(text) > 4 * _LONGEST_LEAD:
+        return None
+    text = text.removesuffix(".")
+    last = last_sentence(text)
+    if found := _QA_LEAD.match(last):
+        return last[found.end() :]
+    asked = _ASKED.search(question[-_LONGEST_LEAD:])
+    subject = rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) " if asked else None
+    found = re.match(subject, text, re.IGNORECASE) if subject else None
+    return text[found.end() :] if found else None

@@ -1,67 +1,77 @@
-r"""Notation without meaning taken away: spacing, font and size commands, math delimiters, variants of one sign."""
+r"""Notation in one form: spacing, font and size commands, math delimiters, Unicode and LaTeX variants of one sign."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+import unicodedata
 
-_LONGEST_KEPT = 500  # characters of a text whose clean form is remembered
 _TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|mathcal|mathsf|boldsymbol"
-_RELATIONS = (
-    (r"\\(?:leq|leqslant|le)(?![A-Za-z])|≤|<=", "≤"),
-    (r"\\(?:geq|geqslant|ge)(?![A-Za-z])|≥|>=", "≥"),
-    (r"\\lt(?![A-Za-z])", "<"),
-    (r"\\gt(?![A-Za-z])", ">"),
-    (r"\\(?:neq|ne)(?![A-Za-z])|\\not\s*=|!=", "≠"),
-    (r"\\approx(?![A-Za-z])|\\simeq(?![A-Za-z])", "≈"),
-    (r"\\in(?![A-Za-z])", "∈"),
-    (r"\\(?:cup|bigcup)(?![A-Za-z])", "∪"),
-    (r"\\pm(?![A-Za-z])", "±"),
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
+#: Pattern and replacement, applied in this order.
+_RULES = tuple(
+    (re.compile(pattern), new)
+    for pattern, new in (
+        # a reply that was escaped once too often; "\\" before another command is a new line
+        (r"(?<!\\)\\\\(?=(?:left|right|[dtc]?frac|sqrt|pi|leq?|geq?|infty|boxed|cup|text|pm)(?![A-Za-z]))", r"\\"),
+        (r"(?<=\d) ?\{ ?, ?\} ?(?=\d{3}(?!\d))", ","),
+        (r"\{,\}", ","),
+        (r",\\! ?", ","),
+        (r"\\!", ""),
+        (r"(?<=\d)\\,(?=\d{3}(?!\d))", ""),
+        (r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|displaystyle|limits)(?![A-Za-z])", ""),
+        (rf"\\(?:{_TEXT}) ?\{{([^{{}}]*)\}}", r" \1 "),
+        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\frac ?(\d) ?(\d)", r"\\frac{\1}{\2}"),
+        (r"\\frac ?(\d) ?\{", r"\\frac{\1}{"),
+        (r"\\frac ?\{([^{}]*)\} ?(\d)", r"\\frac{\1}{\2}"),
+        (r"(?<=\d) ?\^ ?\{ ?(?:st|nd|rd|th) ?\}", ""),
+        (r"\\sqrt ?(\d)", r"\\sqrt{\1}"),
+        (r"\^ ?(?:\\circ(?![A-Za-z])|\{ ?\\circ ?\})|\\degree(?![A-Za-z])|º", "°"),
+        (r"(?<!\\)\\(?:[,;: ]|q?quad)|(?<=[^\s~])~(?!~)", " "),
+        (r"\\([%$])", r"\1"),
+        (r"\\(?:leq|leqslant|le)(?![A-Za-z])|<=", "≤"),
+        (r"\\(?:geq|geqslant|ge)(?![A-Za-z])|>=", "≥"),
+        (r"\\lt(?![A-Za-z])", "<"),
+        (r"\\gt(?![A-Za-z])", ">"),
+        (r"\\(?:neq|ne)(?![A-Za-z])|\\not ?=|!=", "≠"),
+        (r"\\approx(?![A-Za-z])|\\simeq(?![A-Za-z])", "≈"),
+        (r"\\in(?![A-Za-z])", "∈"),
+        (r"\\(?:cup|bigcup)(?![A-Za-z])", "∪"),
+        (r"\\pm(?![A-Za-z])", "±"),
+        (r" \^", "^"),
+        (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
+    )
 )
-# a reply that was escaped once too often; "\\\\" before another command is a new line
-_DOUBLED = re.compile(
-    r"(?<!\\)\\\\(?=(?:left|right|[dtc]?frac|sqrt|pi|le|ge|leq|geq|infty|boxed|cup|text|pm)(?![A-Za-z]))"
-)
-_TIMES_TEN = re.compile(r"(?<=\d) ?[xX×] ?(?=10\^)")
 _QUOTED = re.compile(r"\"[^\"]+\"|'[^']+'|\u201c[^\u201d]+\u201d|\u2018[^\u2019]+\u2019")
-_MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\d?frac\{?\d+\}?\{?\d+\}?)\$(?![\w$])")
+_MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\frac\{\d+\}\{\d+\})\$(?![\w$])")
 
 
 def clean(text: str) -> str:
-    """``text`` in one notation; spaces survive, because ``1, 234`` is not ``1,234``."""
-    return _clean(text) if len(text) > _LONGEST_KEPT else _cleaned(text)
-
-
-@lru_cache(maxsize=8192)
-def _cleaned(text: str) -> str:
-    return _clean(text)
-
-
-def _clean(text: str) -> str:
-    text = _DOUBLED.sub(r"\\", text.replace("\u2212", "-").replace("\u00a0", " "))
-    text = re.sub(r"(?<=\d)\s*\{\s*,\s*\}\s*(?=\d{3}(?!\d))", ",", text).replace("{,}", ",").strip().strip("*` ")
-    text = re.sub(r",\\!\s*", ",", text).replace("\\!", "")
-    text = re.sub(r"(?<=\d)\\,(?=\d{3}(?!\d))", "", text)
-    text = re.sub(r"\\(?:left|right|bigl?|bigr?|Bigl?|Bigr?|displaystyle|limits)(?![A-Za-z])", "", text)
-    text = re.sub(rf"\\(?:{_TEXT})\s*\{{([^{{}}]*)\}}", r" \1 ", text).strip()
-    text = re.sub(r"\\[dtc]frac(?![A-Za-z])", r"\\frac", text)
-    text = re.sub(r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{", text)
-    text = re.sub(r"\\frac\s?\{([^{}]*)\}\s?(\d)", r"\\frac{\1}{\2}", text)
-    text = re.sub(r"(?<=\d)\s?\^\s?\{\s?(?:st|nd|rd|th)\s?\}", "", text)
-    text = re.sub(r"\\sqrt\s*(\d)", r"\\sqrt{\1}", text)
-    text = re.sub(r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degree(?![A-Za-z])|º", "°", text)
+    """``text`` in one notation; single spaces survive because ``1, 234`` is not ``1,234``."""
+    text = " ".join(_ascii(text).split()).strip("*` ")
     text = unwrap(text)
-    text = re.sub(r"(?<!\\)\\(?:[,;: ]|q?quad)|(?<!~)~(?!~)", " ", text)
-    text = _MATH_NUMBER.sub(r"\1", text.replace("\\%", "%").replace("\\$", "$")).strip()
-    for pattern, sign in _RELATIONS:
-        text = re.sub(pattern, sign, text)
-    text = " ".join(text.replace(" ^", "^").split())
-    text = _TIMES_TEN.sub(r"\\times ", text.removeprefix("=").lstrip())
+    for pattern, new in _RULES:
+        text = pattern.sub(new, text)
+    text = _MATH_NUMBER.sub(r"\1", unwrap(" ".join(text.split())))
+    text = " ".join(text.split()).removeprefix("=").lstrip()
     if _QUOTED.fullmatch(text):
         text = text[1:-1].strip()
     text = text[:-1].rstrip() if text.endswith((".", "。")) else text
     return text[:-1] if text.endswith("\\") and not text.endswith("\\\\") else text
+
+
+def _ascii(text: str) -> str:
+    """Unicode minus, exponents and fractions as ``-``, ``^{2}`` and ``\\frac{1}{2}``."""
+    if text.isascii():
+        return text
+    text = text.replace("\u2212", "-").replace("\u2013", "-").replace("\u00a0", " ")
+    text = re.sub(r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]+", lambda run: f"^{{{run.group().translate(_SUPERSCRIPTS)}}}", text)
+    return re.sub(r"[¼½¾⅐-⅞]", _fraction, text)
+
+
+def _fraction(sign: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKC", sign.group()).partition("\u2044")
+    return rf"\frac{{{above}}}{{{below}}}"
 
 
 def unwrap(text: str) -> str:
@@ -77,6 +87,5 @@ def unwrap(text: str) -> str:
 
 def tight(text: str) -> str:
     """Spaces removed except between two letters or digits; ``^{2}`` as ``^2``."""
-    text = re.sub(r"([_^])\s*\{\s*(\w)\s*\}", r"\1\2", text)
-    text = " ".join(text.split())
+    text = re.sub(r"([_^]) ?\{ ?(\w) ?\}", r"\1\2", " ".join(text.split()))
     return re.sub(r" (?!\w)|(?<!\w) ", "", text)

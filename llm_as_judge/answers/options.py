@@ -1,79 +1,54 @@
-"""The option of a multiple choice that a reply commits to: ``(B) library``, ``the correct option is C``, ``B``."""
+"""The option of a multiple choice that a reply states: ``(B) library``, ``the correct option is C``, ``B``."""
 
 from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.extraction import LONGEST_REPLY, visible
+from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, visible
 from llm_as_judge.answers.latex import clean
+from llm_as_judge.answers.numerals import number
 
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
-_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`]|\\q?quad")
-_OPENING = re.compile(r"\(?([A-J])(?:\)\.?|[.:。：、](?=\s|$|[\u3400-\u9fff])|(?=不是)|\Z)")
-_SAID = re.compile(
-    r"(?:\b(?i:answer|option|choice|r[ée]ponse)(?:\s(?:is|must be|would be|should be|est|has to be))?\s?[:=]?"
-    r"|\b(?i:it's|it is|choose|pick|select|go with)|答案\s?(?:是|为|[:：]))"
-    r"(?:\s?(?:for sure|definitely|clearly|therefore|thus|option|choice|letter|the))*\s?\(?([A-J])\)?(?![\w'])",
+_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`~]|\\q?quad")
+_LEAD = (
+    r"(?i:(?:so|thus|therefore|hence|final|correct|and)[,:]? |the |my )*"
+    r"(?:(?i:answer|option|choice)(?i:(?: is| must be| would be)?(?: the)?(?: option| choice| letter)?\s?[:=]?) ?"
+    r"|(?i:i (?:choose|pick|select|would go with) |it is |it's ))"
 )
-_CALLED = re.compile(
-    r"(?:\A|[.:;,!?\n]\s?|\b(?i:so|thus|hence|therefore|then|option|choice|answer)\s|\bI (?:think|believe)\s)"
-    r"\(?([A-J])\)? is (?:indeed |clearly |therefore |thus )?(?:the )?"
-    r"(?:correct|(?:correct|right|best) (?:answer|option|choice|one))(?=\s?(?:[.,;:!\n]|\Z|because\b|since\b|as\b))"
+_LETTER = r"\(?([A-J])(?:\)|(?![\w'\u2019]))"
+_STATED = re.compile(
+    rf"(?:{_LEAD})?{_LETTER}(?: is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?)?[.\s]*"
+    rf"|(?i:(?:so|thus|therefore|hence),? ){_LETTER} is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?[.\s]*"
 )
-_REFUSED = re.compile(
-    r"(?:\bnot|\bnon|\bcannot be|n['’]t(?:\s(?:\w+\s){0,4}(?:be|to be))?|不是)\s?\(?[A-J]\b\)?"
-    r"(?:\s?(?:,|or|and|nor|或|和)\s?\(?[A-J]\b\)?)*"
-)
-_OTHERS = re.compile(
-    r"(?<![\w'])([B-HJ])(?![\w'])|\(([A-Ja-j])\)|(?<![\w'])([a-j])\)"
-    r"|(?:\b(?:or|and|also|maybe|perhaps|both|either)|,)\s\(?([A-Ja-j])\)?(?=[\s.,;!?)]|$)"
-)
-_TAKEN_BACK = re.compile(
-    r"\b(?:wait|actually|however|instead|correction|rather|wrong|incorrect|false|mistaken?|oops|scratch|sorry|no|"
-    r"maybe|perhaps|never ?mind|second thought|unsure|or|either|neither|all|none|both|not)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-_DENIED = re.compile(
-    r"(?:\b(?:not|never|wrong|incorrect|false|doubt|unless|if|whether|suppose|assum\w+|claims?|says|thinks|except|neither|maybe|"
-    r"perhaps|possibly|either)\b|n['’]t\b)[^.,;\n]{0,25}$",
-    re.IGNORECASE,
-)
+_WITH_TEXT = re.compile(rf"(?:{_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、])\s*(.+)", re.DOTALL)
 _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\s(][A-J][).:]\s))")
 
 
 def letter(reference: str) -> str:
-    """The letter that a reference is; empty where it is none."""
+    """The letter of a reference that is one; else empty."""
     found = _REFERENCE.fullmatch(clean(reference)) if len(reference) <= 40 else None
     return found.group(1) if found else ""
 
 
 def chosen_option(reply: str, question: str = "") -> str:
-    """The letter of a reply that commits to one option; else empty.
+    """The letter of a reply that states one option and nothing else; else empty.
 
-    A reply that names another letter, other than to refuse it, has not chosen; neither has one that gives its letter
-    the text of another option of the ``question``.
+    The letter may be followed by the option's own text from the ``question``, or by a number.
     """
-    text = _MARKUP.sub("", visible(reply[: 2 * LONGEST_REPLY])).strip()
-    if len(text) > LONGEST_REPLY:
+    text = visible(reply)
+    if len(text) >= LONGEST_REPLY:
         return ""
-    found = _OPENING.match(text)
-    for said in sorted((*_SAID.finditer(text), *_CALLED.finditer(text)), key=lambda said: said.start()):
-        found = said
-    if found is None or _DENIED.search(text[max(0, found.start() - 60) : found.start()]):
+    box = last_boxed(text) or ""
+    if box and not text.rstrip(" .$\\])").endswith("}"):
         return ""
-    picked, rest = found.group(1), text[found.end() :]
-    options = {name: " ".join(words.split()) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
-    own = options.get(picked, "")
-    if own and " ".join(rest.split()).casefold().startswith(own.casefold()):
-        rest = " ".join(rest.split())[len(own) :]
-    elif own and any(words.casefold() in rest.casefold() for words in options.values() if words):
-        return ""  # the letter of one option, the text of another
-    if re.match(r"\s?(?:[-+*/^%&=<>∪|\\]|,\s?\d)", rest):
-        return ""
-    if picked in "AI" and re.match(r" [a-z]", rest) and found.re is _SAID:  # "the answer is A house"
-        return ""
-    around = _REFUSED.sub(" ", text[: found.start()] + " " + rest)
-    others = {name.upper() for names in _OTHERS.findall(around) for name in names if name}
-    if others - {picked} or _TAKEN_BACK.search(_REFUSED.sub(" ", rest)):
-        return ""
-    return picked
+    for said in (box,) if box else (text, last_sentence(text.rstrip())):
+        said = " ".join(_MARKUP.sub("", said).split())
+        if found := _STATED.fullmatch(said):
+            return found.group(1) or found.group(2)
+        if found := _WITH_TEXT.fullmatch(said):
+            options = {name: " ".join(words.split()) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
+            picked, words = found.group(1), found.group(2).strip(" .")
+            own = options.get(picked, "").strip(" .").casefold()
+            if words.casefold() == own or (not own and number(clean(words.replace("frac", r"\frac"))) is not None):
+                return picked
+    return ""

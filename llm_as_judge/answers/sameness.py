@@ -1,8 +1,8 @@
-"""When two typed values are the same. Symmetric, and without tolerance.
+"""Equality of two typed values: symmetric and without tolerance.
 
-Numbers are exact; the one exception is a decimal of at least ``_FULL_PRECISION`` digits, which is how programs print an
-exact number, and which must be right to its last digit. Names, units, order and brackets count wherever both sides have
-them; where one side has none, the other's must be the only ones that could be meant.
+Numbers are exact, except that a decimal of at least ``_FULL_PRECISION`` digits, as programs print one, may stand for the
+number that it is correct for to the last digit. Names, units, order and brackets count if both sides have them; if one
+side has none, the other side's must be the only possible ones.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from fractions import Fraction
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.expressions import Tree, parse
 from llm_as_judge.answers.numeric import approximate, symbols
-from llm_as_judge.answers.values import Value
+from llm_as_judge.answers.values import Value, rounds_to
 
-_FULL_PRECISION = 15  # significant digits; fewer may have been rounded by the one who answers
+_FULL_PRECISION = 15  # significant digits; fewer may be rounded
 _CASELESS = frozenset(("yes", "no", "true", "false", "even", "odd", "none"))
 _WORDS = re.compile(r"[A-Za-z]{3,}(?: [A-Za-z]+)*")
 _FLIPPED = {"=": "=", "≠": "≠", "<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 _OF_X = re.compile(r"[fgh]\([a-z]\)")
 _INFINITE = Value("\\infty", tree=("sym", "infty"))
 _MINUS_INFINITE = Value("-\\infty", tree=("neg", ("sym", "infty")))
+#: Sets of brackets, one of each side, whose items may come in any order.
+_UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&"}, {"&", "±"}, {"&", "{}"}, {"", "±"})
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether two values are the same. Symmetric."""
+    """Whether two values are the same."""
     if a.relation or b.relation:
         return _same_relation(a, b)
     if a.name and b.name and not _same_name(a.name, b.name):
@@ -36,11 +38,17 @@ def same(a: Value, b: Value) -> bool:
         return _same_number(a, b)
     if a.items or b.items:
         return bool(a.items and b.items) and _same_items(a, b)
+    if a.unit or b.unit:
+        unit, other = a.unit or b.unit, b.unit or a.unit
+        assert unit and other
+        silent = bool(a.unit and b.unit) or (unit.silent and unit.quantity != "$")
+        comparable = silent and (unit.quantity, unit.size) == (other.quantity, other.size)
+        return comparable and same(replace(a, unit=None), replace(b, unit=None))
     if a.shown is not None and a.shown == b.shown and None in (_tree(a), _tree(b)):
-        return True  # one of them says no more than that
+        return True  # one side says nothing else
     if a.shown is not None or b.shown is not None:
-        if (said := _only_shown(a)) is not None and (other := _only_shown(b)) is not None:
-            return said == other
+        if (said := _only_shown(a)) is not None and (other_shown := _only_shown(b)) is not None:
+            return said == other_shown
         if _tree(a) is None or _tree(b) is None:
             return False
     x, y = _tree(a), _tree(b)
@@ -55,7 +63,7 @@ def same(a: Value, b: Value) -> bool:
 
 
 def _only_shown(value: Value) -> Fraction | None:
-    """The decimal that is all that is said of a number."""
+    """The decimal of a value that is given by nothing else."""
     if value.number is not None:
         return value.number if value.digits else None
     return value.shown if value.tree is None else None
@@ -77,25 +85,23 @@ def _same_number(a: Value, b: Value) -> bool:
         return a.unit.quantity == b.unit.quantity and a.number == b.number
     unit = a.unit or b.unit
     if unit is None:
-        return a.number == b.number or _rounds_to(a.number, b) or _rounds_to(b.number, a)
+        return a.number == b.number or _prints(a.number, b) or _prints(b.number, a)
     named, bare = (a, b) if a.unit else (b, a)
     assert named.number is not None and bare.number is not None
-    if unit.quantity == "%":  # an integer beside a percentage may be meant in percent
+    if unit.quantity == "%":  # an integer next to a percentage may be meant in percent
         return named.number == bare.number and bare.number.denominator != 1
     return unit.silent and named.number / unit.size == bare.number
 
 
-def _rounds_to(value: Fraction, decimal: Value) -> bool:
+def _prints(value: Fraction, decimal: Value) -> bool:
     """Whether a decimal of full precision is ``value``, rounded or cut off at its last place."""
-    if decimal.digits < _FULL_PRECISION or decimal.number is None:
+    if decimal.digits < _FULL_PRECISION or decimal.number is None or not decimal.number:
         return False
-    places = len(decimal.text.partition(".")[2])
-    scaled, shown = abs(value) * 10**places, abs(decimal.number) * 10**places
-    return value * decimal.number > 0 and shown in (scaled // 1, (scaled + Fraction(1, 2)) // 1)
+    return rounds_to(value, decimal.number, len(decimal.text.partition(".")[2]))
 
 
 def _printed(decimal: Value, tree: Tree) -> bool:
-    """``_rounds_to`` for an irrational number without symbols, to the precision of a float."""
+    """``_prints`` for an irrational number, to the precision of a float."""
     if decimal.digits < _FULL_PRECISION or decimal.number is None or symbols(tree):
         return False
     value = approximate(tree, {})
@@ -117,11 +123,9 @@ def _same_items(a: Value, b: Value) -> bool:
     if x or y:
         return _in_order_of_names(a, b) if x else _in_order_of_names(b, a)
     kinds = {a.brackets, b.brackets}
-    if kinds <= {"{}", "±"} or kinds == {"∪"} or kinds <= {"&", "±"} or kinds == {"&", "{}"} or kinds == {"", "±"}:
-        return _same_set(a.items, b.items)
-    if kinds <= {"", "&"} and all(item.brackets == "()" for item in (*a.items, *b.items)):
-        return _same_set(a.items, b.items)
-    if kinds == {"", "{}"} and bool(a.name) != bool(b.name):  # x = 1, x = 2 beside 1, 2
+    tuples = kinds <= {"", "&"} and all(item.brackets == "()" for item in (*a.items, *b.items))
+    named_set = kinds == {"", "{}"} and bool(a.name) != bool(b.name)  # x = 1, x = 2 and 1, 2
+    if kinds in _UNORDERED or tuples or named_set:
         return _same_set(a.items, b.items)
     ordered = len(kinds) == 1 or kinds <= {"", "{}"} or kinds <= {"", "&"}
     if not ordered and "()" in kinds and kinds <= {"", "&", "()"}:
@@ -130,7 +134,7 @@ def _same_items(a: Value, b: Value) -> bool:
 
 
 def _union(value: Value) -> Value:
-    """``x < 2 or x > 3`` as the union of two intervals; anything else as it is."""
+    """``x < 2 or x > 3`` as the union of two intervals; anything else unchanged."""
     parts = [_interval(item) for item in value.items]
     intervals = [part for part in parts if part is not None]
     if len(intervals) != len(parts) or len({part.name for part in intervals}) != 1 or not intervals[0].name:
@@ -148,13 +152,13 @@ def _spread(value: Value) -> Value:
 
 
 def _names(value: Value) -> list[str]:
-    """The names of all items where each has its own; else none."""
+    """The names of all items if each has one of its own; else none."""
     names = [item.name for item in value.items]
     return names if all(names) and len(set(names)) == len(names) else []
 
 
 def _in_order_of_names(named: Value, bare: Value) -> bool:
-    """``x = 1, y = 2`` beside ``1, 2``, or ``(1, 2)`` where the order of the names is the one that anybody takes."""
+    """``x = 1, y = 2`` and ``1, 2``; also ``(1, 2)`` if the names are in alphabetical order."""
     names = [item.name for item in named.items]
     if bare.name or bare.brackets not in ("", "&", "()") or any(item.name for item in bare.items):
         return False
@@ -174,7 +178,7 @@ def _same_set(a: Sequence[Value], b: Sequence[Value]) -> bool:
 
 
 def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
-    """A named formula is an equation too."""
+    """The relation of a value; a named formula is an equation."""
     if value.relation is None and value.name and (tree := _tree(value)) is not None:
         name = parse(value.name)
         return None if name is None else ("=", name, tree)
@@ -200,7 +204,7 @@ def _same_relation(a: Value, b: Value) -> bool:
 
 
 def _interval(value: Value) -> Value | None:
-    """``x ≥ 0`` as the interval that it is; an interval as itself."""
+    """``x ≥ 0`` as an interval; an interval unchanged."""
     if value.relation is None:
         return value if value.brackets in ("()", "[)", "(]", "[]") else None
     sign, left, right = value.relation
@@ -216,7 +220,7 @@ def _interval(value: Value) -> Value | None:
 
 
 def _joined_otherwise(a: Value, b: Value) -> bool:
-    """``x < 1 or x > 3`` is not ``x < 1 and x > 3``, and ``x = 1 or y = 2`` does not say both."""
+    """``x < 1 or x > 3`` against ``x < 1 and x > 3``; ``x = 1 or y = 2`` against ``x = 1, y = 2``."""
     if (a.brackets == "|") == (b.brackets == "|"):
         return False
     items = (*a.items, *b.items)

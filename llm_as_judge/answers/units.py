@@ -10,10 +10,10 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``quantity`` two units must share to be compared; ``size`` of one unit in that quantity's base.
+    """Two units are comparable if they have the same ``quantity``; ``size`` is one unit in that quantity's base.
 
-    ``silent``: a bare number may stand for it where the other side names the unit. Never so for cents, which may be
-    dollars, and for single letters, which may be variables.
+    ``silent``: the unit may be missing on one side. Never for cents, which may be dollars, and single letters, which
+    may be variables.
     """
 
     quantity: str
@@ -28,12 +28,12 @@ _SILENT_SIGNS = frozenset("$€£¥°")
 _TABLE = """
 length 1000 km kilometer kilometre | 1 m meter metre | 1/100 cm centimeter centimetre | 1/1000 mm millimeter millimetre
 length 1609.344 mile mi | 0.9144 yard yd | 0.3048 foot feet ft | 0.0254 inch inches
-time 1 s sec second | 60 min minute | 3600 h hr hour | 86400 day | 604800 week
+time 1 s sec second | 60 min minute 分钟 | 3600 h hr hour 小时 | 86400 day 天 | 604800 week
 months 1 month | 12 year yr
-mass 1000 kg kilogram | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
+mass 1000 kg kilogram 公斤 千克 | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
 volume 1 l L liter litre | 1/1000 ml mL milliliter millilitre | 3.785411784 gallon gal
-area 1 m^2 m² sqm | 1/10000 cm^2 cm² | 1000000 km^2 km²
-space 1 m^3 m³ | 1/1000000 cm^3 cm³
+area 1 m^2 sqm | 1/10000 cm^2 | 1000000 km^2
+space 1 m^3 | 1/1000000 cm^3
 speed 1 km/h kph | 3.6 m/s | 1.609344 mph
 % 1/100 % percent percentage pct
 ° 1 ° degree
@@ -52,40 +52,34 @@ def _read() -> dict[str, Unit]:
         for group in rest.split(" | "):
             size, *names = group.split()
             for name in names:
-                letters = name.rstrip("^23²³")
+                letters = name.rstrip("^23")
                 measure = quantity in _SILENT and letters.replace("/", "").isalpha() and len(letters) > 1
-                units[name] = Unit(quantity, Fraction(size), measure or (quantity in _SILENT_SIGNS and size == "1"))
-                if len(name) > 2 and name.isalpha():
-                    units[name + "s"] = units[name]
+                silent = measure or (quantity in _SILENT_SIGNS and size == "1")
+                for spelled in (name, name + "s") if len(name) > 2 and name.isascii() else (name,):
+                    units[spelled] = Unit(quantity, Fraction(size), silent)
     return units
 
 
 UNITS: Mapping[str, Unit] = _read()
 _LONGEST = 200
-_SQUARED = re.compile(r"(square|sq\.?|cubic)\s+(\w+)")
 _TRAILING = re.compile(
-    r"(.*?[\d.)}\s])\s*((?:square |sq |cubic )?[A-Za-z%°$€£¥¢²³/^]+(?:\^?\{?[23]\}?)?|per cent)\s*", re.DOTALL
+    r"(.*?[\d.)}\s])\s?((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:/[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
 )
+_POWER = re.compile(r"(?:(square|sq\.?|cubic) )?([A-Za-z]{2,})(?:\^([23]))?")
 
 
 def split_unit(text: str) -> tuple[str, Unit] | None:
-    """The amount's text and the unit after it; None where no known unit stands there."""
+    """The text of the amount and the unit after it; None if no known unit ends ``text``."""
     found = _TRAILING.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         return None
-    if len(found.group(2)) == 1 and found.group(2).isalpha() and not found.group(1)[-1:].isspace() and text[-2] != " ":
+    before, name = found.groups()
+    if len(name) == 1 and name.isalpha() and text[-2] != " ":
         return None  # 2m may be twice m
-    name = found.group(2).replace("{", "").replace("}", "").replace("per cent", "percent")
-    if power := _SQUARED.fullmatch(name):
-        base = UNITS.get(power.group(2))
-        if base is None or base.quantity != "length":
-            return None
-        degree = 3 if power.group(1) == "cubic" else 2
-        return found.group(1).strip(), Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
-    if (raised := re.fullmatch(r"([A-Za-z]{2,})\^([23])", name)) and (base := UNITS.get(raised.group(1))):
-        if base.quantity != "length":
-            return None
-        degree = int(raised.group(2))
-        return found.group(1).strip(), Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
+    name = name.replace("{", "").replace("}", "").replace("per cent", "percent")
     unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
-    return None if unit is None else (found.group(1).strip(), unit)
+    if unit is None and (power := _POWER.fullmatch(name)):
+        base, degree = UNITS.get(power.group(2)), 3 if "cubic" == power.group(1) or power.group(3) == "3" else 2
+        if base and base.quantity == "length" and bool(power.group(1)) != bool(power.group(3)):
+            unit = Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
+    return None if unit is None else (before.strip(), unit)

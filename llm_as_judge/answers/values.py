@@ -1,8 +1,8 @@
-r"""Typed values: what an answer's text denotes.
+r"""Typed values: what the text of an answer denotes.
 
 A value is a number with an optional unit, a list, tuple, set or interval, a named value (``x = 5``), a relation
-(``x < 3``), an approximation, a formula, or else text. Types are never guessed across: ``(0, 1)`` is not ``[0, 1]``,
-``50%`` is not ``50``. When two values are the same says ``sameness``.
+(``x < 3``), an approximation, a formula, or else text. Types are never converted: ``(0, 1)`` is not ``[0, 1]``,
+``50%`` is not ``50``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.expressions import Tree, parse
@@ -19,12 +18,13 @@ from llm_as_judge.answers.numerals import amount, number
 from llm_as_judge.answers.numeric import approximate, exact, symbols
 from llm_as_judge.answers.units import UNITS, Unit, split_unit
 
-_MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
-_PROPORTION = re.compile(r"\d+(?:\s*:\s*\d+)+")
-_LONGEST = 2000
-_DEEPEST = 12  # brackets in brackets
-_MOST_SIGNS = 12  # of relations
+_LONGEST = 1000
+_DEEPEST = 12  # nested brackets
+_MOST_SIGNS = 12  # relations
 _MOST_ITEMS = 40
+_MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
+_PROPORTION = re.compile(r"\d+(?:\s*:\s*\d+)+|\d+ to \d+")
+_ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
 _CLOSING = {"(": ")]", "[": ")]", "{": "}"}
 _LETTER = r"(?:[A-Za-z]|\\(?:alpha|beta|gamma|theta|lambda|mu|phi|omega))(?:_(?:\{[\w,]+\}|\w+)|')?"
 _SEGMENT = r"(?:[A-Z]{2,3}|\|[A-Z]{2}\||\\overline\{[A-Z]{2}\}|\\angle\s*[A-Z]{1,3})"
@@ -32,7 +32,7 @@ _NAME = (
     rf"(?:{_LETTER}(?:\s*\(\s*{_LETTER}\s*\))?|\(\s*{_LETTER}(?:\s*,\s*{_LETTER})+\s*\)|{_LETTER}(?:\s*:\s*{_LETTER})+"
     rf"|{_SEGMENT}|\\frac\{{{_SEGMENT}\}}\{{{_SEGMENT}\}})"
 )
-_NAMED = re.compile(rf"({_NAME}|[A-Za-z]{{4,20}}(?: [A-Za-z]{{1,20}}){{0,3}})\s*[=∈]\s*(.+)", re.DOTALL)
+_NAMED = re.compile(rf"({_NAME}|[^\W\d_]{{4,20}}(?: [A-Za-z]{{1,20}}){{0,3}})\s*[=∈]\s*(.+)")
 _NAME_LAST = re.compile(rf"([^=<>≤≥≠∈]+)=\s*({_NAME})")
 _RELATION = re.compile(r"([^=<>≤≥≠]+)([=<>≤≥≠])([^=<>≤≥≠]+)")
 _BETWEEN = re.compile(r"([^=<>≤≥≠]+)([<>≤≥])([^=<>≤≥≠]+)([<>≤≥])([^=<>≤≥≠]+)")
@@ -41,12 +41,11 @@ _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``number`` with ``unit``, ``items`` between ``brackets``, ``relation``, ``tree`` or ``text``: the first there is.
+    """``number`` or ``tree`` with ``unit``, ``items`` between ``brackets``, ``relation`` or ``text``.
 
     ``brackets`` is ``{}`` for sets, ``±`` for the two values of a formula, ``∪`` for unions, ``:`` for proportions,
     ``&`` for a list joined by ``and``, ``|`` for one joined by ``or``, empty for one joined by commas. ``name`` is the
-    variable that is said to be it;
-    ``shown`` the decimal that is said to be near it.
+    variable that has the value; ``shown`` a decimal that the value is approximately equal to.
     """
 
     text: str
@@ -57,31 +56,16 @@ class Value:
     brackets: str = ""
     relation: tuple[str, Tree, Tree] | None = None
     tree: Tree | None = None
-    digits: int = 0  # significant digits, where it is written as a decimal
+    digits: int = 0  # significant digits of a decimal
     shown: Fraction | None = None
 
 
 def read(text: str) -> Value:
-    """``text`` as the first type that fits; text that is too long or too deep is only text."""
-    return _read(text) if len(text) <= _LONGEST and _shallow(text) else Value(text)
-
-
-def _shallow(text: str) -> bool:
-    depth = deepest = signs = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        deepest = max(deepest, depth)
-        signs += char in "=<>≤≥≠≈∈∪"
-    return deepest <= _DEEPEST and signs <= _MOST_SIGNS
-
-
-_ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
-
-
-@lru_cache(maxsize=4096)
-def _read(text: str) -> Value:
+    """``text`` as the first type that fits; text that is too long or too deeply nested stays text."""
+    if len(text) > _LONGEST or not _shallow(text):
+        return Value(text[:_LONGEST])
     plain = clean(text)
-    if plain.startswith("{") and plain.endswith("}") and balanced(plain[1:-1]):  # LaTeX shows no such braces
+    if plain.startswith("{") and plain.endswith("}") and balanced(plain[1:-1]):  # LaTeX does not show such braces
         inner = plain[1:-1].strip()
         plain = inner if "," not in inner else plain
     if _ALL_REAL.fullmatch(plain):
@@ -97,8 +81,17 @@ def _read(text: str) -> Value:
     )
 
 
+def _shallow(text: str) -> bool:
+    depth = deepest = signs = 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        deepest = max(deepest, depth)
+        signs += char in "=<>≤≥≠≈∈∪"
+    return deepest <= _DEEPEST and signs <= _MOST_SIGNS
+
+
 def quantity(text: str) -> Value | None:
-    """The number with its unit that ``text`` is, and nothing that would have to be computed; else None."""
+    """``text`` as a number with its unit if nothing in it has to be computed; else None."""
     plain = clean(text) if len(text) <= _LONGEST else ""
     value = _quantity(plain)
     if value is None or value.number is None or (number(plain) is not None and amount(plain) is None):
@@ -114,18 +107,21 @@ def _quantity(plain: str) -> Value | None:
         sign, mark, said = found.groups()
         value = number(said.strip())
         return None if value is None else Value(plain, number=-value if sign == "-" else value, unit=UNITS[mark])
-    if (split := split_unit(plain)) and (value := number(clean(split[0]))) is not None:
-        return Value(plain, number=value * split[1].size, unit=split[1])
     if _PROPORTION.fullmatch(plain):
-        return Value(plain, items=tuple(read(part) for part in plain.split(":")), brackets=":")
-    return None
+        return Value(plain, items=tuple(read(part) for part in re.split(r":| to ", plain)), brackets=":")
+    if (split := split_unit(plain)) is None:
+        return None
+    before, unit = clean(split[0]), split[1]
+    if (value := number(before)) is not None:
+        return Value(plain, number=value * unit.size, unit=unit)
+    tree = parse(before)
+    return None if tree is None or symbols(tree) else Value(plain, tree=tree, unit=unit)
 
 
 def _bracketed(plain: str) -> Value | None:
     if "∪" in plain:
         parts = [read(part) for part in plain.split("∪")]
-        whole = all(part.items for part in parts)
-        return Value(plain, items=tuple(parts), brackets="∪") if whole else None
+        return Value(plain, items=tuple(parts), brackets="∪") if all(part.items for part in parts) else None
     body = plain.replace("\\{", "{").replace("\\}", "}").replace("\\lbrace", "{").replace("\\rbrace", "}")
     if len(body) < 3 or body[0] not in _CLOSING or body[-1] not in _CLOSING[body[0]] or not balanced(body[1:-1]):
         return None
@@ -137,11 +133,13 @@ def _bracketed(plain: str) -> Value | None:
         return None
     brackets = body[0] + body[-1]
     items = [read(part) for part in parts_text]
+    if brackets == "[]" and len(items) == 1 and items[0].number is not None:
+        return items[0]
     return Value(plain, items=_flat(items) if brackets == "{}" else tuple(items), brackets=brackets)
 
 
 def _flat(items: list[Value]) -> tuple[Value, ...]:
-    """Both values of every ``±``."""
+    """``items`` with both values of every ``±``."""
     return tuple(one for item in items for one in (item.items if item.brackets == "±" else (item,)))
 
 
@@ -192,36 +190,38 @@ def _related(plain: str) -> Value | None:
     if found is None:
         return None
     left, sign, right = found.groups()
-    a, b = parse(left), parse(right)
+    a, b = parse(left), parse(_without_unit(right))
     if a is None or b is None:
         return None
     if sign == "=" and not symbols(a) and not symbols(b) and a[0] != "num":
-        result = read(right)
-        return result if algebra.equal(a, b) else None
+        return read(right) if algebra.equal(a, b) else None
     return Value(tight(plain), relation=(sign, a, b))
 
 
+def _without_unit(side: str) -> str:
+    split = split_unit(side.strip())
+    return split[0] if split and number(split[0]) is not None else side
+
+
 def _chained(sides: list[str]) -> Value | None:
-    """The last of several sides where all of them are one value."""
-    trees = [parse(side) for side in sides]
+    """The last of several sides if all are one value; the first may be its name."""
+    trees = [parse(side) for side in (*sides[:-1], _without_unit(sides[-1]))]
     first, last = trees[0], trees[-1]
     if last is None or not all(tree is not None and algebra.equal(tree, last) for tree in trees[1:]):
         return None
     if first is not None and algebra.equal(first, last):
         return read(sides[-1])
-    if re.fullmatch(_NAME, sides[0]) and not (first and symbols(first) & symbols(last)):
+    if re.fullmatch(rf"{_NAME}|[^\W\d_]{{4,20}}", sides[0]) and not (first and symbols(first) & symbols(last)):
         return replace(read(sides[-1]), name=tight(sides[0]))
     return None
 
 
 def _approximated(left: str, right: str) -> Value | None:
-    """``left ≈ right``: what stands left where it is right's decimal, rounded or cut off; else only the decimal."""
+    """``left ≈ right``: the left side if ``right`` is its decimal, rounded or cut off; else only the decimal."""
     shown = number(right)
     if shown is None:
         return None
-    if not left:
-        return Value(f"≈{right}", shown=shown)
-    if re.fullmatch(_NAME, left):
+    if not left or re.fullmatch(_NAME, left):
         return Value(f"≈{right}", name=tight(left), shown=shown)
     value = read(left)
     near = value.number
@@ -230,14 +230,17 @@ def _approximated(left: str, right: str) -> Value | None:
         near = Fraction(computed.real) if computed is not None and not computed.imag else None
     if near is None or value.unit:
         return None
-    places = 10 ** len(right.partition(".")[2])
-    scaled, wanted = abs(near) * places, abs(shown) * places
-    fits = near * shown >= 0 and wanted in (scaled // 1, (scaled + Fraction(1, 2)) // 1)
-    return replace(value, shown=shown) if fits else None
+    return replace(value, shown=shown) if rounds_to(near, shown, len(right.partition(".")[2])) else None
+
+
+def rounds_to(value: Fraction, decimal: Fraction, places: int) -> bool:
+    """Whether ``decimal`` is ``value`` rounded or cut off after ``places`` decimal places."""
+    scaled, shown = abs(value) * 10**places, abs(decimal) * 10**places
+    return value * decimal >= 0 and shown in (scaled // 1, (scaled + Fraction(1, 2)) // 1)
 
 
 def _between(low: str, first: str, middle: str, second: str, high: str) -> Value | None:
-    """``a < x ≤ b`` as the interval that it is."""
+    """``a < x ≤ b`` as an interval."""
     if not re.fullmatch(_NAME, middle) or (first in "<≤") != (second in "<≤"):
         return None
     if first in ">≥":
@@ -256,7 +259,7 @@ def _formula(plain: str) -> Value | None:
             return None
         return Value(tight(plain), items=(both[0], both[1]), brackets="±")
     tree = parse(plain)
-    if tree is None:
+    if tree is None or tree[0] == "mod":  # 6 mod 7 may mean a class of numbers
         return None
     if (value := exact(tree)) is not None:
         return Value(tight(plain), number=value)
@@ -264,9 +267,9 @@ def _formula(plain: str) -> Value | None:
 
 
 def split_list(text: str, separator: str = ",") -> list[str]:
-    """Split at separators outside brackets; one part when brackets do not close or there is no separator.
+    """``text`` split at separators outside brackets; one part if brackets do not close.
 
-    Inside a tuple written with semicolons these separate.
+    Semicolons separate if there are no commas.
     """
     if separator == "," and "," not in text and ";" in text:
         separator = ";"

@@ -1,8 +1,7 @@
-"""The judge's tiers, first that decides wins: tests for code, rules that may only say yes, the LLM judge.
+"""The judge's tiers, the first that decides wins: tests for code, rules that only accept, the LLM judge.
 
-Whose fault it is decides the verdict: a wrong, empty or missing answer is False, a sandbox fault or a
-judge that cannot be had is None (unscored). The official partial credit (F1) is reported beside the
-verdict, never as it.
+A wrong, empty or missing answer is False; a sandbox fault or an unavailable judge is None (unscored). The official
+partial credit (F1) is reported next to the verdict and never decides it.
 """
 
 from __future__ import annotations
@@ -14,55 +13,42 @@ from typing import Protocol
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.equivalence import compare, withdraws
-from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, extract_answer
+from llm_as_judge.answers.equivalence import compare
+from llm_as_judge.answers.extraction import LONGEST_REPLY, extract_answer
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
-from llm_as_judge.types import Problem, Verdict
+from llm_as_judge.sandbox.results import CodeVerdict
+from llm_as_judge.types import Problem, Question, Reference, Verdict
 
-#: Rules and tests alone: no model is asked, and what the rules refuse is wrong.
+#: Rules and tests alone, without a model: what the rules leave undecided counts as wrong.
 RULES = JudgeConfig(mode="rules")
-
 
 _PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
 
 
 class JudgeLike(Protocol):
-    """What decides whether an answer is right."""
+    """Decides whether an answer is right."""
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict: ...
 
 
-class CodeVerdict(Protocol):
-    """What the sandbox says of a solution; ``outcome`` ``fault`` means that the sandbox failed, not the
-    code.
-    """
-
-    @property
-    def passed(self) -> bool: ...
-    @property
-    def outcome(self) -> str: ...
-    @property
-    def weak(self) -> bool: ...
-    @property
-    def error(self) -> str: ...
-
-
 class CodeJudge(Protocol):
-    """The sandbox, as far as verdicts need it."""
+    """The part of the sandbox that verdicts need."""
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...
 
 
 class Judge:
-    """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: what they refuse is wrong.
+    """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: no model.
 
-    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked where ``second_role`` is verdicts.
-    Raises ``ConfigError`` when a mode lacks its model.
+    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. Raises
+    ``ConfigError`` if a mode lacks its model.
     """
 
     def __init__(
@@ -80,53 +66,36 @@ class Judge:
         self._sandbox = sandbox
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """Whether ``answer`` is right; nothing that it holds makes this raise.
+        """Whether ``answer`` is right; no answer makes this raise.
 
-        ``cut_off``: it stands in a reply that ended at its token limit. Only what it states explicitly then counts for
-        the rules, and the model is told.
+        ``cut_off``: the reply ended at its token limit. The rules then count only what it stated before, and the model is
+        informed.
         """
         question, reference = problem.question, problem.reference
         if reference.unanswerable and answer is not None and is_no_answer(answer):
-            return Verdict(True, "rules", "no answer, rightly", score=1.0)
+            return Verdict(True, "rules", "no answer, as the reference says", score=1.0)
         if answer is None or not answer.strip():
             score = 0.0 if question.domain == "qa" else None
             return Verdict(False, "rules", "no answer given", score=score)
         if reference.tests:
-            return await self._run_tests(problem, answer)
-        score = self._score(problem, answer) if question.domain == "qa" else None
+            return await self._run_tests(question, reference, answer)
+        score = _official_f1(problem, answer) if question.domain == "qa" else None
         references = ("unanswerable",) if reference.unanswerable else reference.answers
-        if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
+        if self._mode != "llm" and not reference.unanswerable and await _accepted(problem, answer, cut_off):
             return Verdict(True, "rules", "equivalent to a reference", score)
-        if kind := refused((answer, candidates(answer, question.domain)[0]), references):
+        if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references):
             return Verdict(False, "rules", f"no answer but {kind}", score)
-        if withdraws(answer, reference.answers, question.domain):
-            return Verdict(False, "rules", "denies what is right", score)
         if self._llm is None:
-            return Verdict(False, "rules", "not equivalent to a reference", score)
+            return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong", score)
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
         return Verdict(decision.correct, "llm", decision.reason, score, exchanges=decision.exchanges)
 
-    @staticmethod
-    async def _accepted(problem: Problem, answer: str, cut_off: bool) -> bool:
-        """The rules: what they know at once here, what takes algebra in threads that wait for its processes."""
-        question, answers = problem.question, problem.reference.answers
-        ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off)
-        said = ask(effort_s=0)
-        if said == "unproved":
-            said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
-        return said == "same"
-
-    async def _run_tests(self, problem: Problem, answer: str) -> Verdict:
+    async def _run_tests(self, question: Question, reference: Reference, answer: str) -> Verdict:
         if self._sandbox is None:
             return Verdict(None, "tests", "no sandbox to run the tests in")
-        reference = problem.reference
+        source, entry_point = last_block(answer), question.entry_point or ""
         try:
-            result = await self._sandbox.verdict(
-                last_block(answer),
-                reference.tests,
-                problem.question.entry_point or "",
-                prelude=reference.prelude,
-            )
+            result = await self._sandbox.verdict(source, reference.tests, entry_point, prelude=reference.prelude)
         except SandboxFault as error:
             return Verdict(None, "tests", f"sandbox fault: {error}")
         if result.outcome == "fault":
@@ -135,9 +104,20 @@ class Judge:
         reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
         return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
 
-    @staticmethod
-    def _score(problem: Problem, answer: str) -> float:
-        """F1 of the extracted answer by the dataset's official rule."""
-        said = extract_answer(answer, "qa")[:LONGEST_REPLY]
-        golds = () if problem.reference.unanswerable else problem.reference.answers
-        return hotpot_f1(said, golds) if problem.question.dataset == "hotpotqa" else squad_f1(said, golds)
+
+async def _accepted(problem: Problem, answer: str, cut_off: bool) -> bool:
+    """The rules. Proofs run in threads, so that they do not delay other answers."""
+    question, answers = problem.question, problem.reference.answers
+    ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off)
+    said = ask(effort_s=0)
+    if said == "unproved":
+        said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
+    return said == "same"
+
+
+def _official_f1(problem: Problem, answer: str) -> float:
+    """F1 of the extracted answer by the dataset's official metric."""
+    said = extract_answer(answer, "qa")[:LONGEST_REPLY]
+    golds = () if problem.reference.unanswerable else problem.reference.answers
+    hotpot = metric_of(problem.question.dataset, ("qa",)) == "hotpotqa"
+    return hotpot_f1(said, golds) if hotpot else squad_f1(said, golds)

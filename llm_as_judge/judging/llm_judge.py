@@ -1,8 +1,8 @@
 """The LLM judge: is the candidate the same answer as the reference?
 
-What the candidate says is data (``fence``). The last verdict of the reply counts, and only of the reply: reasoning is
-not a verdict. A reply that was cut off or holds no verdict gets one retry that differs (an identical one at temperature
-0 cannot help), then the judge abstains. An abstention is never a wrong answer.
+Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts; reasoning is no verdict. A
+reply that was cut off or holds no verdict gets one retry with more tokens and other words (an identical one cannot help
+at temperature 0), then the judge abstains. An abstention is never a wrong answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
-from llm_as_judge.judging.fence import fence
 from llm_as_judge.judging.prompts import (
     CUT_OFF,
     EXTRACT_PROMPT,
@@ -29,6 +28,7 @@ from llm_as_judge.judging.prompts import (
     RETRY_LINE,
     VERDICT_SCHEMA,
     build_prompt,
+    fence,
     load_lines,
 )
 from llm_as_judge.llm.client import ChatModel, LLMReply
@@ -45,27 +45,42 @@ _VOTE_TEMPERATURE = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``correct`` is None when the judge abstained; ``reason`` says why, or what it compared; ``exchanges`` are all
-    that led to it.
-    """
+    """``correct`` is None if the judge abstained; ``reason`` says why, or what it compared."""
 
     correct: bool | None
     reason: str = ""
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()  # all requests made for it
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One comparison by one model; ``heard`` collects the exchanges without the system prompt."""
+
+    llm: ChatModel
+    question: str
+    references: Sequence[str]
+    candidate: str
+    dataset: str
+    heard: list[Exchange]
+
+    async def chat(self, prompt: str, **request: Any) -> LLMReply:
+        reply = await self.llm.chat(prompt, **request)
+        self.heard.append(reply.answering(prompt))
+        return reply
+
+    def prompt(self, template: str) -> str:
+        return build_prompt(self.question, self.references, self.candidate, template)
 
 
 def parse_verdict(text: str) -> bool | None:
-    """The last ``<true_false>``'s word, its closing tag optional; None when that tag holds neither word.
-
-    What stands inside ``<think>`` is not the reply.
-    """
+    """The word of the last ``<true_false>`` outside ``<think>``; None without one. The closing tag is optional."""
     text = _without_thinking(text)
     found = _VERDICT.match(text, max(text.lower().rfind(_TAG), 0))
     return None if found is None else found.group(1).lower() == "true"
 
 
 def parse_json_verdict(text: str) -> bool | None:
-    """``true_false`` of a JSON object that is the whole reply; None for anything else."""
+    """``true_false`` of a reply that is one JSON object; else None."""
     try:
         loaded = json.loads(_without_thinking(text).strip().removeprefix("```json").removesuffix("```"))
     except (ValueError, RecursionError):
@@ -78,24 +93,11 @@ def _without_thinking(text: str) -> str:
     return text.rpartition("</think>")[2].partition("<think>")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Overheard:
-    """``llm`` whose exchanges are written down in ``heard``, without the system prompt, which is always the same."""
-
-    llm: ChatModel
-    heard: list[Exchange]
-
-    async def chat(self, prompt: str, **request: Any) -> LLMReply:
-        reply = await self.llm.chat(prompt, **request)
-        self.heard.append(reply.answering(prompt))
-        return reply
-
-
 class LLMJudge:
-    """Asks ``llm``, and where ``second`` is given that one too: True needs both, a disagreement is an abstention.
+    """Asks ``llm`` and, if given, ``second``: True needs both, a disagreement is an abstention.
 
-    The embedded judge is asked as it was trained: no system prompt, no schema. Raises ``ConfigError`` for a file of
-    ``config.prompts`` that cannot be read.
+    The embedded judge is asked as it was trained: no system prompt, no schema. Raises ``ConfigError`` if
+    ``config.prompts`` cannot be read.
     """
 
     def __init__(self, config: JudgeConfig, llm: ChatModel, second: ChatModel | None = None) -> None:
@@ -116,114 +118,81 @@ class LLMJudge:
         """The verdict with its reason; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + CUT_OFF
-        heard = list[Exchange]()
-        decision = await self._decide_with(_Overheard(self._llm, heard), question, references, candidate, dataset)
+        case = _Case(self._llm, question, references, candidate, dataset, [])
+        decision = await self._decide(case)
         if self._second is not None and decision.correct is True:
-            again = await self._decide_with(_Overheard(self._second, heard), question, references, candidate, dataset)
+            again = await self._decide(replace(case, llm=self._second))
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
                 decision = Decision(None, f"the second judge {said}: {again.reason}")
-        return replace(decision, exchanges=tuple(heard))
+        return replace(decision, exchanges=tuple(case.heard))
 
-    async def _decide_with(
-        self, llm: ChatModel, question: str, references: Sequence[str], candidate: str, dataset: str
-    ) -> Decision:
-        if self._config.two_stage:
-            try:
-                found = await self._extract(llm, question, candidate)
-            except ProviderError as error:
-                return Decision(None, f"judge unreachable: {error}")
-            if found == "":
-                return Decision(False, "the candidate gives no single final answer")
-            candidate = found or candidate
-        votes = self._config.votes
-        if votes == 1:
-            return await self._verdict(llm, question, references, candidate, dataset, self._config.temperature, 0)
-        drawn = await asyncio.gather(
-            *(
-                self._verdict(
-                    llm,
-                    question,
-                    references,
-                    candidate,
-                    dataset,
-                    max(self._config.temperature, _VOTE_TEMPERATURE),
-                    seed,
-                )
-                for seed in range(votes)
-            )
-        )
+    async def _decide(self, case: _Case) -> Decision:
+        try:
+            if self._config.two_stage:
+                found = await self._extract(case)
+                if found == "":
+                    return Decision(False, "the candidate gives no single final answer")
+                case = replace(case, candidate=found or case.candidate)
+            if self._config.votes == 1:
+                return await self._vote(case, self._config.temperature, 0)
+            heat = max(self._config.temperature, _VOTE_TEMPERATURE)
+            drawn = await asyncio.gather(*(self._vote(case, heat, seed) for seed in range(self._config.votes)))
+        except ProviderError as error:
+            return Decision(None, f"judge unreachable: {error}")
         yes, no = ([d for d in drawn if d.correct is word] for word in (True, False))
         if len(yes) == len(no):
             return Decision(None, f"{len(yes)} votes against {len(no)}: {drawn[0].reason}")
         winner = max(yes, no, key=len)
-        return Decision(winner[0].correct, f"{len(winner)} of {votes} votes: {winner[0].reason}")
+        return Decision(winner[0].correct, f"{len(winner)} of {len(drawn)} votes: {winner[0].reason}")
 
-    async def _verdict(
-        self,
-        llm: ChatModel,
-        question: str,
-        references: Sequence[str],
-        candidate: str,
-        dataset: str,
-        temperature: float,
-        seed: int,
-    ) -> Decision:
+    async def _vote(self, case: _Case, temperature: float, seed: int) -> Decision:
+        """One verdict, asked for at most twice."""
         problem = ""
-        system = None if self._embedded else f"{JUDGE_SYSTEM} {self._lines.get(dataset, '')}".rstrip()
         for attempt in range(2):
-            max_tokens = self._config.max_tokens * (1 + attempt)
-            heat = max(temperature, _RETRY_TEMPERATURE) if attempt else temperature
+            request = {
+                "system": None if self._embedded else f"{JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip(),
+                "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
+                "max_tokens": self._config.max_tokens * (1 + attempt),
+                "seed": seed + attempt * self._config.votes,
+            }
             try:
-                reply, correct = await self._ask(
-                    llm,
-                    (question, references, candidate),
-                    attempt,
-                    {
-                        "system": system,
-                        "temperature": heat,
-                        "max_tokens": max_tokens,
-                        "seed": seed + attempt * self._config.votes,
-                    },
-                )
+                reply, correct = await self._ask(case, attempt, request)
             except ProviderError as error:
                 return Decision(None, f"judge unreachable: {error}")
             if reply.finish_reason == "length":
-                problem = f"cut off at {max_tokens} tokens"
+                problem = f"cut off at {request['max_tokens']} tokens"
             elif correct is None:
                 problem = f"no verdict in {reply.text[-120:]!r}"
             else:
-                return Decision(correct, " ".join(reply.text.split())[:200])
+                return Decision(correct, " ".join(reply.text[:2000].split())[:200])
         return Decision(None, f"judge abstained twice, last: {problem}")
 
-    async def _ask(
-        self, llm: ChatModel, fields: tuple[str, Sequence[str], str], attempt: int, request: dict[str, Any]
-    ) -> tuple[LLMReply, bool | None]:
-        """One request; as JSON while the server takes that."""
+    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[LLMReply, bool | None]:
+        """One request, with a JSON schema until the server refuses one."""
         if self._structured:
-            prompt = build_prompt(*fields, JSON_PROMPT) + JSON_RETRY_LINE * attempt
+            prompt = case.prompt(JSON_PROMPT) + JSON_RETRY_LINE * attempt
             try:
-                reply = await llm.chat(prompt, **request, response_format=VERDICT_SCHEMA)
+                reply = await case.chat(prompt, **request, response_format=VERDICT_SCHEMA)
                 return reply, parse_json_verdict(reply.text)
             except RequestRefused as error:
-                logger.warning("the judge's server takes no JSON schema, plain replies from here on: %s", error)
+                logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                 self._structured = False
-        prompt = build_prompt(*fields, JUDGE_PROMPT) + RETRY_LINE * attempt
-        reply = await llm.chat(prompt, **request)
+        reply = await case.chat(case.prompt(JUDGE_PROMPT) + RETRY_LINE * attempt, **request)
         return reply, parse_verdict(reply.text)
 
-    async def _extract(self, llm: ChatModel, question: str, candidate: str) -> str | None:
-        """The candidate's final answer; empty for none, None where no answer was copied that stands there."""
-        prompt = EXTRACT_PROMPT.format(question=fence(question), candidate=fence(candidate))
+    async def _extract(self, case: _Case) -> str | None:
+        """The candidate's final answer, copied by the model; empty for none, None if it did not copy one."""
+        prompt = EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
         system = None if self._embedded else EXTRACT_SYSTEM
-        reply = await llm.chat(prompt, system=system, max_tokens=self._config.max_tokens)
+        reply = await case.chat(prompt, system=system, max_tokens=self._config.max_tokens)
         found = _ANSWER.findall(_without_thinking(reply.text))
         if reply.finish_reason == "length" or not found:
             return None
         answer = " ".join(found[-1].split())
         if answer.strip(".") in ("", "NONE"):
             return ""
-        return answer if _squeezed(answer) in _squeezed(fence(candidate, len(candidate) + 1)) else None
+        return answer if _squeezed(answer) in _squeezed(fence(case.candidate, len(case.candidate) + 1)) else None
 
 
 def _squeezed(text: str) -> str:

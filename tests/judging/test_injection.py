@@ -11,7 +11,7 @@ import pytest
 from helpers.judging import ALONE, HYBRID, asked
 
 from llm_as_judge.answers.nonanswers import says_nothing
-from llm_as_judge.judging.fence import fence
+from llm_as_judge.judging.prompts import fence
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge, parse_json_verdict, parse_verdict
 from llm_as_judge.judging.prompts import EXTRACT_PROMPT, JSON_PROMPT, JUDGE_PROMPT
