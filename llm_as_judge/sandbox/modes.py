@@ -1,7 +1,7 @@
-"""Which mode holds here: each is started and tried from inside, the first in which nothing gets out is taken.
+"""Choice of the sandbox's mode by an active self-test: the strictest mode in which no attempt to break out succeeds.
 
-A mode counts by what its self-test found, not by what was configured. Where none holds, the sandbox refuses and
-says what would help; ``unsafe`` is taken only when asked for by name.
+A mode counts by what its self-test found, not by what was configured. If no mode works, the sandbox refuses to start
+and says what would help; ``unsafe`` is used only when asked for by name.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox.bubblewrap import GUEST
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.results import Confinement
-from llm_as_judge.sandbox.zygote import Zygote
+from llm_as_judge.sandbox.zygote_client import GUEST, ZygoteClient
 
 _PROBE_SECONDS = 20.0
 
-#: What each mode needs where it does not hold, tightest first.
+#: Modes, strictest first, and what each needs.
 _NEEDS = {
     "full": "install bubblewrap and allow it user namespaces, or use sandbox.mode=auto",
     "standard": "it needs Linux 5.13 or later with Landlock and seccomp; use sandbox.mode=auto, or no-open",
@@ -29,24 +28,24 @@ _NEEDS = {
 }
 
 
-async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]:
-    """Start a zygote in ``mode``, or in the tightest that holds for ``auto``, and tell what was found.
+async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confinement]:
+    """Start a zygote in ``mode``, or for ``auto`` in the strictest mode that works, and report what confines it.
 
     Args:
         without: bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
 
     Raises:
-        ConfigError: the mode, or for ``auto`` every mode, does not hold here; the message has the cure.
+        ConfigError: the mode, or for ``auto`` every mode, does not work here; the message has the cure.
         SandboxFault: ``unsafe`` could not be started.
     """
     if mode == "unsafe":
-        free = await Zygote.start(mode, without)
+        free = await ZygoteClient.start(mode, without)
         return free, await _tried(free, mode, {})
     refused: dict[str, str] = {}
     for candidate in _NEEDS if mode == "auto" else (mode,):
-        zygote: Zygote | None = None
+        zygote: ZygoteClient | None = None
         try:
-            zygote = await Zygote.start(candidate, without)
+            zygote = await ZygoteClient.start(candidate, without)
             found = await _tried(zygote, candidate, refused)
         except SandboxFault as fault:
             refused[candidate] = str(fault)
@@ -65,21 +64,19 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[Zygote, Confinement]
     raise ConfigError(f"sandbox.mode={mode} does not hold on this machine: {reasons}. Cure: {_NEEDS[mode]}")
 
 
-async def _tried(zygote: Zygote, mode: str, refused: Mapping[str, str]) -> Confinement:
-    """Run the probes in a child; raises ``SandboxFault`` if they do not come to an end."""
+async def _tried(zygote: ZygoteClient, mode: str, refused: Mapping[str, str]) -> Confinement:
+    """Run the probes in a child; raises ``SandboxFault`` if they do not finish."""
     source = (GUEST / "probes.py").read_text(encoding="utf-8")
     arguments = [os.getpid(), str(Path(__file__).resolve()), zygote.descriptors]
-    job = {"kind": "code", "source": source, "call": "probe", "args": arguments}
     child = await zygote.spawn(SandboxConfig())
     try:
-        await child.send(job)
-        end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS)
+        await child.send({"kind": "code", "source": source, "call": "probe", "args": arguments})
+        end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS) or {}
     except (frames.FrameError, asyncio.TimeoutError) as error:
         raise SandboxFault(f"its self-test did not end: {error or type(error).__name__}") from None
     finally:
         await child.aclose()
-    probes = (end or {}).get("value")
+    probes = end.get("value")
     if not isinstance(probes, dict):
-        said = (end or {}).get("error") or "the child could not be set up"
-        raise SandboxFault(f"its self-test failed: {said}")
+        raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")
     return Confinement(mode, zygote.layers, {str(k): str(v) for k, v in probes.items()}, dict(refused))

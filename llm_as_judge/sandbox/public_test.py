@@ -1,7 +1,6 @@
-"""One public test run on a solution, with what it gave and what was expected: the feedback a repair needs.
+"""Runs one public test on a solution and reports the values that it compared: the feedback for a repair.
 
-For public tests only: the expected value is in the solution's process. Verdicts by hidden tests are
-``Sandbox.verdict``.
+For public tests only, because the expected value is in the solution's process. Hidden tests: ``Sandbox.verdict``.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from llm_as_judge.sandbox.results import CodeOutcome, CodeResult
 
 
 class RunsCode(Protocol):
-    """What is needed of the sandbox."""
+    """Part of the sandbox used here."""
 
     async def run_code(self, source: str, *, call: str | None = None, args: Sequence[object] = ()) -> CodeResult: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AssertResult:
-    """``got`` and ``expected`` are ``repr`` texts, empty where the test is not ``assert left == right``."""
+    """``got`` and ``expected`` are ``repr`` texts, empty unless the test is ``assert left == right``."""
 
     statement: str
     passed: bool
@@ -34,7 +33,7 @@ class AssertResult:
 
 
 async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> AssertResult:
-    """Run one assert statement after the solution; raises ``SyntaxError`` if ``statement`` is none."""
+    """Run one assert statement after the solution; raises ``SyntaxError`` if ``statement`` is something else."""
     run = await sandbox.run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
         return AssertResult(statement, False, run.outcome, error=run.error)
@@ -46,7 +45,7 @@ async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> Assert
 
 
 def _probe(statement: str) -> str:
-    """Source of a function that gives ``[passed, repr of the left side, repr of the right side]``."""
+    """Source of a function that returns ``[passed, repr of the left side, repr of the right side]``."""
     body = quiet_parse(statement).body
     if len(body) != 1 or not isinstance(body[0], ast.Assert):
         raise SyntaxError(f"not one assert statement: {statement!r}")

@@ -1,4 +1,4 @@
-"""What a sandboxed run came to, and what holds it: frozen dataclasses."""
+"""Results of sandboxed runs and the confinement that was found, as frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from llm_as_judge.types import Outcome
 
 CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit", "fault"]
 
-
-#: Characters kept of an answer, a prompt or a reply, and of an error: a run can make each as long as a message may be.
+#: Characters kept of an answer, a prompt or a reply, and of an error.
 KEPT, KEPT_OF_ERROR = 50_000, 2_000
 
 
 def cut(text: str, limit: int = KEPT) -> str:
-    """At most ``limit`` characters: a mark takes the place of the middle of a longer text."""
+    """At most ``limit`` characters: the middle of a longer text is replaced by a mark."""
     if len(text) <= limit:
         return text
     half = (limit - 60) // 2  # the mark takes the rest
@@ -25,7 +24,7 @@ def cut(text: str, limit: int = KEPT) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorParameters:
-    """Names that positional arguments of a workflow's operator are given to, and what other versions of it take."""
+    """Parameter names of a workflow's operator, and variants that other versions of it accept."""
 
     call: tuple[str, ...]  # of ``await self.op(...)``
     init: tuple[str, ...] = ()  # of ``operator.Op(self.llm, ...)``, after the LLM
@@ -33,13 +32,13 @@ class OperatorParameters:
     spellings: Mapping[str, str] = field(default_factory=dict)  # other names of the result's keys
 
     def as_plain(self) -> dict[str, Any]:
-        """As the workflow's process is told."""
+        """For the workflow's job."""
         return {"call": self.call, "init": self.init, "forms": self.forms, "spellings": self.spellings}
 
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """``value`` is JSON data, or ``str()`` of what the function returned where JSON has no such type."""
+    """``value`` is JSON data, or ``str()`` of the returned value if JSON has no such type."""
 
     outcome: CodeOutcome
     value: Any = None
@@ -62,10 +61,11 @@ class WorkflowResult:
 
 @dataclass(frozen=True, slots=True)
 class CodeVerdict:
-    """``outcome``: ``finished`` when all tests passed, ``raised`` when one failed; ``fault`` is no verdict.
+    """``outcome`` is ``finished`` if all tests passed, ``raised`` if one failed, ``fault`` if there is no verdict.
 
-    ``mode``: ``split`` when solution and tests ran in different processes; ``nonce`` when they had to share one, so
-    that a solution bent on it could have forged the result. That, or a sandbox that isolates nothing, is ``weak``.
+    ``mode`` is ``split`` if solution and tests ran in different processes, ``nonce`` if they had to share one. A
+    verdict is ``weak`` if a solution made to deceive could have forged it: in mode ``nonce``, in a sandbox without
+    isolation, or where changed arguments are compared with themselves.
     """
 
     passed: bool
@@ -80,21 +80,21 @@ class CodeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a child is really held by: ``probes`` are attempts made from inside one."""
+    """What confines a child, as found by attempts made from inside one."""
 
     mode: str
     layers: tuple[str, ...]
     probes: Mapping[str, str] = field(default_factory=dict)  # attempt -> "blocked" or "open"
-    refused: Mapping[str, str] = field(default_factory=dict)  # tighter mode that does not hold -> why
+    refused: Mapping[str, str] = field(default_factory=dict)  # stricter mode that does not work here -> why
 
     @property
     def open(self) -> tuple[str, ...]:
-        """What a child was able to do."""
+        """Attempts that succeeded."""
         return tuple(name for name, state in self.probes.items() if state != "blocked")
 
     @property
     def holds(self) -> bool:
-        """Everything was tried and nothing succeeded."""
+        """Whether everything was tried and nothing succeeded."""
         return bool(self.probes) and not self.open
 
     @property
@@ -102,9 +102,9 @@ class Confinement:
         """One line; ``str()`` lists every attempt."""
         if self.mode == "unsafe":
             return "sandbox: unsafe, NO ISOLATION, results are marked"
-        found = f"{len(self.probes) - len(self.open)} of {len(self.probes)} ways out that were tried are closed"
         left = f", open: {', '.join(self.open)}" if self.open else ""
-        return f"sandbox: {self.mode}, {found}{left} (llm-as-judge doctor lists them)"
+        blocked = f"{len(self.probes) - len(self.open)} of {len(self.probes)} escape attempts were blocked"
+        return f"sandbox: {self.mode}, {blocked}{left} (llm-as-judge doctor lists them)"
 
     def __str__(self) -> str:
         blocked = [name for name, state in self.probes.items() if state == "blocked"]
@@ -112,7 +112,7 @@ class Confinement:
             f"sandbox: {self.mode}{' (NO ISOLATION, results are marked)' if self.mode == 'unsafe' else ''}",
             f"enforced: {', '.join(self.layers) or 'nothing'}",
             f"blocked: {', '.join(blocked) or 'nothing'}",
-            f"not blocked: {', '.join(self.open) or ('nothing of what was tried' if self.probes else 'unknown')}",
+            f"not blocked: {', '.join(self.open) or ('none of the attempts' if self.probes else 'unknown')}",
             *(f"{mode} unavailable: {reason}" for mode, reason in self.refused.items()),
         ]
         return "; ".join(parts)

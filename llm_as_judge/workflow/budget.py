@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
-from llm_as_judge.sandbox.operators import BudgetExceeded
+from llm_as_judge.sandbox.operator_calls import BudgetExceeded
 
 #: Tokens that a chat template puts around a prompt, at most.
 _TEMPLATE_TOKENS = 64

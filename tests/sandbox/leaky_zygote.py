@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
-from llm_as_judge.sandbox.guest import confine, zygote
+from llm_as_judge.sandbox.guest import confine, zygote_process as zygote
 
 confine.close_others = lambda *kept: None
 zygote.main()

@@ -17,10 +17,10 @@ from helpers.processes import processes, running
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import DataError, SandboxFault
-from llm_as_judge.sandbox.child import Ended
+from llm_as_judge.sandbox.children import ExitReport as Ended
 from llm_as_judge.sandbox.host import CodeResult, Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.run import outcome_of
+from llm_as_judge.sandbox.children import outcome_of
 
 TIGHT = {"cpu_seconds": 1, "wall_seconds": 2, "memory_mb": 256, "output_bytes": 10_000}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -115,7 +115,7 @@ def test_stdin_is_what_was_given_and_empty_otherwise() -> None:
         ("class E(Exception):\n    def __str__(self): 1/0\nraise E", "raised", "E: <str() raised"),
         ("import socket\ns = socket.socket(fileno=3); s.close()\nwhile True: pass", "raised", "connection"),
         ("import os; os.write(3, b'\\x00\\x00\\x00\\x02{}')", "raised", "no result"),
-        ("import os; os.write(3, b'\\x00\\x00\\x00\\x02[]')", "raised", "no message"),
+        ("import os; os.write(3, b'\\x00\\x00\\x00\\x02[]')", "raised", "invalid message"),
         ("import os; os.write(3, b'\\xff' * 8)", "output_limit", "message takes over"),
     ],
 )

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox.bubblewrap import GUEST, wrapped
+from llm_as_judge.sandbox.zygote_client import GUEST, wrapped
 
 INSIDE = "llm_as_judge.sandbox.guest"
 

@@ -167,8 +167,8 @@ def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: Any) -> 
 
 
 def test_a_zygote_that_says_nothing_is_a_fault_and_no_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_as_judge.sandbox.child._SILENCE_SECONDS", 0.5)
-    monkeypatch.setattr("llm_as_judge.sandbox.zygote._STOP_SECONDS", 0.5)
+    monkeypatch.setattr("llm_as_judge.sandbox.children._SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._STOP_SECONDS", 0.5)
 
     async def work(sandbox: Sandbox) -> tuple[str, Any]:
         assert sandbox._zygote is not None
@@ -203,7 +203,7 @@ def test_a_child_has_its_own_descriptors_only_however_many_the_host_has_open(mod
 
 
 def test_the_self_test_finds_a_descriptor_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_as_judge.sandbox.zygote._ZYGOTE", Path(__file__).with_name("leaky_zygote.py"))
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("leaky_zygote.py"))
     for count in (0, 300, 3000):
         with many_open(count), pytest.raises(ConfigError, match=r"able to do: .*inherited descriptors"):
             clean(_described, SandboxConfig(mode="standard"))
@@ -295,7 +295,7 @@ def test_without_a_mode_that_holds_it_refuses_with_the_cure(monkeypatch: pytest.
     found = clean(_described)
     assert found.mode in ("standard", "no-open") and "bubblewrap is not installed" in found.refused["full"]
     # As on a machine that has neither: the probes get through, so no mode counts.
-    monkeypatch.setattr("llm_as_judge.sandbox.zygote._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
+    monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
     with pytest.raises(ConfigError, match=r"no isolation on this machine.*new processes.*sandbox\.mode=unsafe"):
         asyncio.run(Sandbox(SandboxConfig()).start())
 

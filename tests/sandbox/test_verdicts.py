@@ -16,7 +16,7 @@ from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data.load import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
-from llm_as_judge.sandbox.verdict import plan
+from llm_as_judge.sandbox.split_plan import plan
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECK = """
@@ -66,10 +66,7 @@ def test_no_forgery_passes(tests: str) -> None:
 def test_forgeries_do_pass_where_tests_and_solution_share_a_process() -> None:
     async def judge() -> list[CodeVerdict]:
         return await asyncio.gather(
-            *(
-                box._nonce_verdict({"source": solution, "prelude": "", "entry_point": "f"}, CHECK, "")
-                for solution in FORGERIES.values()
-            )
+            *(box.verdict(solution, f"x = f\nassert x is f\n{CHECK}", "f") for solution in FORGERIES.values())
         )
 
     verdicts = dict(zip(FORGERIES, loop.run_until_complete(judge()), strict=True))
@@ -216,7 +213,7 @@ def test_iterators_give_what_is_asked_of_them(solution: str, tests: str) -> None
 def test_an_iterator_without_items_or_end_is_no_value() -> None:
     solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
     result = verdict(solution, "assert list(f(1)) == []")
-    assert (result.passed, result.outcome) == (False, "raised") and "no value" in result.error
+    assert (result.passed, result.outcome) == (False, "raised") and "invalid value" in result.error
 
 
 @pytest.mark.parametrize("tests", ["assert f('ab').group() == 'a'", "m = f('ab')\nassert m.group() == 'a'"])

@@ -34,7 +34,7 @@ _CAP_SETGID_AND_SETUID = 0b11 << 6
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConfinementPlan:
     """What is the same for every child of a zygote, made once."""
 
     layers: int
@@ -42,7 +42,7 @@ class Plan:
     filter: seccomp.Filter | None = None
 
 
-def plan(mode: str, without: int = 0) -> Plan:
+def plan(mode: str, without: int = 0) -> ConfinementPlan:
     """The layers of ``mode`` that this process can put on, less the bits in ``without``.
 
     Raises:
@@ -52,7 +52,7 @@ def plan(mode: str, without: int = 0) -> Plan:
     if sys.platform == "linux":
         layers |= NO_NEW_PRIVS
     if mode == "unsafe":
-        return Plan(layers)
+        return ConfinementPlan(layers)
     if mode == "full":
         layers |= BUBBLEWRAP
     if os.geteuid() != 0:
@@ -64,7 +64,7 @@ def plan(mode: str, without: int = 0) -> Plan:
     architecture = None if without & SECCOMP else seccomp.machine()
     if architecture:
         layers |= SECCOMP | NO_PROCESSES & ~without
-    return Plan(
+    return ConfinementPlan(
         layers,
         landlock.ruleset(landlock.abi()) if layers & LANDLOCK else -1,
         seccomp.Filter.of(seccomp.program(architecture, files=mode != "no-open")) if architecture else None,
@@ -83,7 +83,9 @@ def prepare_zygote() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def confine(plan: Plan, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int) -> None:
+def confine(
+    plan: ConfinementPlan, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int
+) -> None:
     """Apply ``plan`` to the calling process, for good; it ends with its ``parent``, the zygote.
 
     Raises:

@@ -1,14 +1,12 @@
-"""The process that forks one confined child per snippet.
+"""The process that forks one confined child per job.
 
-Started by the host as a script (``python -I -S -E zygote.py CONTROL_FD MODE WITHOUT``) with an empty environment, so
-that neither key nor configuration is in its address space. Single-threaded. It imports the common standard
-library modules once; a child then costs a fork. It knows nothing of what the children run.
+The host starts it as a script (``python -I -S -E zygote_process.py CONTROL_FD MODE WITHOUT``) with an empty
+environment, so that its address space holds neither keys nor configuration. It has one thread and imports the common
+modules of the standard library once; after that a child costs a fork. It does not know what the children run.
 """
 
 from __future__ import annotations
 
-# Without the enums that signal puts around it, which would cost a child dozens of page faults.
-import _signal  # type: ignore[import-not-found]
 import array
 import contextlib
 import gc
@@ -20,18 +18,13 @@ import signal
 import socket
 import sys
 
-# Modules register what to do after a fork: to make locks anew, to seed random. The zygote has one thread and holds no
-# lock when it forks, and a child seeds random itself; the hooks would cost it a fifth of its time.
-_register_at_fork = os.register_at_fork
-os.register_at_fork = lambda **hooks: None
-
-_PACKAGE_ROOT = os.path.abspath(__file__).removesuffix("/llm_as_judge/sandbox/guest/zygote.py")
+_PACKAGE_ROOT = os.path.abspath(__file__).removesuffix("/llm_as_judge/sandbox/guest/zygote_process.py")
 sys.path.append(_PACKAGE_ROOT)
-from llm_as_judge.sandbox.guest import child, confine, frames, landlock  # noqa: E402
+from llm_as_judge.sandbox.guest import child_main, confine, frames, landlock  # noqa: E402
 
 sys.path.remove(_PACKAGE_ROOT)
 
-#: Imported before the fork: cheap for every child, and there even where a child cannot open files.
+#: Imported before the fork: cheap for every child, and available even where a child cannot open files.
 PRELOAD = (
     "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
     "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal",
@@ -39,22 +32,21 @@ PRELOAD = (
     "itertools", "json", "keyword", "locale", "logging", "math", "numbers", "operator", "pprint",
     "queue", "random", "re", "secrets", "shlex", "statistics", "string", "struct", "textwrap",
     "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
-    "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
+    "unittest.async_case", "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo", "encodings.ascii",
     "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
     "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
     "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
 )  # fmt: skip
 
 
-class Zygote:
-    """The loop: spawn and kill commands in, exit events out."""
+class ZygoteProcess:
+    """Main loop: receives spawn and kill commands, reports the end of each child."""
 
-    def __init__(self, control: socket.socket, plan: confine.Plan) -> None:
+    def __init__(self, control: socket.socket, plan: confine.ConfinementPlan) -> None:
         self.control = control
         self.plan = plan
-        self.jobs: dict[int, int] = {}  # pid -> job
-        self.slots: dict[int, int] = {}  # pid -> slot, which decides the uid
-        self.free_slots: list[int] = []
+        self.children: dict[int, tuple[int, int]] = {}  # pid -> number of its run, slot
+        self.free_slots: list[int] = []  # a slot decides the uid
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
             end.setblocking(False)
@@ -71,7 +63,7 @@ class Zygote:
         selector.register(self.control, selectors.EVENT_READ, self.read_command)
         selector.register(self.wake, selectors.EVENT_READ, self.reap)
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # the collector of a child would write to the pages it shares with this process
         ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
         self.control.sendall(ready)
         while True:
@@ -79,7 +71,7 @@ class Zygote:
                 key.data()
 
     def read_command(self) -> None:
-        """Read at most the rest of one record, so that a descriptor is never another record's."""
+        """Read at most the rest of one record, so that a descriptor always belongs to the record it came with."""
         missing = frames.COMMAND.size - len(self.command)
         data, ancillary, _, _ = self.control.recvmsg(missing, socket.CMSG_SPACE(4))
         if not data:
@@ -90,41 +82,32 @@ class Zygote:
         self.command += data
         if len(self.command) < frames.COMMAND.size:
             return
-        action, job, *limits = frames.COMMAND.unpack(self.command)
+        action, number, *limits = frames.COMMAND.unpack(self.command)
         descriptors, self.command, self.descriptors = self.descriptors, b"", []
         if action == frames.SPAWN:
-            self.spawn(job, descriptors[0], *limits)
+            self.spawn(number, descriptors[0], limits)
         elif action == frames.KILL:
-            for pid, known in self.jobs.items():
-                if known == job:
+            for pid, (known, _) in self.children.items():
+                if known == number:
                     self.kill_group(pid)
 
-    def spawn(
-        self,
-        job: int,
-        connection: int,
-        cpu_seconds: int,
-        memory_bytes: int,
-        open_files: int,
-        output_bytes: int,
-        frame_bytes: int,
-    ) -> None:
-        slot = self.free_slots.pop() if self.free_slots else len(self.slots)
+    def spawn(self, number: int, connection: int, limits: list[int]) -> None:
+        slot = self.free_slots.pop() if self.free_slots else len(self.children)
         zygote = os.getpid()
         try:
             pid = os.fork()
         except OSError:
             os.close(connection)
             self.free_slots.append(slot)
-            self.report(job, frames.NOT_CONFINED, 0.0)
+            self.report(number, frames.NOT_CONFINED, 0.0)
             return
         if pid:
             os.close(connection)
-            self.jobs[pid], self.slots[pid] = job, slot
+            self.children[pid] = number, slot
             return
-        status = frames.NOT_CONFINED
         try:
             self.become_child(connection)
+            cpu_seconds, memory_bytes, open_files, output_bytes, frame_bytes = limits
             confine.confine(
                 self.plan,
                 parent=zygote,
@@ -133,14 +116,14 @@ class Zygote:
                 memory_bytes=memory_bytes,
                 open_files=open_files,
             )
-            child.main(socket.socket(fileno=3), output_bytes, frame_bytes)
+            child_main.main(socket.socket(fileno=3), output_bytes, frame_bytes)
         finally:
-            os._exit(status)
+            os._exit(frames.NOT_CONFINED)
 
     def become_child(self, connection: int) -> None:
-        """Own session, a /dev/null of its own on descriptors 0 to 2, the connection on 3, no others."""
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -156,21 +139,18 @@ class Zygote:
                 pass
         while (ended := self.next_ended()) is not None:
             pid, status, usage = ended
-            if pid in self.jobs:
-                self.free_slots.append(self.slots.pop(pid))
-                cpu_seconds = usage.ru_utime + usage.ru_stime
-                self.report(self.jobs.pop(pid), os.waitstatus_to_exitcode(status), cpu_seconds)
+            if pid in self.children:
+                number, slot = self.children.pop(pid)
+                self.free_slots.append(slot)
+                self.report(number, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
             if not self.plan.layers & confine.NO_PROCESSES:
                 self.kill_strays()
 
     def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
-        """Reap one child that has ended, after killing what is left of its group."""
+        """Reap one ended child, after killing what is left of its process group."""
         with contextlib.suppress(ChildProcessError):
-            if self.plan.layers & confine.NO_PROCESSES:  # it was alone in its group
-                ended = os.wait4(-1, os.WNOHANG)
-                return ended if ended[0] else None
             if hasattr(os, "waitid"):
-                # The number of a group cannot become another's while its leader is unreaped.
+                # While the leader is not reaped, no other group can get its number.
                 info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 if info is None:
                     return None
@@ -183,28 +163,27 @@ class Zygote:
         return None
 
     def kill_strays(self) -> None:
-        """Kill descendants that left their group: being orphans, they have become this process's children."""
+        """Kill descendants that left their group: as orphans they have become children of this process."""
         path = f"/proc/self/task/{os.getpid()}/children"
         with contextlib.suppress(OSError), open(path, encoding="ascii") as children:
             for pid in map(int, children.read().split()):
-                if pid not in self.jobs:
+                if pid not in self.children:
                     os.kill(pid, signal.SIGKILL)
 
     def kill_group(self, pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
 
-    def report(self, job: int, status: int, cpu_seconds: float) -> None:
+    def report(self, number: int, status: int, cpu_seconds: float) -> None:
         try:
-            self.control.sendall(frames.EVENT.pack(frames.EXITED, job, status, cpu_seconds, 0))
+            self.control.sendall(frames.EVENT.pack(frames.EXITED, number, status, cpu_seconds, 0))
         except OSError:
             self.stop()
 
     def stop(self) -> None:
-        """The host is gone or has closed: take everything along."""
-        for pid in self.jobs:
+        """The host is gone or has closed the connection: kill all descendants and exit."""
+        for pid in self.children:
             self.kill_group(pid)
         self.kill_strays()
         with contextlib.suppress(ChildProcessError):
@@ -220,9 +199,8 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    os.register_at_fork = _register_at_fork
-    child.rehearse()
-    Zygote(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
+    child_main.warm_up()
+    ZygoteProcess(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,127 @@
+"""Verdicts that a solution cannot forge: its tests run in another child, and the host carries values between them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, text
+from llm_as_judge.sandbox.results import CodeVerdict
+from llm_as_judge.sandbox.split_plan import plan
+
+#: Runs so many children in one run of the sandbox.
+RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
+
+#: Why a child was killed when the other one ended first.
+_STOPPED = "stopped"
+_REPLY = ("value", "error", "message", "arguments", "items", "ended")
+
+
+async def judge(
+    run: RunChildren, solution: str, tests: str, entry_point: str, prelude: str = "", *, isolated: bool = True
+) -> CodeVerdict:
+    """Run ``tests`` on ``solution``: ``def check(candidate)``, plain asserts, test functions or ``TestCase`` classes.
+
+    The tests first run with every change that the function made to its arguments. If that passes and arguments were
+    changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
+    arguments, and is weak unless they compare them with constants.
+
+    Args:
+        isolated: False if the sandbox isolates nothing, which makes every verdict weak.
+
+    Raises:
+        DataError: the tests are missing, not Python, or never use the function.
+    """
+    how = plan(tests, prelude, entry_point)
+    job = {"source": solution, "prelude": prelude, "entry_point": entry_point, "collected": how.collected}
+    if how.obstacle:
+        return await _judge_together(run, job, tests, how.obstacle)
+    split = {"tests": tests, "modules": how.modules}
+    found, changed = await _judge_apart(run, job, {**split, "in_place": True}, isolated)
+    if found.passed and changed:
+        without, _ = await _judge_apart(run, job, {**split, "in_place": False}, isolated)
+        if how.in_place == "no" or without.outcome == "fault":
+            found = without
+        elif not without.passed:
+            found = replace(found, weak=found.weak or how.in_place == "weak")
+    if found.obstacle:  # found only when they ran
+        return await _judge_together(run, job, tests, found.obstacle)
+    return found
+
+
+async def _judge_apart(
+    run: RunChildren, job: Mapping[str, Any], tests: Mapping[str, Any], isolated: bool
+) -> tuple[CodeVerdict, bool]:
+    """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
+    changed = False
+
+    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        """Carry calls from the tests' child to the solution's and values back, until one of them ends.
+
+        The other one is killed as ``_STOPPED``.
+        """
+        nonlocal changed
+        served, tested = children
+        # The tests' child sets up while the solution is executed.
+        _, _, ready = await asyncio.gather(
+            served.send({**job, "kind": "solution"}),
+            tested.send({**job, **tests, "kind": "split tests", "source": ""}),
+            served.receive_last(),
+        )
+        if not (isinstance(ready, dict) and ready.get("ready") is True):
+            tested.kill(_STOPPED)
+            return [ready, None]
+        while True:
+            request = await tested.receive_last()
+            if not isinstance(request, dict) or "end" in request:
+                served.kill(_STOPPED)
+                return [None, request]
+            await served.send(request)
+            reply = await served.receive_last()
+            if not isinstance(reply, dict) or "end" in reply:
+                tested.kill(_STOPPED)
+                return [reply, None]
+            changed |= "arguments" in reply
+            await tested.send({key: reply[key] for key in _REPLY if key in reply})
+
+    served, tested = await run(converse, 2)
+    if tested.end.get("end") == "unsplittable":
+        return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
+    last = served if tested.killed_for == _STOPPED else tested
+    passed = last is tested and tested.outcome == "finished"
+    verdict = CodeVerdict(
+        passed,
+        "raised" if last.outcome == "finished" and not passed else last.outcome,
+        "split",
+        weak=not isolated,
+        error=last.error,
+        seconds=last.seconds,
+        cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
+    )
+    return verdict, changed
+
+
+async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, obstacle: str) -> CodeVerdict:
+    """Solution and tests in one child; a number sent with the tests shows that they ran to their end."""
+    nonce = secrets.token_hex(16)
+
+    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        await children[0].send({**job, "kind": "tests"})
+        await children[0].send({"source": tests, "nonce": nonce})
+        return [await children[0].receive_last()]
+
+    (found,) = await run(converse, 1)
+    outcome, error = found.outcome, found.error
+    if outcome == "finished" and found.end.get("nonce") != nonce:
+        outcome, error = "raised", "the run ended before its tests did"
+    return CodeVerdict(
+        outcome == "finished",
+        outcome,
+        error=error,
+        obstacle=obstacle,
+        seconds=found.seconds,
+        cpu_seconds=found.cpu_seconds,
+    )

@@ -1,0 +1,110 @@
+"""Entry point of a forked child: receives one job from the host, runs it, sends one result and exits.
+
+It shares its process with hostile code, so the host believes nothing that it sends. Standard library only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from llm_as_judge.sandbox.guest import frames, verdict_jobs, workflow_job
+from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute
+
+
+def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
+    """Run the job that the host sends."""
+    sock.sendall(frames.CONFINED)
+    host = Connection(sock, frame_bytes)
+    job = host.receive()
+    output = Output(output_bytes, host)
+    writer = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", write_through=True)
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = writer  # type: ignore[misc]
+    sys.stdin = io.StringIO(job.get("stdin") or "")
+    try:
+        end = _JOBS[job["kind"]](host, job)
+    except MemoryError:
+        end = {"end": "memory", "error": "MemoryError"}
+    except BaseException as error:  # foreign code may also raise SystemExit or KeyboardInterrupt
+        end = {"end": "raised", "error": describe(error)}
+    host.finish({**end, "stdout": output.getvalue().decode("utf-8", "replace")})
+
+
+def warm_up() -> None:
+    """Run the steps of a job in the zygote until the interpreter has specialised their bytecode.
+
+    Specialising writes into the code objects; done in a child, it would copy every memory page that they lie in.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        host, child = Connection(ours, 0), Connection(theirs, 0)
+        for _ in range(20):
+            host.send({"kind": "code", "source": "", "args": [1.5, None, "x"]})
+            child.receive()
+            output = Output(1_000, child)
+            print("x", file=io.TextIOWrapper(output, "utf-8", write_through=True))
+            namespace = execute("import math\nclass C: pass\ndef f(x):\n    return [i for i in range(x)]\n", "solution")
+            frames.encode({"end": "finished", "value": namespace["f"](3)})
+            asyncio.run(asyncio.sleep(0))
+    del sys.modules["solution"]
+
+
+class Output(io.BytesIO):
+    """Collects what the code prints; ends the process at the limit."""
+
+    def __init__(self, limit: int, host: Connection) -> None:
+        super().__init__()
+        self._limit = limit
+        self._host = host
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._limit:
+            self._host.finish({"end": "output_limit", "error": f"printed over {self._limit} bytes"})
+        return super().write(data)
+
+
+def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
+    """Execute ``source``; with ``call``, return the value of that function called with ``args``."""
+    call = job["call"]
+    namespace = execute(job["source"], "solution" if call else "__main__")
+    if not call:
+        return {"end": "finished", "value": None}
+    if call not in namespace:
+        raise NameError(f"name {call!r} is not defined")
+    value = namespace[call](*job["args"])
+    if inspect.iscoroutine(value):
+        value = asyncio.run(value)
+    return {"end": "finished", "value": value if _is_json(value, 0) else str(value)}
+
+
+def run_workflow(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
+    return {"end": "finished", "answer": workflow_job.run(host, job)}
+
+
+_JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
+    "code": run_code,
+    "workflow": run_workflow,
+    "solution": verdict_jobs.serve_solution,
+    "split tests": verdict_jobs.test_apart,
+    "tests": verdict_jobs.test_together,
+}
+
+
+def _is_json(value: Any, depth: int) -> bool:
+    """Whether the value survives JSON unchanged."""
+    if value is None or type(value) in (bool, float, str):
+        return True
+    if type(value) is int:
+        return abs(value) < 1 << 64
+    if depth > 50:
+        return False
+    if type(value) is list:
+        return all(_is_json(item, depth + 1) for item in value)
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(item, depth + 1) for key, item in value.items())
+    return False

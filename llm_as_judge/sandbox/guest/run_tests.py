@@ -1,0 +1,60 @@
+"""Runs tests as their authors mean them: plain asserts, ``check(candidate)``, test functions and test classes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+#: Methods that pytest calls around each test of a class.
+_SETUP, _TEARDOWN = "setup_method", "teardown_method"
+
+
+def run_tests(source: str, namespace: dict[str, Any], entry_point: str, collected: Sequence[str]) -> None:
+    """Execute the tests as a script in ``namespace``, then call ``check`` and the ``collected`` functions and classes.
+
+    Raises the first failure.
+    """
+    candidate, before = namespace[entry_point], namespace.get("check")
+    namespace["__name__"] = "__main__"  # the tests under ``if __name__ == "__main__"`` count
+    unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment]  # the classes are run below
+    exec(compile(source, "<tests>", "exec", dont_inherit=True), namespace)
+    check = namespace.get("check")
+    if check is not None and check is not before and check is not candidate:
+        _finished(check(candidate))
+    for name in collected:
+        test = namespace[name]
+        if not inspect.isclass(test):
+            _finished(test())
+        elif issubclass(test, unittest.TestCase):
+            _run_test_case(test)
+        elif "__init__" not in vars(test):
+            _run_class(test)
+
+
+def _run_test_case(test_case: type[unittest.TestCase]) -> None:
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(test_case)
+    result = unittest.TestResult()
+    suite.run(result)
+    for test, traceback in result.errors + result.failures:
+        raise AssertionError(f"{test}: {traceback.strip().splitlines()[-1]}")
+    for test in result.unexpectedSuccesses:
+        raise AssertionError(f"{test}: unexpected success")
+
+
+def _run_class(test_class: type) -> None:
+    """A class without ``TestCase``: each test method on a new object, as pytest does."""
+    for name in dir(test_class):
+        if name.startswith("test"):
+            instance = test_class()
+            for method in (_SETUP, name, _TEARDOWN):
+                if hasattr(instance, method):
+                    _finished(getattr(instance, method)())
+
+
+def _finished(value: Any) -> None:
+    """Run the coroutine that an asynchronous test returns."""
+    if inspect.iscoroutine(value):
+        asyncio.run(value)

@@ -1,0 +1,185 @@
+"""The child's side of a workflow run: AFlow's names, and operators whose calls the host answers.
+
+``operator.X(self.llm)`` creates a proxy. Awaiting a call of it sends the name and the arguments and waits for the
+result; several calls may be under way at once. Imports as AFlow's graphs write them (``guest.aflow``) resolve to the
+same objects. Counting and metering are the host's work.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import operator
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_as_judge.sandbox.guest import aflow, frames
+from llm_as_judge.sandbox.guest.construct import constructor_arguments
+from llm_as_judge.sandbox.guest.runtime import Connection, execute
+from llm_as_judge.sandbox.guest.standins import GraphImports, OperatorError, create_llm_instance
+
+
+class PendingCalls:
+    """Operator calls under way, by number; replies may arrive in any order."""
+
+    def __init__(self, host: Connection) -> None:
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._count = 0
+        self._frames = frames.Decoder(1 << 32)  # the host is trusted
+        self._loop.add_reader(host.sock, self._readable)
+
+    async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        self._count += 1
+        future = self._pending[self._count] = self._loop.create_future()
+        # Blocking, but the host always reads.
+        self._host.send({"call": self._count, "operator": name, "init": init, "arguments": arguments})
+        return await future
+
+    def _readable(self) -> None:
+        data = self._host.sock.recv(1 << 20)
+        if not data:
+            raise SystemExit("the host closed the connection")
+        self._frames.feed(data)
+        while (reply := self._frames.next()) is not None:
+            future = self._pending.pop(reply["call"])
+            if future.done():  # cancelled by the workflow
+                continue
+            if "error" in reply:
+                future.set_exception(OperatorError(reply["error"]))
+            else:
+                future.set_result(reply["result"])
+
+
+class OperatorResult(dict[str, Any]):
+    """Result of an operator; ``spellings`` maps keys of other versions of the operator to its own keys."""
+
+    def __init__(self, values: Mapping[str, Any], spellings: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self._spellings = spellings
+
+    def __missing__(self, key: Any) -> Any:
+        own = self._spellings.get(key)
+        if own is None:
+            raise KeyError(key)
+        return self[own]
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._spellings
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(self._spellings.get(key, key), default)
+
+
+def operator_class(name: str, parameters: Mapping[str, Any], calls: PendingCalls) -> type:
+    """Proxy class for one operator; ``parameters`` are the fields of ``OperatorParameters``.
+
+    Without the parameter names of the call, positional arguments are refused.
+    """
+    call, init = parameters.get("call", ()), parameters.get("init", ())
+    forms, spellings = parameters.get("forms", ()), parameters.get("spellings", {})
+
+    class Operator:
+        def __init__(self, llm: Any = None, *args: Any, **kwargs: Any) -> None:
+            self.llm = llm
+            self.name = kwargs.pop("name", name)  # AFlow's second parameter, a label
+            self._init = bind(name, init, args, kwargs)
+
+        async def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            for option in aflow.OPTIONS & kwargs.keys():
+                if call and option not in call:
+                    del kwargs[option]
+            names = aflow.form(forms, len(args), kwargs) or call
+            result = await calls.call(name, self._init, bind(name, names, args, kwargs))
+            return OperatorResult(result, spellings) if spellings else result
+
+    Operator.__name__ = Operator.__qualname__ = name
+    return Operator
+
+
+def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """All arguments by name; raises ``TypeError`` as a Python call would."""
+    if len(args) > len(names):
+        raise TypeError(f"{name} takes {len(names)} positional arguments but {len(args)} were given")
+    bound = dict(zip(names, args, strict=False))
+    for key, value in kwargs.items():
+        if key in bound:
+            raise TypeError(f"{name} got multiple values for argument {key!r}")
+        bound[key] = value
+    return bound
+
+
+def run(host: Connection, job: dict[str, Any]) -> str:
+    """Run the workflow and return its answer as text. Tasks that it left behind are not waited for."""
+    return asyncio.new_event_loop().run_until_complete(_run(host, job))
+
+
+async def _run(host: Connection, job: dict[str, Any]) -> str:
+    calls = PendingCalls(host)
+    operators: dict[str, Any] = {}
+    if job["operators"] is None:
+        operators["__getattr__"] = lambda name: operator_class(name, {}, calls)
+    else:
+        for name, parameters in job["operators"].items():
+            operators[name] = operator_class(name, parameters, calls)
+    # Also in the standard module ``operator``: a workflow that says ``import operator`` means these.
+    operator.__dict__.update(operators)
+    roles: dict[str, aflow.Role] = {}
+    for source in (job["source"], job["prompt"]):
+        roles.update(aflow.modules(ast.parse(source)))
+    sys.meta_path.append(GraphImports(roles, operators, job["prompt"]))
+    names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
+    namespace = execute(job["source"], aflow.MODULE, names=names)
+    if "Workflow" not in namespace:
+        raise NameError("name 'Workflow' is not defined")
+    value = invoke(construct(namespace["Workflow"], job["dataset"]), job["problem"], job["entry_point"])
+    if inspect.isawaitable(value):
+        value = await value
+    return answer(value)
+
+
+def construct(cls: Any, dataset: str) -> Any:
+    """Create the workflow with the arguments that its constructor's parameters ask for."""
+    args, kwargs = constructor_arguments(inspect.signature(cls).parameters.values())
+    values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": create_llm_instance()}
+    return cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
+
+
+def invoke(workflow: Any, problem: str, entry_point: str | None) -> Any:
+    """Call the workflow once, as its signature says: with ``problem``, or with ``problem`` and ``entry_point``."""
+    parameters = list(inspect.signature(workflow.__call__).parameters.values())
+    named = next((p for p in parameters[1:] if p.name == "entry_point"), None)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    if named is not None:
+        if entry_point is None and named.default is not named.empty:
+            return workflow(problem)
+        return workflow(problem, entry_point=_given(entry_point))
+    if len(required) >= 2:
+        return workflow(problem, _given(entry_point))
+    if entry_point is not None and any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return workflow(problem, entry_point=entry_point)
+    return workflow(problem)
+
+
+def _given(entry_point: str | None) -> str:
+    if entry_point is None:
+        raise TypeError("Workflow.__call__ wants an entry_point, but the problem has none: use (self, problem)")
+    return entry_point
+
+
+def answer(value: Any) -> str:
+    """The returned value, or the first element of a returned tuple, as text; raises ``TypeError`` for other types."""
+    if isinstance(value, tuple):
+        value = value[0] if value else None
+    if isinstance(value, (str, int, float, bool)):
+        return str(value)
+    if value is None:
+        raise TypeError("the workflow returned None instead of an answer")
+    if isinstance(value, dict):
+        keys = ", ".join(map(repr, value))
+        raise TypeError(f"the workflow returned a dict instead of an answer: return one of its values ({keys})")
+    raise TypeError(f"the workflow returned a {type(value).__name__} instead of an answer: return a string")
