@@ -189,7 +189,7 @@ def test_memory_that_is_not_there_is_told_with_what_takes_less(
     async def train(*_: object, **__: object) -> None:
         torch.empty(2**55)
 
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", train)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", train)
     line = refused(capsys, "train", *settings)
     assert "not enough memory (tried to allocate 144115188075855872 bytes)" in line and "micro_batch_tokens" in line
 
@@ -200,6 +200,6 @@ def test_any_other_error_of_torch_is_a_bug_and_keeps_its_traceback(
     async def train(*_: object, **__: object) -> None:
         torch.empty(2) @ torch.empty(3)
 
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", train)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", train)
     with pytest.raises(RuntimeError, match="size"):
         main(["train", *settings])

@@ -21,8 +21,7 @@ import pytest
 from llm_as_judge.assembly.folder import RunFolder, Started
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.solve_run import Solution
-from llm_as_judge.commands.train_run import TrainResult
+from llm_as_judge.commands.train import TrainResult
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
@@ -30,6 +29,7 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.runlog import EventLog
+from llm_as_judge.solver import Solution
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ class Trainer:
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     made = Trainer()
     monkeypatch.setattr("llm_as_judge.rl.checkpoint.verify", lambda path: None)
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", made.train)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", made.train)
     return made
 
 
@@ -302,7 +302,7 @@ def test_sigterm_is_as_ctrl_c_but_exit_143(
             saved.append("as on Ctrl-C")
             raise
 
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", run)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", run)
     before, on_sigint = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     if ignored:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -366,7 +366,7 @@ def test_solve_takes_text_or_file_but_not_both(
     async def solved(config: Config, question: Question, *, repair: bool, **options: Any) -> Solution:
         return Solution(None, question.domain, Execution("finished", question.text), repair, False)
 
-    monkeypatch.setattr("llm_as_judge.commands.solve_run.solve", solved)
+    monkeypatch.setattr("llm_as_judge.commands.solve.run_solve", solved)
     Path("p.txt").write_text("why?", encoding="utf-8")
     assert main(["solve", "--untrained", "--file", "p.txt", "--domain", "qa", "--repair", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
@@ -405,7 +405,7 @@ def test_workflow_run_prints_the_execution(monkeypatch: pytest.MonkeyPatch, caps
     async def run(config: Config, source: str, question: Question) -> Execution:
         return made[-1]
 
-    monkeypatch.setattr("llm_as_judge.commands.solve_run.run_workflow", run)
+    monkeypatch.setattr("llm_as_judge.commands.workflow.run_workflow", run)
     call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, (Exchange("x", "4", "stop", 10, 5, 0.25, 0.1),))
     made.append(Execution("finished", "2+2", (call,)))
     Path("w.py").write_text(WORKFLOW, encoding="utf-8")

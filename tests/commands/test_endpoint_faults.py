@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from llm_as_judge.commands.serve_run import Endpoint, ServeOptions
-from llm_as_judge.commands.solve_run import Draw, Solution
+from llm_as_judge.commands.serve_endpoint import Endpoint, ServeOptions
 from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.solver import Draw, Solution
 from llm_as_judge.types import Execution, Question
 
 
@@ -23,7 +23,7 @@ class Scripted:
         self.cancelled = 0
         self.asked: list[tuple[Question, Draw]] = []
 
-    async def solve(
+    async def answer(
         self, question: Question, draw: Draw, *, repair: bool, fallback: bool, on_workflow: Callable[[str], None]
     ) -> Solution:
         self.asked.append((question, draw))
@@ -53,7 +53,7 @@ class Scripted:
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[TestClient[Any, Any], Scripted]]:
     solver = Scripted()
-    app = Endpoint(solver, "m", ServeOptions(most=4)).application()  # type: ignore[arg-type]
+    app = Endpoint(solver, "m", ServeOptions(max_requests=4)).application()  # type: ignore[arg-type]
     async with TestClient(TestServer(app, handler_cancellation=True)) as client:
         yield client, solver
 
@@ -139,7 +139,7 @@ async def test_room_comes_back_when_clients_go(served: Any) -> None:
 
 
 async def test_a_silent_stream_says_that_it_is_alive(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_as_judge.commands.serve_run._ALIVE_S", 0.05)
+    monkeypatch.setattr("llm_as_judge.commands.serve_endpoint._ALIVE_S", 0.05)
     body = {"model": "m", "messages": [{"role": "user", "content": "wait"}], "stream": True}
     async with served[0].post("/v1/chat/completions", json=body) as reply:
         while not (line := await reply.content.readline()).startswith(b":"):

@@ -12,8 +12,8 @@ import pytest
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.probe import ExamplesProbe, probe_examples
 from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.training import prompt_within
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.train_run import prompt_within
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.evaluation.metrics import accuracy

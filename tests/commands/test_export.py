@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_as_judge.assembly.policy import adapter_digest
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.export_run import export
+from llm_as_judge.commands.export import run_export
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -62,7 +62,7 @@ def policy(config: Config) -> tuple[torch.Tensor, torch.Tensor, Path]:
 
 def test_peft_reads_the_adapter_and_gives_the_policys_logits(config: Config, policy: Any) -> None:
     whole, _, step = policy
-    result = export(config, Path("out/adapter"), step)
+    result = run_export(config, Path("out/adapter"), step)
     base = AutoModelForCausalLM.from_pretrained(config.base_model.path)
     assert torch.allclose(logits(PeftModel.from_pretrained(base, "out/adapter")), whole, atol=1e-4)
     about = json.loads(Path("out/adapter/adapter_config.json").read_text())
@@ -74,7 +74,7 @@ def test_peft_reads_the_adapter_and_gives_the_policys_logits(config: Config, pol
 
 def test_the_policy_reads_what_it_exported(config: Config, policy: Any) -> None:
     whole, _, step = policy
-    export(config, Path("out"), step)
+    run_export(config, Path("out"), step)
     assert torch.allclose(logits(Policy.load(config.base_model.path, config.model, adapter=Path("out")).model), whole)
 
 
@@ -82,7 +82,7 @@ def test_the_policy_reads_what_it_exported(config: Config, policy: Any) -> None:
 def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any, dtype: str, most: float) -> None:
     whole, bare, step = policy
     settings = load_config("config/embedded.yaml", [f"dtype={dtype}"])
-    result = export(settings, Path("merged"), step, merge=True)
+    result = run_export(settings, Path("merged"), step, merge=True)
     model = AutoModelForCausalLM.from_pretrained("merged", dtype="auto")
     assert str(model.dtype) == f"torch.{dtype}" and not any("lora" in name for name in model.state_dict())
     assert (logits(model) - whole).abs().max() < most < (whole - bare).abs().max()
@@ -90,7 +90,7 @@ def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any, 
 
 
 def test_the_merged_model_has_the_policys_tokens_and_template(config: Config, policy: Any) -> None:
-    export(config, Path("merged"), policy[2], merge=True)
+    run_export(config, Path("merged"), policy[2], merge=True)
     prompt, own = Prompt("Write.", "Tom has 3 apples."), Policy.load(config.base_model.path, config.model)
     merged = Policy.load("merged", config.model)
     assert merged.encode(prompt) == own.encode(prompt) and merged.eos_token_ids == own.eos_token_ids
@@ -104,7 +104,7 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 def test_a_card_without_results_says_so_and_names_no_path(config: Config, policy: Any) -> None:
-    result = export(config, Path("out"), policy[2])
+    result = run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert "None is recorded of this adapter." in card and not result.scores
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
@@ -114,7 +114,7 @@ def test_a_card_without_results_says_so_and_names_no_path(config: Config, policy
 
 
 def test_a_base_model_of_the_hub_is_named(config: Config, policy: Any) -> None:
-    export(config, Path("out"), policy[2], base_model="someone/nano")
+    run_export(config, Path("out"), policy[2], base_model="someone/nano")
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert front_matter(card)["base_model"] == "someone/nano"
     assert "vllm serve someone/nano --enable-lora --max-lora-rank 64" in card
@@ -148,7 +148,7 @@ def evaluated(digest: str | None) -> None:
 def test_scores_are_those_recorded_of_this_very_adapter(config: Config, policy: Any) -> None:
     record("run-1", 7)
     evaluated(adapter_digest(policy[2]))
-    result = export(config, Path("out"), policy[2])
+    result = run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert result.scores
     assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
@@ -161,7 +161,7 @@ def test_scores_of_another_run_step_or_adapter_are_not_taken(
 ) -> None:
     record(run, steps)
     evaluated(digest)
-    assert not export(config, Path("out"), policy[2]).scores
+    assert not run_export(config, Path("out"), policy[2]).scores
     assert "None is recorded" in Path("out/README.md").read_text(encoding="utf-8")
 
 
@@ -173,7 +173,7 @@ def test_the_training_data_are_those_of_the_run_not_of_the_command(config: Confi
     settings = load_config("config/embedded.yaml", ["train_dataset=mixed/train_mixed.jsonl"])
     shutil.rmtree("checkpoints")
     _, step = trained(settings)
-    export(config, Path("out"), step)
+    run_export(config, Path("out"), step)
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert "`train_mixed.jsonl`" in card and "| gsm8k | 6200 |" in card and "mbpp" not in card
 
@@ -183,10 +183,10 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(config: Config, p
     Path("full").mkdir()
     Path("full/file").touch()
     with pytest.raises(ConfigError, match="not empty"):
-        export(config, Path("full"), step)
+        run_export(config, Path("full"), step)
     (step / "adapter_model.safetensors").write_bytes(b"torn")
     with pytest.raises(DataError, match="damaged"):
-        export(config, Path("out"), step)
+        run_export(config, Path("out"), step)
     assert not Path("out").exists()
 
 

@@ -18,7 +18,7 @@ from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.log import resolve_sample_attachments  # noqa: E402
 from inspect_ai.scorer import exact  # noqa: E402
 
-from llm_as_judge.commands.serve_run import ServeOptions, Serving, serve  # noqa: E402
+from llm_as_judge.commands.serve import ServeOptions, Serving, run_server  # noqa: E402
 from llm_as_judge.config.loading import load_config  # noqa: E402
 from llm_as_judge.integrations.inspect_ai import workflow_policy  # noqa: E402
 
@@ -73,7 +73,7 @@ def address(executor: str) -> Iterator[str]:
         ready.set()
 
     config = load_config("config/embedded.yaml", [executor, "generation.eval_temperature=0"])
-    task = loop.create_task(serve(config, "127.0.0.1", 0, checkpoint=None, options=ServeOptions(), ready=told))
+    task = loop.create_task(run_server(config, "127.0.0.1", 0, checkpoint=None, options=ServeOptions(), ready=told))
     thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.gather(task, return_exceptions=True),))
     thread.start()
     assert ready.wait(300)

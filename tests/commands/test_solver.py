@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.commands.solve_run import Draw
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
-from llm_as_judge.solver import Solver
+from llm_as_judge.solver import Draw, Solver
 
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 

@@ -12,9 +12,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.evaluate_run import run_evaluation
-from llm_as_judge.commands.solve_run import solve
-from llm_as_judge.commands.train_run import train
+from llm_as_judge.commands.evaluate import run_evaluation
+from llm_as_judge.commands.solve import run_solve
+from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.embedded.supervise import EmbeddedServer
@@ -87,7 +87,7 @@ def test_train_evaluates_trains_compares_and_resumes(
 
     less = {"evaluation.baselines": "false", "evaluation.plan_matrix": "false"}
     again = load_config(EMBEDDED, overrides(tmp_path, port, max_steps=3, **less))
-    resumed = asyncio.run(train(again, resume=True))
+    resumed = asyncio.run(run_training(again, resume=True))
     assert resumed.steps == 3
     assert (resumed.baselines, resumed.workflows) == ([], {})
     assert resumed.usage["executor"].calls > saved["usage"]["executor"]["calls"] > 0, "all sessions are summed"
@@ -160,7 +160,7 @@ def test_solve_writes_a_workflow_and_traces_it(tmp_path: Path, port: int) -> Non
     config = load_config(EMBEDDED, overrides(tmp_path, port))
     assert newest_checkpoint(config) is None
     question = Question("q", "Tom has 3 apples. He buys 4 more. How many apples does Tom have now?", "math")
-    solution = asyncio.run(solve(config, question, checkpoint=None, repair=True, fallback=True))
+    solution = asyncio.run(run_solve(config, question, checkpoint=None, repair=True, fallback=True))
     assert solution.execution.outcome == "finished"
     assert solution.as_json()["trace"]
     assert "class Workflow" in solution.workflow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.commands.chat_run import read_request
+from llm_as_judge.commands.serve_chat import read_request
 from llm_as_judge.llm import protocol
 
 ROOT = Path(__file__).parents[2]

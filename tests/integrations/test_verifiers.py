@@ -94,11 +94,11 @@ async def test_scores_and_prompts_are_those_of_the_core(
         shown = [{"role": message.role, "content": message.content} for message in trace.messages[:-1]]
         assert shown == rows[1]["prompt"] and trace.ok and trace.num_turns == 1
         expected = await own.score(rows[1], trace.last_reply)
-        assert trace.reward == expected.reward and trace.info == {"outcome": expected.outcome}
+        assert trace.reward == expected.reward.total and trace.info == {"outcome": expected.execution.outcome}
         assert trace.metrics == {
-            **expected.terms,
-            "accuracy": float(expected.correct is True),
-            "executor_tokens": expected.executor_tokens,
+            **expected.reward.terms,
+            "accuracy": float(expected.verdict.correct is True),
+            "executor_tokens": expected.execution.tokens,
         }
     own.close()
     assert policy.prompts == [rows[1]["prompt"][-1]["content"]] * 3

@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_core_and_columns_are_the_same(
         found = [await verl.compute_score("x", text, "", row["extra_info"], **arguments) for text in TEXTS]  # type: ignore[arg-type]
         own = Scorer(config())
         try:
-            return found, [(await own.score(row["extra_info"], text)).reward for text in TEXTS]  # type: ignore[arg-type]
+            return found, [(await own.score(row["extra_info"], text)).reward.total for text in TEXTS]  # type: ignore[arg-type]
         finally:
             own.close()
 
