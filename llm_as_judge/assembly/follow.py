@@ -1,8 +1,6 @@
-"""What the processes of ``torchrun -m llm_as_judge train`` (or ``warmup``) do but rank 0: load the same policy and
-share its updates.
+"""The other ranks of ``torchrun -m llm_as_judge train`` (or ``warmup``): they load the same policy and share updates.
 
-They read no configuration (rank 0 tells them its own), print nothing, and end when rank 0 does. Ctrl-C and SIGTERM are
-rank 0's to answer, which saves first.
+They get the configuration from rank 0, print nothing and end with rank 0, which also handles Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ class _Job:
 
 
 def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
-    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
+    """Load rank 0's policy with its engine, while the other ranks load theirs, for training or a warm-up.
 
-    Raises ``ConfigError`` for settings that several processes, or a sharded base, do not allow.
+    Raises ``ConfigError`` for settings that do not work with several processes or a sharded base.
     """
     if warm_up and config.training.shard_base:
         raise ConfigError("a warm-up looks at what the whole policy writes: --set training.shard_base=false")
@@ -50,7 +48,7 @@ def _refuse(config: Config, ranks: Ranks) -> None:
         )
     if not config.training.shard_base:
         return
-    # What rank 0 would do by itself with weights of which it has a part.
+    # Rank 0 would do the following alone, but holds only a part of the weights.
     if ranks.size == 1:
         raise ConfigError(
             "training.shard_base spreads the base over processes; start several: torchrun (docs/scale.md)"
@@ -81,8 +79,8 @@ def _load(config: Config, ranks: Ranks) -> Policy:
 
 
 def follow() -> None:
-    """Returns when rank 0 has ended the run, for whatever reason. Raises ``RankLost`` where it is gone."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may give up before all have come
+    """Return when rank 0 has ended the run. Raises ``RankLost`` if rank 0 is gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may stop before all ranks have joined
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     with join() as ranks:
@@ -92,7 +90,7 @@ def follow() -> None:
             _work(ranks)
         except RankLost:
             raise
-        except LLMAsJudgeError:  # rank 0 was told, and tells the user
+        except LLMAsJudgeError:  # rank 0 reports it
             return
 
 

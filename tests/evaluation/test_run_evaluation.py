@@ -264,7 +264,7 @@ def test_a_given_workflow_and_a_policy_exclude_each_other(
     monkeypatch.chdir(tmp_path)
     Path("w.py").write_text("class Workflow: ...\n")
     assert main(["evaluate", "--workflow", "w.py", "--untrained"]) == 2
-    assert "--workflow takes the policy's place" in capsys.readouterr().err
+    assert "--workflow replaces the policy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_an_interruption_ends_with_the_command_that_goes_on(
     assert main([*words, "--untrained"]) == status
     told = capsys.readouterr().err.splitlines()[-1]
     if done:
-        assert told.endswith(f"go on from there with: llm-as-judge {shlex.join(words)} --untrained --resume")
+        assert told.endswith(f"continue with: llm-as-judge {shlex.join(words)} --untrained --resume")
     else:
         assert told == "interrupted; nothing was saved yet"
     monkeypatch.setattr(World, "run", run)
