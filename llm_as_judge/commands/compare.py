@@ -230,7 +230,7 @@ def compare(
     ] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the policy with other methods, or ablate parts of the system."""
+    """Compare the policy with other methods or ablations."""
     import asyncio
 
     from llm_as_judge.commands.ablate import Ablation, run_ablation

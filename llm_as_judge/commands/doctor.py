@@ -42,7 +42,7 @@ def doctor(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Check Python, torch, sandbox, models, endpoints and output folders."""
+    """Check this machine, the models and the endpoints."""
     settings = options.load()
     wanted = _checks(settings)
     if policy:

@@ -229,8 +229,8 @@ def evaluate(
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], names_in(datasets))
     data = each_set(data or ())
-    for path in data:
-        _refuse_several(path)
+    for folder in data:
+        _refuse_several(folder)
     checkpoint = None if given else adapter.choose(settings)
 
     import asyncio

@@ -136,7 +136,10 @@ def export(
     checkpoint: Checkpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trained adapter or the merged model, with a model card, to DIR."""
+    """Export a trained adapter or merged model to DIR.
+
+    The folder includes tokenizer and model card.
+    """
     from llm_as_judge.errors import ConfigError
 
     settings = options.load()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.judging.calibration import Counts
 
-app = typer.Typer(help="Measure the judge.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Calibrate the judge on labelled pairs.", no_args_is_help=True, rich_markup_mode=None)
 
 _SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
 
@@ -91,7 +91,7 @@ def calibrate(
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of pairs.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print agreement, kappa, false accepts, false rejects and abstentions, with and without attacks."""
+    """Measure agreement, false accepts and false rejects."""
     import asyncio
 
     from llm_as_judge.views.terminal import calibration_table

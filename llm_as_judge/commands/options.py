@@ -68,7 +68,7 @@ EntryPoint = Annotated[
 ]
 Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
 
 
@@ -128,7 +128,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
         command(**given)
 
-    del run.__wrapped__  # type: ignore[attr-defined]
+    del run.__wrapped__
     run.__annotations__ = {name: hint for name, hint, _ in parameters}
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, a, d in parameters]
@@ -196,8 +196,8 @@ def policy_name(checkpoint: Path | None) -> str:
 
 def print_json(data: Any) -> None:
     """Indented on a terminal, else on one line, so that a program can read the last line of a log."""
-    indent = 2 if sys.stdout.isatty() else None
-    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=False, default=str) + "\n")
+    indent, escaped = 2 if sys.stdout.isatty() else None, "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=escaped, default=str) + "\n")
 
 
 def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:

@@ -55,7 +55,10 @@ def solve(
     fallback: Fallback = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write and run a workflow for PROBLEM and print the answer; exit status 1 without one."""
+    """Answer PROBLEM with a workflow written for it.
+
+    The exit status is 1 without an answer.
+    """
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.files import read_source
 

@@ -133,7 +133,7 @@ def warmup(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Teach the policy to write valid workflows, before training."""
+    """Teach the policy to write valid workflows."""
     if followed():
         return
     settings = options.load(sft_steps=steps)

@@ -49,7 +49,10 @@ def lint(
     entry_point: EntryPoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """List errors and warnings; exit status 1 if the workflow cannot run."""
+    """List errors and warnings of a workflow.
+
+    The exit status is 1 if the workflow cannot run.
+    """
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
     from llm_as_judge.workflow.source import read_workflow
@@ -79,7 +82,10 @@ def run(
     domain: DomainName = "math",
     as_json: AsJson = False,
 ) -> None:
-    """Run a workflow on one problem; exit status 1 without an answer."""
+    """Run a workflow on one problem.
+
+    The exit status is 1 without an answer.
+    """
     question = make_question(problem, "code" if entry_point else domain, entry_point)
     settings = options.load()
 

@@ -150,8 +150,11 @@ def test_strange_environments_give_no_traceback(tmp_path: Path) -> None:
     done = python("-m", "llm_as_judge", "train", WORLD_SIZE="abc")
     assert done.returncode == 2 and done.stderr.startswith("error: WORLD_SIZE=abc: not a number")
     (tmp_path / "ü.py").write_text(WORKFLOW.replace("AnswerGenerate", "Ärger"), encoding="utf-8")
-    done = python("-m", "llm_as_judge", "workflow", "lint", "ü.py", PYTHONIOENCODING="ascii", PYTHONUTF8="1")
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "\\xc4rger" in done.stdout
+    lint = ["-m", "llm_as_judge", "workflow", "lint", "ü.py"]
+    for words in (lint, [*lint, "--json"]):
+        done = python(*words, PYTHONIOENCODING="ascii")
+        assert done.returncode == 1 and "Traceback" not in done.stderr and "W201" in done.stdout
+    assert "Ärger" in json.loads(done.stdout)[0]["message"]
 
 
 def test_commands_work_without_a_folder_of_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ def probe(*overrides: str) -> ExamplesProbe | None:
     return probe_examples(config, load_author(config), open_problems(config, measured=False).sampler.peek(4))
 
 
+@pytest.mark.slow
 def test_the_probe_finds_examples_that_harm_and_passes_others() -> None:
     found = probe("experience_buffer.top_k=1")
     assert found is not None and found.harmful

@@ -1,4 +1,4 @@
-"""The commands of the tutorial and of the how-to page run as they stand, in order, in one folder."""
+"""The commands of the tutorial and of the how-to page run unchanged, in order, in one folder."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.runlog import read_events
 
 ROOT = Path(__file__).parents[2]
-#: What only a clone can do; continuous integration does it before any test.
+#: Commands of a fresh clone, which continuous integration runs before any test.
 OUTSIDE = ("git clone ", "make setup", ". .venv/")
-#: Stands for the installed command: the same program, with a port of this test's own and less work for training.
+#: Replaces the installed command: the same program with another server and less work for training.
 COMMAND = """llm-as-judge() {{
     case $1 in doctor|solve|train|evaluate|judge|workflow) set -- "$@" {address} ;; esac
     case $1 in train) set -- "$@" --max-steps 1 {less} ;; esac
@@ -25,7 +27,7 @@ COMMAND = """llm-as-judge() {{
 }}
 set -eu
 """
-#: Blocks that need a GPU, a download or somebody's endpoint are marked sh instead of bash.
+#: Blocks that need a GPU, a download or an endpoint are marked sh instead of bash.
 ELSEWHERE = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
@@ -34,7 +36,7 @@ def page(name: str) -> str:
 
 
 def run(name: str, folder: Path, address: str) -> tuple[list[str], str]:
-    """Runs the page's commands; the names of those that ran, and what they printed."""
+    """Run the page's commands; returns their names and what they printed."""
     blocks = re.findall(r"```bash\n(.*?)```", page(name), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if not line.startswith(OUTSIDE)]
     to = " ".join(f"--set {role}.base_url={address}" for role in ("executor", "judge"))
@@ -55,6 +57,7 @@ def run(name: str, folder: Path, address: str) -> tuple[list[str], str]:
     return re.findall(r"^ran: (\w+)$", done.stderr, re.MULTILINE), done.stdout
 
 
+@pytest.mark.slow
 def test_every_command_of_the_tutorial_works(tmp_path: Path, address: str) -> None:
     ran, told = run("tutorial.md", tmp_path, address)
     assert ran == ["doctor", "solve", "train", "monitor", "analyze", "solve", "data", "evaluate", "export"]
@@ -64,6 +67,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path, address: str) -> No
     assert named - set(ran) <= {"serve"}, "a command that is named only"
 
 
+@pytest.mark.slow
 def test_every_recipe_that_needs_no_gpu_works(tmp_path: Path, address: str) -> None:
     ran, told = run("howto.md", tmp_path, address)
     assert ran == ["judge", "data", "train", "evaluate", "workflow", "train", "analyze"]
@@ -73,7 +77,7 @@ def test_every_recipe_that_needs_no_gpu_works(tmp_path: Path, address: str) -> N
     assert terms and all("my_rewards.py:brevity" in of for of in terms)
 
 
-def test_commands_that_cannot_run_here_name_settings_and_files_that_there_are() -> None:
+def test_commands_that_cannot_run_here_name_existing_settings_and_files() -> None:
     blocks = ELSEWHERE.findall(page("howto.md"))
     lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
     commands = [shlex.split(part, comments=True) for line in lines for part in line.split(" && ")]

@@ -1,4 +1,4 @@
-"""One problem and one text in, a reward or none out: the same as the package's own rollouts get."""
+"""``Scorer``: one problem and one text in, the same rollout as in the package's own training out."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
         scorer.close()
 
 
-async def test_the_score_is_what_a_rollout_of_the_packages_own_gets(
-    executor: Knowing, config: Callable[..., Config]
-) -> None:
+async def test_the_score_equals_that_of_training(executor: Knowing, config: Callable[..., Config]) -> None:
     settings = config()
     problem = open_problems(settings).sampler.sample(1)[0]
     executor.tell(problem)
@@ -73,7 +71,7 @@ async def test_the_score_is_what_a_rollout_of_the_packages_own_gets(
         scorer.close()
 
 
-def test_any_thread_and_loop_may_ask_and_services_open_once(
+def test_any_thread_and_loop_may_score_and_services_open_once(
     executor: Knowing, config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
@@ -100,7 +98,7 @@ def test_any_thread_and_loop_may_ask_and_services_open_once(
         scorer.close()
 
 
-def test_rows_are_drawn_as_a_run_draws_them_and_read_back_as_they_were(config: Callable[..., Config]) -> None:
+def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Callable[..., Config]) -> None:
     settings = config("domain_ratios={math: 0.4, code: 0.3, qa: 0.3}", "max_steps=2", "rollout_batch_size=5")
     rows = training_rows(settings)
     assert [problem_of(row) for row in rows] == open_problems(settings).sampler.sample(10)
@@ -112,7 +110,7 @@ def test_rows_are_drawn_as_a_run_draws_them_and_read_back_as_they_were(config: C
     assert len(heldout_rows(settings, 4)) == 4
 
 
-@pytest.mark.parametrize("record", ["not JSON", "[]", '{"problem": "1 + 1?"}', 5])
-async def test_a_row_that_is_no_problem_is_refused(record: object, config: Callable[..., Config]) -> None:
-    with pytest.raises(DataError):
-        await Scorer(config()).score({"record": record}, text("program"))
+def test_rows_without_a_problem_are_refused() -> None:
+    for record in ("not JSON", "[]", '{"problem": "1 + 1?"}', 5):
+        with pytest.raises(DataError):
+            problem_of({"record": record})
