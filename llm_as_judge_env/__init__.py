@@ -1,4 +1,4 @@
-"""What verifiers and prime-rl load by the name ``llm-as-judge-env``; see ``llm_as_judge.integrations.verifiers``."""
+"""Loaded by verifiers and prime-rl as ``llm-as-judge-env``; see ``llm_as_judge.integrations.verifiers``."""
 
 from llm_as_judge.integrations.verifiers import WorkflowEnv, WorkflowHarness, WorkflowTaskset
 

@@ -1,8 +1,14 @@
-"""Shared by all tests: one thread, no network of Hugging Face, the repository's root."""
+"""Fixtures of all tests: one thread, no network of Hugging Face, one embedded server and one finished run.
+
+``finished_run`` is a real ``llm-as-judge train`` of two steps with the nano models, made once per session. Tests that
+only read a run use it as it is; those that change something work on ``finished_run.copy(tmp_path)``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import os
 import signal
 import socket
@@ -11,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from helpers.benchmarks import benchmark
+from helpers.finished import FinishedRun
 from helpers.samples import write_samples
 
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
@@ -18,7 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-# A script that runs the tests in the background has them ignore Ctrl-C, which some of them send.
+# A script that runs the tests in the background makes them ignore Ctrl-C, which some of them send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -31,13 +38,13 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The invented samples of all eight benchmarks, in the layout of ``data/raw``."""
+    """Invented samples of all eight benchmarks, in the layout of ``data/raw``."""
     return write_samples(tmp_path_factory.mktemp("samples"))
 
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
-    """The embedded server, one for all tests that only ask it."""
+    """URL of an embedded server, shared by all tests."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
@@ -56,7 +63,19 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.llm.transport._BACKOFF_S", 0.01)
 
 
+@pytest.fixture(scope="session")
+def finished_run(address: str, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A real ``llm-as-judge train`` of two steps, through the command line."""
+    from llm_as_judge.commands.app import main
+
+    folder, printed = tmp_path_factory.mktemp("finished_run"), io.StringIO()
+    run = FinishedRun(folder, address, "")
+    with contextlib.redirect_stdout(printed):
+        assert main(["train", *run.options]) == 0
+    return FinishedRun(folder, address, printed.getvalue())
+
+
 @pytest.fixture(params=["invented", "published"])
 def sample(request: pytest.FixtureRequest, samples: Path) -> Callable[[str], Path]:
-    """A benchmark's file by name: of the invented samples, and once more the real one, where this machine has it."""
+    """A benchmark's file by name: of the invented samples, and the published one where this machine has it."""
     return benchmark if request.param == "published" else samples.joinpath

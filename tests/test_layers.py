@@ -24,8 +24,9 @@ LAYERS = {
             "evaluation",
             "views embedded",
             "assembly",
+            "grpo_trainer solver",
             "commands",
-            "grpo_trainer solver integrations",
+            "integrations",
         )
     )
     for name in names.split()

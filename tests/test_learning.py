@@ -1,11 +1,13 @@
-"""The shipped policy under the shipped settings finds each domain's plan from rewards, and none from shuffled ones.
+"""The shipped policy and settings learn each domain's plan from rewards, and none from shuffled rewards.
 
-Workflows are not run here: a made-up executor is right where the plan is the one wanted for its domain.
+Workflows are not run here: a made-up executor is right if the plan is the wanted one of its domain.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
@@ -17,6 +19,7 @@ from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workflow.catalogue import name_of
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 WANTED: dict[Domain, str] = {"math": "program", "code": "code_test", "qa": "think"}
 STEPS = 20
@@ -24,7 +27,7 @@ LAST = 4
 
 
 class Runner:
-    """One call of a fixed size whatever the workflow; its answer is the plan's name."""
+    """One call of a fixed size for any workflow; its answer is the plan's name."""
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         name = name_of(source, question.domain)
@@ -38,9 +41,9 @@ class Judge:
 
 
 async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
-    """Share of the wanted plan among the last steps' workflows, by domain."""
+    """Share of the wanted plan among the workflows of the last steps, by domain."""
     config = load_config(ROOT / "config/embedded.yaml", [f"guidance={ROOT / 'config/guidance.yaml'}"])
-    # A sharper contrast than any real executor's needs no warm-up, and the test no time for it.
+    # The contrast is sharper than any real executor's, so that no warm-up is needed.
     changes = {"save_every": 0, "shuffle_rewards": shuffle, "warmup_steps": 0}
     config = config.model_copy(update={"training": config.training.model_copy(update=changes)})
     author = load_author(config)

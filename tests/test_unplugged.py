@@ -1,14 +1,13 @@
-"""Every part is on the path: a named test for each, over what one short training run really did.
+"""Every part is in use: a named test for each, over the log of one short training run.
 
 The run is the embedded default with three changes: examples are shown, the buffer takes any right workflow, and the
-judge is asked about all it can judge. Taking a part out of the assembly makes its test fail.
+judge audits all its verdicts. Removing a part from the assembly makes its test fail.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +40,10 @@ class Trace:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
+def trace(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     import asyncio
 
     folder = tmp_path_factory.mktemp("unplugged")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
     settings = {
         "executor.base_url": address,
         "judge.base_url": address,
@@ -80,7 +76,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
     yield Trace(config, list(read_events(folder / "logs/nano/grpo_mixed.jsonl")), asked, folder)
 
 
-def test_layer_1_tells_the_policy_operators_guidance_and_problem(trace: Trace) -> None:
+def test_layer_1_shows_the_policy_operators_guidance_and_problem(trace: Trace) -> None:
     (layers,) = trace.of("layers")
     for name in catalog.OPERATORS:
         assert f"{catalog.call_line(catalog.OPERATORS[name])} -> " in layers["layer1"]
@@ -92,14 +88,14 @@ def test_layer_1_tells_the_policy_operators_guidance_and_problem(trace: Trace) -
         assert "Problem: " in prompt["user"] and prompt["user"].endswith("Workflow:\n")
 
 
-def test_layer_2_stands_before_the_operators_own_prompts(trace: Trace) -> None:
+def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
     instructions = yaml.safe_load(NANO.read_text(encoding="utf-8"))
     lines = {line for by_domain in instructions.values() for line in by_domain.values()}
     assert {prompt.partition("\n")[0] for prompt in trace.asked} & lines
     assert trace.of("layers")[0]["layer2"] == instructions
 
 
-def test_what_examples_do_to_the_policy_is_found_before_the_first_step(trace: Trace) -> None:
+def test_the_effect_of_examples_is_measured_before_the_first_step(trace: Trace) -> None:
     (probe,) = trace.of("examples_probe")
     assert probe["valid_without"] > 0.9 and probe["valid"] < 0.1 and probe["harmful"]
     assert trace.events.index(probe) < trace.events.index(trace.of("prompt")[0])
@@ -107,7 +103,7 @@ def test_what_examples_do_to_the_policy_is_found_before_the_first_step(trace: Tr
 
 def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_step(trace: Trace) -> None:
     prompts, size = trace.of("prompt"), 6
-    assert not any(prompt["examples"] for prompt in prompts[:size])  # nothing was known before the first step ended
+    assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends
     shown = [prompt for prompt in prompts[size:] if prompt["examples"]]
     assert shown and all("Example workflow:\nclass Workflow" in prompt["user"] for prompt in shown)
     kept = [json.loads(line) for path in (trace.folder / "buffer").glob("*.jsonl") for line in path.open()]
@@ -115,8 +111,7 @@ def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_
     assert kept and {entry["problem_id"] for entry in kept} <= right
 
 
-@pytest.mark.parametrize("term", ["correctness", "efficiency", "simplicity", "format", "repetition"])
-def test_every_reward_term_moves_the_reward(trace: Trace, term: str) -> None:
+def test_every_reward_term_moves_the_reward(trace: Trace) -> None:
     weights = trace.config.reward.reward_weights
     signs = {"repetition": -1.0}
     scored = [event for event in trace.of("rollout") if event["reward"] is not None]
@@ -124,8 +119,8 @@ def test_every_reward_term_moves_the_reward(trace: Trace, term: str) -> None:
     for event in scored:
         parts = {name: signs.get(name, 1.0) * weights[name] * event["terms"][name] for name in weights}
         assert event["reward"] == pytest.approx(sum(parts.values()))
-    assert any(event["terms"][term] for event in scored)
-    assert len({event["terms"][term] for event in scored}) > 1  # measured, not constant
+    for term in weights:
+        assert len({event["terms"][term] for event in scored}) > 1, f"{term} is constant"
 
 
 def test_the_judges_tiers_decide_and_are_named(trace: Trace) -> None:

@@ -36,12 +36,18 @@ _FORM_ASKED = re.compile(
 )
 _PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
 _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solutions|zeros|integers)\b", re.IGNORECASE)
-_ORDER_ASKED = re.compile(r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE)
-_COST_ASKED = re.compile(r"\bhow much|[$€£¥]|\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit|dollars?)\b", re.IGNORECASE)
+_ORDER_ASKED = re.compile(
+    r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
+)
+_COST_ASKED = re.compile(
+    r"\bhow much|[$€£¥]|\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit|dollars?)\b", re.IGNORECASE
+)
 _ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?(?![1-9]\d{0,2},\d{3}$)\d+,\d+")  # 1,200 is twelve hundred
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
-_NOUN = re.compile(r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z][A-Za-z ]*)\}|\s(?:square |cubic )?units?)")
+_NOUN = re.compile(
+    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z][A-Za-z ]*)\}|\s(?:square |cubic )?units?)"
+)
 _SCALING = re.compile(r"(?:th|rd)s?\b|halves|quarters|squared|cubed|dozen|pairs?\b")
 _POLAR = re.compile(
     r"\**(yes|no)\**[,.;:!]\**\s+(?:they|it|he|she|we|both|there|that)(?: both)? (?:is|are|was|were|do|does|did|has|have|had|can|will)(n['\u2019]t| not)?",
@@ -225,7 +231,9 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
         return not same_form and bool(_FORM_ASKED.search(question) or plain in asked)
     value, gold = number(plain), number(clean(reference))
     if value is not None and value.denominator > 1 and str(abs(value).denominator) in re.split(r"\D+", plain):
-        return plain in asked and (gold is None or re.search(r"[./]|\\frac", clean(reference)) is None or "." in reference)
+        return plain in asked and (
+            gold is None or re.search(r"[./]|\\frac", clean(reference)) is None or "." in reference
+        )
     if tree[0] not in ("num", "neg") and plain in asked:
         return True
     written = [n for n in numbers(tree) if n not in (0, 1)]

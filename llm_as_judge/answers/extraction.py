@@ -53,7 +53,9 @@ _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
     r"(?:answer|solution|result|value)|\b(?:in total|altogether|in all))[\s.*$)\]]*\Z"
 )
-_PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019]|\\[)\]]|[)\]}](?=\s*\\?[\s.$)\]}]*\Z)|\\end\{\w+\*?\}|</answer>)*\Z")
+_PUNCTUATION = re.compile(
+    r"(?:[\s.,;*`$\"'\u201d\u2019]|\\[)\]]|[)\]}](?=\s*\\?[\s.$)\]}]*\Z)|\\end\{\w+\*?\}|</answer>)*\Z"
+)
 _SENTENCE_END = re.compile(
     r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
@@ -199,7 +201,9 @@ def counted(words: str, question: str) -> bool:
 def _box_follows(lead: str) -> bool:
     """Whether a box may follow ``lead``: after a word, ``=``, a colon or nothing, and so is not part of a formula."""
     lead = re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead)
-    return not lead or bool(re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead))
+    return not lead or bool(
+        re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead)
+    )
 
 
 def last_sentence(lead: str) -> str:
@@ -212,7 +216,9 @@ def last_sentence(lead: str) -> str:
 def _expected(lead: str, question: str) -> bool:
     """Whether all words of ``lead`` outside its formulas are expected before an answer."""
     closed = _FORMULA.sub(" ", lead)
-    prose, _, formula = _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
+    prose, _, formula = (
+        _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
+    )
     prose += " ".join(_FORMULA_TEXT.findall(formula))
     words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
     if unknown := words - _LEADING:
@@ -255,6 +261,10 @@ def _sentence_of_qa(text: str, question: str) -> str | None:
     if found := _QA_LEAD.match(last):
         return last[found.end() :]
     asked = _ASKED.search(question[-_LONGEST_LEAD:])
-    subject = rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) " if asked else None
+    subject = (
+        rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) "
+        if asked
+        else None
+    )
     found = re.match(subject, text, re.IGNORECASE) if subject else None
     return text[found.end() :] if found else None

@@ -1,8 +1,8 @@
-"""Where a training run keeps what it makes, whose it is, and that nobody else writes there.
+"""Files of a training run: checkpoints, log and results, locked against a second run of the same name.
 
-A run has an identity: when it began and a digest of its configuration and problems. Every checkpoint, its log and its
-results bear it. What an earlier run of the same name left is moved aside before a new one begins, never mixed with it;
-so are the workflows in the buffer's folder, unless ``experience_buffer.reuse`` asks for them.
+A run has an identity: its start time and a digest of configuration and problems. Checkpoints, log and results carry it.
+Files of an earlier run of the same name are moved aside before a new one begins; so are the workflows in the buffer's
+folder, unless ``experience_buffer.reuse`` is set.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
-from llm_as_judge.config.identity import identity
+from llm_as_judge.config.describe import names_input
+from llm_as_judge.config.identity import decisive, identity
 from llm_as_judge.config.loading import to_yaml
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.buffer import sample_files
 from llm_as_judge.files import locked, make_folder, write_json
@@ -29,11 +32,20 @@ from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import EventLog
 
 _IDENTITY = "run.json"
+#: Sections that decide what a run learns, and those of their settings that do not.
+_LEARNING = (
+    "model", "training", "generation", "data", "executor", "judge", "workflow", "reward", "experience_buffer",
+)  # fmt: skip
+_OPERATIONAL = {
+    "device", "max_steps", "save_every", "eval_every", "max_unscored", "patience_s", "rollout_concurrency",
+    "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems", "audit_share", "audit_gap",
+    "audit_action", "price_per_million_input", "price_per_million_output",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The places of one run; nothing is touched before ``begin``."""
+    """Places of one run; nothing is written before ``begin``."""
 
     config: Config
     config_text: str
@@ -41,7 +53,7 @@ class RunFolder:
     log_file: Path
     results: Path
     resumed_from: Path | None
-    previous: str  # id of the run whose files are there, '' for none
+    previous: str  # id of the run whose files are there; '' without one
 
     @property
     def curve(self) -> Path:
@@ -49,13 +61,13 @@ class RunFolder:
 
     @property
     def before(self) -> Path:
-        """The held-out evaluation of the policy as it was before the first step."""
+        """The held-out evaluation before the first step."""
         return self.checkpoints / "before.json"
 
     def begin(self, data_digest: str, progress: Progress) -> Started:
-        """Makes the run's files: a new run's, the earlier one's moved aside; or goes on with those there.
+        """Continue a resumed run, or move an earlier run's files aside and begin a new one.
 
-        ``data_digest`` tells the training problems.
+        ``data_digest`` identifies the training problems.
         """
         if self.resumed_from is not None:
             self._claim_buffer(self.previous, progress)
@@ -68,21 +80,21 @@ class RunFolder:
         began = time.time()
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
         run_id = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{digest}"
-        told = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
-        write_json(self.checkpoints / _IDENTITY, told)
+        about = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
+        write_json(self.checkpoints / _IDENTITY, about)
         self._claim_buffer(run_id, progress)
         return Started(self, run_id, EventLog(self.log_file))
 
     def _claim_buffer(self, run_id: str, progress: Progress) -> None:
-        """Makes the buffer's folder this run's. A resumed run has its own workflows in the checkpoint."""
+        """Make the buffer's folder this run's. A resumed run has its own workflows in the checkpoint."""
         config = self.config.experience_buffer
         folder = config.persistence_dir if config.enabled else None
         if folder is None:
             return
-        files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
         owner = str(_identity(folder).get("id") or "")
         if owner == run_id:
             return
+        files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
         if files:
             owner = owner or _age(*files)
             if config.reuse and self.resumed_from is None:
@@ -104,10 +116,10 @@ class Started:
 
 @contextmanager
 def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator[RunFolder]:
-    """The run's places, locked against a second run of that name. With ``resume``, the last whole checkpoint.
+    """The locked places of the configured run; with ``resume``, with its last whole checkpoint.
 
-    Raises ``ConfigError`` where there is nothing to resume or another run is under way, ``OSError`` where a folder
-    cannot be written.
+    Raises ``ConfigError`` if there is nothing to resume, settings have changed or another run is in progress,
+    ``OSError`` if a folder is not writable.
     """
     output, checkpoints = config.output, checkpoint_folder(config)
     key = config.base_model.key
@@ -119,10 +131,10 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
             raise PermissionError(13, os.strerror(13), str(folder))
     buffer = config.experience_buffer
     with ExitStack() as locks:
-        own_name = "give this run a name of its own: --set output.run_name=NAME"
+        own_name = "give this run another name: --set output.run_name=NAME"
         locks.enter_context(locked(checkpoints.with_name(f".{checkpoints.name}.lock"), _taken(checkpoints, own_name)))
         if buffer.enabled and (kept := buffer.persistence_dir) is not None:
-            own_folder = "give this run a folder of its own: --set experience_buffer.persistence_dir=DIR"
+            own_folder = "give this run another folder: --set experience_buffer.persistence_dir=DIR"
             locks.enter_context(locked(kept / ".lock", _taken(kept, own_folder)))
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
         if resume and newest is None:
@@ -131,14 +143,33 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         previous = str(_identity(checkpoints).get("id") or "")
         written_by = checkpoint.verify(newest) if newest else ""
         if newest is not None and previous and written_by != previous:
-            raise DataError(f"{newest} is not of the run {previous} in whose folder it lies; take it out or start anew")
+            raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it or start anew")
         if there and not previous:
             previous = written_by or _age(checkpoints, log_file, results)
+        if newest is not None and (changed := _changed(config, newest)):
+            raise ConfigError(
+                f"--resume with settings that differ from {newest}: {'; '.join(changed)}. Set them back to continue, "
+                "or start a new run with --fresh"
+            )
         yield RunFolder(config, to_yaml(config), checkpoints, log_file, results, newest, previous)
 
 
+def _changed(config: Config, checkpoint: Path) -> list[str]:
+    """Settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
+    file = checkpoint / "config.yaml"
+    saved = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    now = yaml.safe_load(to_yaml(config))
+    return [
+        f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
+        for section, settings in decisive(config, _LEARNING).items()
+        for name in settings
+        if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
+        if saved and name in saved.get(section, {}) and saved[section][name] != now[section][name]
+    ]
+
+
 def _identity(checkpoints: Path) -> dict[str, Any]:
-    """What ``run.json`` says; empty where it is not there or torn."""
+    """The content of ``run.json``; empty if it is missing or damaged."""
     try:
         found = json.loads((checkpoints / _IDENTITY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -147,23 +178,21 @@ def _identity(checkpoints: Path) -> dict[str, Any]:
 
 
 def _age(*places: Path) -> str:
-    """A name for the run of files without an identity: when they were last written."""
+    """A name for a run without an identity: when its files were last written."""
     newest = max(place.stat().st_mtime for place in places if place.exists())
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime(newest))
 
 
 def _move_aside(place: Path, owner: str, progress: Progress) -> None:
-    aside = _free(place.with_name(f"{place.stem}.{owner}{place.suffix}"))
+    aside = place.with_name(f"{place.stem}.{owner}{place.suffix}")
+    while aside.exists():
+        aside = aside.with_name(f"{aside.name}~")
     place.rename(aside)
     progress.say(f"{place} of the earlier run {owner} is now {aside}")
 
 
-def _free(path: Path) -> Path:
-    return path if not path.exists() else _free(path.with_name(f"{path.name}~"))
-
-
-def _taken(what: Path, cure: str) -> Callable[[str], ConfigError]:
-    """What a second run is told of a place that a first one holds."""
+def _taken(place: Path, cure: str) -> Callable[[str], ConfigError]:
+    """The error of a second run that needs ``place``."""
     return lambda holder: ConfigError(
-        f"{what} is in use by a training run of another process ({holder}); wait for it, or {cure}"
+        f"{place} is in use by a training run of another process ({holder}); wait for it, or {cure}"
     )

@@ -1,8 +1,6 @@
-"""What the processes of ``torchrun -m llm_as_judge train`` (or ``warmup``) do but rank 0: load the same policy and
-share its updates.
+"""The other ranks of ``torchrun -m llm_as_judge train`` (or ``warmup``): they load the same policy and share updates.
 
-They read no configuration (rank 0 tells them its own), print nothing, and end when rank 0 does. Ctrl-C and SIGTERM are
-rank 0's to answer, which saves first.
+They get the configuration from rank 0, print nothing and end with rank 0, which also handles Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class _Job:
 
 
 def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
-    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
+    """Load rank 0's policy with its engine, while the other ranks load theirs, for training or a warm-up.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
@@ -57,8 +55,8 @@ def _load(config: Config, ranks: Ranks) -> Policy:
 
 
 def follow() -> None:
-    """Returns when rank 0 has ended the run, for whatever reason. Raises ``RankLost`` where it is gone."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may give up before all have come
+    """Return when rank 0 has ended the run. Raises ``RankLost`` if rank 0 is gone."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher may stop before all ranks have joined
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     with join() as ranks:
@@ -68,7 +66,7 @@ def follow() -> None:
             _work(ranks)
         except RankLost:
             raise
-        except LLMAsJudgeError:  # rank 0 was told, and tells the user
+        except LLMAsJudgeError:  # rank 0 reports it
             return
 
 

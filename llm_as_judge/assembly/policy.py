@@ -1,4 +1,4 @@
-"""The policy of a run, ready to write workflows: its weights, the engine that samples from it, what it is told."""
+"""The policy of a run, ready to write workflows: weights, sampling engine and prompt."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from llm_as_judge.workflow.prompt import Layer1
 
 
 def checkpoint_folder(config: Config) -> Path:
-    """Where the configured run's checkpoints are."""
+    """Folder of the configured run's checkpoints."""
     return config.output.output_dir / config.base_model.key / config.output.run_name
 
 
 def newest_checkpoint(config: Config) -> Path | None:
-    """The last checkpoint of the configured run, or None before its first one."""
+    """Last checkpoint of the configured run; None before the first."""
     return latest(checkpoint_folder(config))
 
 
 def adapter_digest(folder: Path | None) -> str | None:
-    """SHA-256 of an adapter's weights, which tells it from every other; None for none."""
+    """SHA-256 of an adapter's weights; uniquely identifies the adapter. None without one."""
     digest = hashlib.sha256()
     for file in sorted(folder.glob("adapter_model.*")) if folder else ():
         digest.update(file.read_bytes())
@@ -36,14 +36,12 @@ def adapter_digest(folder: Path | None) -> str | None:
 
 
 def load_policy(config: Config, adapter: Path | None = None) -> Policy:
-    """The configured policy, with the weights of ``adapter`` or those it came with."""
+    """The configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``)."""
     return Policy.load(config.base_model.path, _start(config.model), seed=config.training.seed, adapter=adapter)
 
 
 def load_author(config: Config, adapter: Path | None = None, policy: Policy | None = None) -> PolicyAuthor:
-    """The same, unless ``policy`` is it, with its engine and its prompt. A vLLM server that is started for it lives as
-    long as the engine.
-    """
+    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started."""
     policy, base = policy or load_policy(config, adapter), config.base_model.path
     engine: Engine
     if config.generation.engine == "vllm":
@@ -63,7 +61,7 @@ def _own_server(config: Config, policy: Policy) -> OwnServer:
 
 
 def _start(model: ModelConfig) -> ModelConfig:
-    """``model.adapter`` may be a folder of checkpoints, as a warm-up leaves it: the newest is meant."""
+    """``model.adapter`` may be a folder of checkpoints, as a warm-up writes it: the newest is used."""
     folder = model.adapter
     if folder is None or (folder / "adapter_config.json").exists() or (newest := latest(folder)) is None:
         return model

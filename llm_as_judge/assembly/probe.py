@@ -1,8 +1,7 @@
-"""Whether the policy can be trained at all, and whether it can use examples: what it writes before the first step.
+"""Checks before the first step: does the policy write valid workflows, and still with examples in its prompt?
 
-A model that has never seen a workflow writes hardly a valid one, and groups without contrast teach nothing. A very
-small policy, or one brought up on prompts without them, may write nothing valid as soon as it is shown an example; a
-run would find that out only when its buffer has filled.
+Without valid workflows the rewards of a group are equal and nothing is learned. A very small policy, or one trained on
+prompts without examples, may write nothing valid with one; a run would notice only when its buffer has filled.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from llm_as_judge.rl.trainer import COLLAPSE_RATIO
 from llm_as_judge.types import Problem, Prompt, Question
 from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
 
-#: Problems of each domain, and workflows of each.
+#: Problems per domain, and workflows per problem.
 PROBLEMS = 4
 SAMPLES = 2
 
 
 def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
-    """What ``author`` writes for a few training problems of each domain; nothing is drawn from them."""
+    """What ``author`` writes for a few training problems per domain; the sampler does not advance."""
     return look_at(author, [problem.question for problem in problems.sampler.peek(PROBLEMS)], SAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
 class ExamplesProbe:
-    """Share of valid workflows for the same problems, with ``examples`` of them in the prompt at most and without."""
+    """Share of valid workflows for the same problems, with at most ``examples`` examples in the prompt and without."""
 
     examples: int
     shown: Estimate
@@ -41,23 +40,23 @@ class ExamplesProbe:
 
     @property
     def harmful(self) -> bool:
-        """Valid workflows fall to less than half, by more than chance."""
+        """The share falls to less than half, by more than chance."""
         fallen = self.shown.value < COLLAPSE_RATIO * self.without.value
         return fallen and self.shown.high < self.without.low
 
     def __str__(self) -> str:
         return (
             f"{self.without.value:.0%} of the policy's workflows are valid without examples in its prompt, but "
-            f"{self.shown.value:.0%} with {self.examples}: it will not learn once the buffer has some to show. To "
+            f"{self.shown.value:.0%} with {self.examples}: it will not learn once the buffer has examples. To "
             "collect them without showing any: --set experience_buffer.top_k=0"
         )
 
 
 def probe_examples(config: Config, author: PolicyAuthor, problems: Sequence[Problem]) -> ExamplesProbe | None:
-    """Has the policy write workflows for ``problems`` with and without ``experience_buffer.top_k`` examples.
+    """Write workflows for ``problems`` with and without ``experience_buffer.top_k`` examples.
 
-    The examples are hand-written workflows for others of the ``problems``, each of another plan. None where no example
-    is to be shown, or no prompt fits ``training.prompt_max_length``.
+    The examples are hand-written workflows of different plans for others of the ``problems``. None if no examples are
+    shown, or no prompt fits ``training.prompt_max_length``.
     """
     buffer, training = config.experience_buffer, config.training
     if not buffer.enabled or not buffer.top_k:

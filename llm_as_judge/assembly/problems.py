@@ -1,4 +1,4 @@
-"""The problems a run trains on and is measured on: generated ones, or those of the files that the user names."""
+"""Training and evaluation problems of a run: generated, or from the configured files."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
-#: Different problems of each domain that an embedded run draws from.
+#: Distinct problems per domain of an embedded run.
 _EMBEDDED_POOL = 400
 _EMBEDDED_VALIDATION = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """What a run trains on, checks itself on (``training.eval_every``) and is measured on at the end."""
+    """Problems for training, validation (``training.eval_every``) and the final evaluation."""
 
     sampler: DomainSampler
     validation: Sequence[Problem]
-    heldout: Sequence[Problem]  # the same in every run, and never those of the validations
-    seen: int = 0  # of the held-out problems, those that are among the training problems too
+    heldout: Sequence[Problem]  # the same in every run; distinct from ``validation``
+    seen: int = 0  # number of held-out problems that are also training problems
 
     @property
     def digest(self) -> str:
-        """Tells the training problems."""
+        """Identifies the training problems."""
         return str(self.sampler.state_dict()["problems"])
 
 
 def open_problems(config: Config, *, measured: bool = True) -> Problems:
-    """The problems of a training run, without held-out ones if it is not ``measured``.
+    """The problems of a training run, with held-out ones if ``measured``.
 
-    Raises ``ConfigError`` where no file is named, ``DataError`` where one cannot be used.
+    Raises ``ConfigError`` for a missing file name, ``DataError`` for an unusable file.
     """
     data, validating = config.data, config.training.eval_every > 0
     if data.source == "embedded":
@@ -55,9 +55,7 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
 
 
 def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem]:
-    """``eval_problems`` held-out problems in the configured ratios, or of ``test_dataset``, spread over it; at most
-    ``limit`` of them.
-    """
+    """``eval_problems`` held-out problems, at most ``limit``: generated, or spread over ``test_dataset``."""
     if data.source == "embedded":
         pools = _pools(data, "heldout", data.eval_problems)
         return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)[:limit]
@@ -73,7 +71,7 @@ def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
 
 
 def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:
-    """``n`` generated problems of each domain that is wanted."""
+    """``n`` generated problems per configured domain."""
     return {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
 
 

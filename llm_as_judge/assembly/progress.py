@@ -1,25 +1,26 @@
-"""What a run tells while it goes on. A terminal, a log or nobody may listen; a run knows none of them."""
+"""What a run reports while it goes on; the caller decides where it is shown."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from llm_as_judge.rl.report import StepReport
+if TYPE_CHECKING:
+    from llm_as_judge.rl.report import StepReport
 
 
 class Progress(Protocol):
     def say(self, line: str) -> None:
-        """Something that a person should read."""
+        """A line for the user."""
 
     def step(self, report: StepReport, total: int) -> None:
-        """A training step is finished."""
+        """A finished training step."""
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` pieces of ``what``."""
+        """``done`` of ``total`` units of the task ``what``."""
 
 
 class Silent:
-    """Nobody listens."""
+    """No-op progress reporter."""
 
     def say(self, line: str) -> None: ...
     def step(self, report: StepReport, total: int) -> None: ...

@@ -1,9 +1,9 @@
-"""What every run works with, built from the configuration and closed together.
+"""Composition root: models, sandbox, judge and reward of a run, opened from the configuration and closed together.
 
     async with open_services(config) as services:
         execution = await services.runner.run(source, question)
 
-The embedded server is started where the configuration says so. Here, and only here, the parts of all rooms meet.
+The embedded server is started if the configuration names it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
 from llm_as_judge.workflow.run import WorkflowRunner
 
-#: Of the models that ``Config.endpoints`` names; the first alone runs workflows.
+#: Roles in ``Config.endpoints``; workflows need only the first.
 ROLES = ("executor", "judge", "second_judge")
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Open until the ``async with`` is left."""
+    """Open until the end of ``async with``."""
 
     clients: Mapping[str, LLMClient]  # by role: executor, judge, second_judge
     sandbox: Sandbox
     enhance: Enhancer  # Layer 2
     runner: WorkflowRunner
-    training: RolloutParts  # rollouts as the policy learns from them
-    official: RolloutParts  # judged by rules and tests only: the benchmark's own metric
-    audited: AuditedJudge | None  # the training judge where its verdicts are checked
-    alone: Judge | None  # the LLM judge without the rules before it, where a model judges
+    training: RolloutParts  # rollouts for training
+    official: RolloutParts  # rollouts judged by rules and tests only: the benchmark's own metric
+    audited: AuditedJudge | None  # the training judge, if its verdicts are audited
+    alone: Judge | None  # the LLM judge without rules, if a model judges
 
     def usage(self) -> dict[str, Usage]:
-        """What each model has been asked so far, and at what cost."""
+        """Calls, tokens and cost of each model so far."""
         return {role: client.usage for role, client in self.clients.items()}
 
 
@@ -54,8 +54,7 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
-    ``progress`` is told where a run pauses for an endpoint. Without ``judging`` no judge's endpoint is asked: tests and
-    rules decide alone.
+    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
     """
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
@@ -86,14 +85,14 @@ async def open_services(
 
 @asynccontextmanager
 async def open_judge(config: Config) -> AsyncIterator[Judge]:
-    """The configured judge alone, without a sandbox: it cannot judge code. Raises ``ProviderError``."""
+    """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, ROLES[1:]) as clients:
         yield Judge(config.judge, clients.get("judge"), second=clients.get("second_judge"))
 
 
 @asynccontextmanager
 async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[dict[str, LLMClient]]:
-    """The models that the configuration names for ``roles``, by role, each of which has answered."""
+    """The configured models of ``roles``, each checked by one request."""
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
         for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:

@@ -1,6 +1,6 @@
-"""Curves of a training run in the tools that people have: trackio, wandb, tensorboard, each by its own library.
+"""Experiment tracking of a training run with trackio, wandb or tensorboard.
 
-Metrics have TRL's names where TRL has them, with the ``train/`` before them that its trainers' loggers put there.
+Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its trainers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """Takes the metrics of a step, and is told when no more will come."""
+    """One tracking tool."""
 
     def log(self, metrics: Mapping[str, float], step: int) -> None: ...
 
@@ -34,13 +34,13 @@ class Tracker(Protocol):
 
 
 class _Trackio:
-    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
         import trackio
 
-        # It says where it writes and how to look at it; standard output belongs to the command.
+        # trackio prints to standard output, which belongs to the command.
         with redirect_stdout(sys.stderr):
             self._run: Any = trackio.init(
-                project=project, name=_name(run), config=dict(told), resume="allow" if resumed else "never",
+                project=project, name=_name(run), config=dict(settings), resume="allow" if resumed else "never",
                 embed=False, auto_log_gpu=False, auto_log_cpu=False,
             )  # fmt: skip
 
@@ -53,11 +53,11 @@ class _Trackio:
 
 
 class _Wandb:
-    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
         import wandb
 
         self._run: Any = wandb.init(
-            project=project, name=_name(run), id=run.id, config=dict(told), resume="allow",
+            project=project, name=_name(run), id=run.id, config=dict(settings), resume="allow",
             dir=str(run.folder.log_file.parent), settings=wandb.Settings(console="off", silent=True),
         )  # fmt: skip
 
@@ -69,7 +69,7 @@ class _Wandb:
 
 
 class _TensorBoard:
-    def __init__(self, project: str, run: Started, told: Mapping[str, Any], resumed: bool) -> None:
+    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
         from tensorboard.summary import Writer
 
         self._writer = Writer(str(run.folder.log_file.parent / "tensorboard" / _name(run)))
@@ -83,7 +83,7 @@ class _TensorBoard:
         self._writer.close()
 
 
-#: By name, from the project, the run, its settings and whether it goes on with an earlier session.
+#: Constructors by name; arguments: project, run, settings, whether the run is resumed.
 _OPEN: dict[str, Callable[[str, Started, Mapping[str, Any], bool], Tracker]] = {
     "trackio": _Trackio,
     "wandb": _Wandb,
@@ -93,17 +93,17 @@ _OPEN: dict[str, Callable[[str, Started, Mapping[str, Any], bool], Tracker]] = {
 
 @dataclass
 class Tracking:
-    """What is told to all trackers of a run; one that fails is left out from then on, with a warning."""
+    """All trackers of a run; one that fails is dropped with a warning."""
 
     tools: Sequence[str]
     project: str
     _open: dict[str, Tracker] = field(default_factory=dict)
 
     def begin(self, run: Started) -> None:
-        """Opens the run in every tool, or goes on with it there."""
-        told = yaml.safe_load(run.folder.config_text)
+        """Open the run in every tool, or continue it there."""
+        settings = yaml.safe_load(run.folder.config_text)
         for name in self.tools:
-            self._open[name] = _OPEN[name](self.project, run, told, run.folder.resumed_from is not None)
+            self._open[name] = _OPEN[name](self.project, run, settings, run.folder.resumed_from is not None)
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
@@ -125,19 +125,19 @@ class Tracking:
     def _safely(self, name: str, act: Any) -> None:
         try:
             act()
-        except Exception as error:  # hours of training are worth more than a curve of them
-            logger.warning("%s is told no more of this run: %s: %s", name, type(error).__name__, error)
+        except Exception as error:  # tracking must not stop the training
+            logger.warning("%s failed and gets no more metrics of this run: %s: %s", name, type(error).__name__, error)
             self._open.pop(name, None)
 
 
 @contextmanager
 def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
-    """Raises ``ConfigError`` at once where a library is missing."""
+    """Raises ``ConfigError`` at once for a missing library."""
     for name in settings.report_to:
         if find_spec(name) is None:
             raise ConfigError(
                 f"tracking.report_to names {name}, which is not installed: python -m pip install "
-                f"'llm-as-judge[{name}]', or go without: --set tracking.report_to=none"
+                f"'llm-as-judge[{name}]', or train without it: --set tracking.report_to=none"
             )
     with ExitStack() as stack:
         found = Tracking(settings.report_to, settings.project)
@@ -146,7 +146,7 @@ def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
 
 
 def step_metrics(report: StepReport) -> dict[str, float]:
-    """The figures of a step by name; one that was not measured is NaN."""
+    """Metrics of a step by name; NaN if not measured."""
     groups = report.groups or math.nan
     trl = {
         "reward": report.reward_mean,

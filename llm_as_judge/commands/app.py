@@ -1,8 +1,8 @@
-"""The command line, ``llm-as-judge COMMAND``; here alone an error becomes a message and an exit status.
+"""The command line, ``llm-as-judge COMMAND``: registers the commands and turns errors into messages and exit statuses.
 
-Commands import what they need when they run, so that ``--help`` needs neither torch nor a second.
-Exit status: 0 done, 1 done with a negative finding (lint, doctor) or without an answer (solve), 2 wrong use or a known
-error, 130 Ctrl-C, 143 SIGTERM. What is no known error keeps its traceback: it is a bug of ours.
+Commands import what they need when they run, so that ``--help`` starts without torch.
+Exit status: 0 success, 1 negative finding (lint, doctor) or no answer (solve), 2 wrong usage or a known error,
+130 Ctrl-C, 143 SIGTERM. Any other error is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shlex
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,14 +74,18 @@ app.add_typer(embedded.app, name="embedded")
 app.add_typer(data.app, name="data")
 app.command()(doctor.doctor)
 
-#: What the machine says of a path that the user named or left to the defaults.
-_OF_THE_USERS = (
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO,
-    errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP,
-)  # fmt: skip
-#: What torch says of it: an error of its own on an accelerator, a common one on the CPU.
-_OUT_OF_MEMORY = re.compile(r"^OutOfMemoryError: |^RuntimeError: .*can't allocate memory", re.DOTALL)
+#: Base class of typer's usage errors, which typer itself does not export.
+(UsageError,) = typer.BadParameter.__bases__
+#: Error numbers that concern a path that the user named, and what helps.
+_MOVE = "name another path, or move what is in the way"
+_WRITABLE = "make it writable or free space, or write the outputs elsewhere: "
+_CURES = {
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP), _MOVE),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO), _WRITABLE),
+}
 _ELSEWHERE = "--set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
+#: torch has an error of its own on an accelerator and a common one on the CPU.
+_OUT_OF_MEMORY = re.compile(r"^OutOfMemoryError: |^RuntimeError: .*can't allocate memory", re.DOTALL)
 
 
 def _version(wanted: bool) -> None:
@@ -101,7 +106,7 @@ def start(
     ] = False,
 ) -> None:
     """Train a small policy that writes agent workflows, and use it."""
-    if Path(".env").is_file():  # before torch is loaded: CUDA_VISIBLE_DEVICES must be there by then
+    if Path(".env").is_file():  # before torch is loaded, which reads CUDA_VISIBLE_DEVICES
         from llm_as_judge.config.sources import load_dotenv
 
         load_dotenv(Path())
@@ -109,29 +114,32 @@ def start(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. ``LLM_AS_JUDGE_DEBUG=1`` shows tracebacks."""
-    debug = os.environ.get("LLM_AS_JUDGE_DEBUG") == "1"
     arguments = sys.argv[1:] if arguments is None else arguments
+    _print_any_character()
     terminated: list[int] = []
     try:
         with _sigterm_as_interrupt(terminated):
             status = app(args=list(arguments), prog_name="llm-as-judge", standalone_mode=False)
-        if status == 130:  # some versions of typer make this of Ctrl-C, others an error
-            return _interrupted(arguments, None, bool(terminated))
+        if status == 130:  # some versions of typer return this after Ctrl-C, others raise
+            raise KeyboardInterrupt
         return status if isinstance(status, int) else 0
-    except KeyboardInterrupt:
-        return _interrupted(arguments, None, bool(terminated))
-    except Interrupted as interrupted:
+    except (KeyboardInterrupt, Interrupted) as interrupted:
         return _interrupted(arguments, interrupted, bool(terminated))
-    except BrokenPipeError:  # the reader, such as head, has had enough
+    except SystemExit as stop:  # called by code of the user; it must not pass for success
+        line = traceback.extract_tb(stop.__traceback__)[-1]
+        sys.stderr.write(f"error: {line.filename}, line {line.lineno}: sys.exit({stop.code}); raise an error instead\n")
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
-            return _interrupted(arguments, None, bool(terminated))
-        if type(error).__name__ == "NoArgsIsHelpError":
-            sys.stderr.write(f"{error}\n")
+            return _interrupted(arguments, error, bool(terminated))
+        message = _explained(error)
+        if message is not None and message.startswith("Usage:"):  # a group of commands without a command
+            sys.stderr.write(f"{message}\n")
             return 2
-        if debug or (message := _explained(error)) is None:
+        if message is None or os.environ.get("LLM_AS_JUDGE_DEBUG") == "1":
             raise
         message = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...", _without_secrets(message, arguments))
         sys.stderr.write(f"error: {message}\n")
@@ -139,36 +147,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception) -> str | None:
-    """Value and cure of an error that a user can mend; None for a bug."""
+    """Message with value and cure of an error that the user can correct; None for a bug."""
     if isinstance(error, LLMAsJudgeError):
         return str(error)
-    if (usage := getattr(error, "format_message", None)) is not None:  # of the parser of options
-        message = " ".join(usage().split())
-        return f"{message[:1].lower()}{message[1:].removesuffix('.')}; --help tells what there is"
+    if isinstance(error, UsageError):
+        message: str = error.format_message()  # type: ignore[attr-defined]
+        if message.startswith("Usage:"):
+            return message
+        message = " ".join(message.split()).removesuffix(".")
+        return f"{message[:1].lower()}{message[1:]}; see --help"
     if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
         size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
         return (
             f"not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
-            "num_return_sequences_in_group, prompt_max_length or response_max_length, or take a smaller model"
+            "num_return_sequences_in_group, prompt_max_length or response_max_length, or use a smaller model"
         )
-    if isinstance(error, OSError) and error.errno in _OF_THE_USERS:
-        reason = os.strerror(error.errno).lower()
-        if error.filename is None:
-            return f"{reason}; make room or put the outputs elsewhere: {_ELSEWHERE}"
-        place = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else str(error.filename)
-        if error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP):
-            return f"{place}: {reason}; name another path, or move what is in the way"
-        return f"{place}: {reason}; make it writable or make room, or put the outputs elsewhere: {_ELSEWHERE}"
+    if isinstance(error, OSError) and (cure := _CURES.get(error.errno or 0)):
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        return f"{place}{os.strerror(error.errno or 0).lower()}; {cure}{_ELSEWHERE if cure == _WRITABLE else ''}"
     return None
+
+
+def _print_any_character() -> None:
+    """Write characters that the terminal's encoding lacks as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)  # streams of tests may have none
+        if reconfigure is not None and (stream.encoding or "").lower().replace("-", "") != "utf8":
+            reconfigure(errors="backslashreplace")
 
 
 @contextmanager
 def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does, so that a run saves; ``terminated`` notes it for the exit status."""
+    """Handle SIGTERM like Ctrl-C, so that a run saves; ``terminated`` records it for the exit status."""
 
     def on_sigterm(number: int, frame: Any) -> None:
         terminated.append(number)
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what a script runs with &
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell script sets this for background jobs
             signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
@@ -183,19 +197,21 @@ def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
         signal.signal(signal.SIGINT, on_sigint)
 
 
-def _interrupted(arguments: Sequence[str], interrupted: Interrupted | None, terminated: bool) -> int:
+def _interrupted(arguments: Sequence[str], error: BaseException, terminated: bool) -> int:
+    """Say how to continue, where that is possible; returns the exit status."""
     hint = ""
-    if interrupted is not None:
+    if isinstance(error, Interrupted) and error.resumable:
         again = [word for word in arguments if word not in ("--resume", "--fresh")]
         command = _without_secrets(f"llm-as-judge {shlex.join(again)} --resume", arguments)
-        saved = f"; go on from there with: {command}"
-        hint = saved if interrupted.resumable else "; nothing was saved yet"
+        hint = f"; continue with: {command}"
+    elif isinstance(error, Interrupted):
+        hint = "; nothing was saved yet"
     sys.stderr.write(f"{'terminated' if terminated else 'interrupted'}{hint}\n")
     return 143 if terminated else 130
 
 
 def _without_secrets(text: str, arguments: Sequence[str]) -> str:
-    """``text`` without the keys that the arguments give, and without passwords in addresses."""
+    """``text`` without the API keys in ``arguments`` and without passwords in addresses."""
     for word in arguments:
         _, is_key, secret = word.partition("api_key=")
         if is_key and secret:

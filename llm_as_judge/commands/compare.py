@@ -1,147 +1,261 @@
-"""``llm-as-judge compare``: the policy beside other methods; what the parts of the system are worth."""
+"""``llm-as-judge compare``: the policy and other methods on the same problems with the same executor.
+
+Records are kept by the content that decides them: an interrupted comparison continues, and a repeated one is free.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
+    AdapterOptions,
     AsJson,
-    Checkpoint,
-    ConfigPath,
-    Device,
-    ModelName,
-    Overrides,
-    Untrained,
-    choose_checkpoint,
-    load_settings,
+    ConfigOptions,
+    Limit,
+    grouped,
     make_console,
     names_in,
     policy_name,
     print_json,
+    show,
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from llm_as_judge.assembly.progress import Progress
+    from llm_as_judge.assembly.services import Services
     from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.comparison import Compared
+    from llm_as_judge.evaluation.halving import Search
+    from llm_as_judge.evaluation.records import Ledger, Record
+    from llm_as_judge.llm.client import Usage
+    from llm_as_judge.types import Problem
+
+#: Maximum number of training problems for a search.
+_SEARCH_PROBLEMS = 2000
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``as_json`` is the content of the results file; ``search`` is None without a token budget."""
+
+    config: Config
+    checkpoint: Path | None
+    problems: int
+    rows: Sequence[Compared]
+    search: Search | None
+    usage: Usage  # of the executor in this run
+    sandbox: str
+    file: Path
+    picture: Path
+
+    @property
+    def table(self) -> str:
+        from llm_as_judge.views.comparison import comparison_table
+
+        return comparison_table(self.rows)
+
+    @property
+    def fronts(self) -> dict[str, list[Row]]:
+        """Pareto fronts by executor tokens and, if the executor has a price, by cost."""
+        from llm_as_judge.evaluation.comparison import front
+
+        fronts = {"tokens": front(self.rows, "tokens")}
+        return fronts | ({"cost": front(self.rows, "cost")} if any(one.row.cost > 0 for one in self.rows) else {})
+
+    def as_json(self) -> dict[str, Any]:
+        from llm_as_judge.assembly.policy import adapter_digest
+
+        return {
+            "model": self.config.base_model.key,
+            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "adapter": adapter_digest(self.checkpoint),
+            "executor": self.config.executor.model,
+            "problems": self.problems,
+            "rows": [row.as_json() for row in self.rows],
+            "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
+            "search": self.search.as_json() if self.search else None,
+            "table": self.table,
+            "picture": str(self.picture),
+            "sandbox": self.sandbox,
+            "usage": asdict(self.usage),
+        }
+
+
+async def run_comparison(
+    config: Config,
+    *,
+    data: Path | None = None,
+    checkpoint: Path | None = None,
+    limit: int | None = None,
+    tokens: int | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
+
+    ``tokens`` of the executor are the budget of the search on training problems; by default as many as training used.
+    """
+    from llm_as_judge.assembly.problems import heldout_problems, open_problems
+    from llm_as_judge.assembly.progress import Silent
+    from llm_as_judge.assembly.recording import policy_results
+    from llm_as_judge.assembly.services import open_services
+    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.evaluation.baselines import measure
+    from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED
+    from llm_as_judge.evaluation.comparison import compare as rows_of
+    from llm_as_judge.files import write_json
+    from llm_as_judge.operators.catalog import load_operators
+    from llm_as_judge.views.charts import comparison_chart
+    from llm_as_judge.workflow.catalogue import plans_of
+
+    progress = progress or Silent()
+    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
+    source = data.name.partition(".")[0] if data else "heldout"
+    plans = plans_of(load_operators(config.workflow.operators))
+    budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
+    if budget is None:
+        progress.say("search for the best single workflow skipped: its token budget is unknown; give --tokens N")
+    async with open_services(config, progress, judging=False) as services:
+        matrix = await measure(
+            problems,
+            services.official,
+            lambda done: progress.advance("single workflows", done, len(plans)),
+            plans,
+            lambda plan: _ledger(config, source, problems, plan),
+        )
+        adapters = {UNTRAINED: None} | ({TRAINED: checkpoint} if checkpoint else {})
+        policies = {
+            name: await policy_results(name, config, source, problems, adapter, services, progress)
+            for name, adapter in adapters.items()
+        }
+        search = None
+        if budget:
+            sampler = open_problems(config, measured=False).sampler
+            drawn = sampler.sample(len(sampler.peek(_SEARCH_PROBLEMS)))  # in the order of a training run
+            training = list({problem.question.id: problem for problem in drawn}.values())
+            search = await _search(config, plans, training, budget, services, progress)
+        sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
+    rows = rows_of(matrix, policies, search.winner if search else None)
+    file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
+    picture = file.with_suffix(".png")
+    result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
+    comparison_chart(rows, result.fronts, picture)
+    write_json(file, result.as_json())
+    return result
+
+
+def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
+    from llm_as_judge.assembly.recording import plan_records, recording
+    from llm_as_judge.types import DOMAINS
+    from llm_as_judge.workflow.catalogue import PLANS, workflow
+
+    texts = [workflow(PLANS[plan], domain) for domain in DOMAINS]
+    return recording(plan_records(config, source, problems, plan, texts))
+
+
+async def _search(
+    config: Config,
+    plans: Sequence[str],
+    problems: Sequence[Problem],
+    budget: int,
+    services: Services,
+    progress: Progress,
+) -> Search:
+    """Successive halving over the plans, within ``budget`` executor tokens."""
+    from llm_as_judge.evaluation.baselines import plan_author
+    from llm_as_judge.evaluation.evaluate import evaluate
+    from llm_as_judge.evaluation.halving import successive_halving
+
+    spent: dict[str, int] = {}
+
+    async def trial(plan: str, count: int) -> Sequence[Record]:
+        with _ledger(config, "training", problems, plan) as ledger:
+            records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
+        spent[plan] = sum(record.tokens for record in records)
+        progress.advance("search, executor tokens", min(sum(spent.values()), budget), budget)
+        return records
+
+    return await successive_halving(plans, trial, budget, len(problems))
+
+
+def training_tokens(config: Config, checkpoint: Path) -> int | None:
+    """Executor tokens used by the training up to ``checkpoint``; None if its log is missing."""
+    from llm_as_judge.errors import DataError
+    from llm_as_judge.rl.checkpoint import step_of, verify
+    from llm_as_judge.runlog import read_events, steps_of
+
+    log = config.output.log_dir / checkpoint.parent.parent.name / f"{checkpoint.parent.name}.jsonl"
+    try:
+        run = verify(checkpoint)
+    except DataError:  # an exported adapter, or another program's
+        return None
+    if not run or run not in {event["id"] for event in read_events(log) if event["kind"] == "run"}:
+        return None
+    steps = [step for step in steps_of(log) if step["step"] <= step_of(checkpoint)]
+    return round(sum(step["executor_tokens"] * step["rollouts"] for step in steps)) or None
+
+
+@grouped
 def compare(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-    untrained: Untrained = False,
+    options: ConfigOptions,
+    adapter: AdapterOptions,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data",
-            exists=True,
-            dir_okay=True,
-            metavar="FILE",
-            help="File or folder of problems; by default the configured ones.",
+            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Compare on N problems only.")
-    ] = None,
+    limit: Limit = None,
     tokens: Annotated[
         int | None,
         typer.Option(
-            "--tokens",
-            min=1,
-            metavar="N",
-            help="Executor tokens for the search for the best single workflow; by default as many as the policy's "
-            "training took.",
-        ),
-    ] = None,
-    peers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--peers",
-            metavar="NAME,...",
-            help="Also the field's other ways, with as many tokens each: aflow (a search over workflows), score_dpo "
-            "(the policy learns from pairs of its own workflows, as ScoreFlow's does).",
+            "--tokens", min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."
         ),
     ] = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(
-            "--ablate",
-            metavar="PART,...",
-            help="Instead train without each of these parts: layer1, layer2, buffer, reward.TERM.",
+            "--ablate", metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."
         ),
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            "--seeds", min=1, metavar="N", help="With --ablate: number of runs, each with a seed of its own, per part."
-        ),
+        int, typer.Option("--seeds", min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
     ] = 3,
-    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the policy with other methods on the same problems; with --ablate, tell what each part is worth."""
-    from llm_as_judge.errors import ConfigError
+    """Compare the policy with other methods or ablations."""
+    import asyncio
 
+    from llm_as_judge.commands.ablate import Ablation, run_ablation
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.views.terminal import TerminalProgress
+
+    settings, parts, console = options.load(), names_in(ablate), make_console(as_json)
+    result: Ablation | Comparison
     if ablate is not None:
-        given = {"--checkpoint": checkpoint, "--untrained": untrained, "--data": data, "--limit": limit}
-        if wrong := [name for name, value in {**given, "--tokens": tokens, "--peers": peers}.items() if value]:
-            raise ConfigError(f"--ablate trains policies of its own: give it without {' and '.join(wrong)}")
-        return _ablate(load_settings(config, overrides, model, device), names_in(ablate), seeds, as_json)
-    settings = load_settings(config, overrides, model, device)
-    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
-
-    import asyncio
-
-    from llm_as_judge.commands.compare_run import run_comparison
-    from llm_as_judge.commands.peers_run import PEERS
-    from llm_as_judge.views.terminal import TerminalProgress
-
-    wanted = names_in(peers)
-    if unknown := [name for name in wanted if name not in PEERS]:
-        raise ConfigError(f"--peers {unknown[0]!r}: there are {', '.join(PEERS)}")
-    console = make_console(as_json)
-    console.print(policy_name(checkpoint), highlight=False, soft_wrap=True)
-    with TerminalProgress(console) as progress:
-        result = asyncio.run(
-            run_comparison(
-                settings,
-                data=data,
-                checkpoint=checkpoint,
-                limit=limit,
-                tokens=tokens,
-                peers=wanted,
-                progress=progress,
-            )
-        )
-    for name, path in (("figures", result.file), ("picture", result.picture)):
-        console.print(f"{name} {path}", highlight=False, soft_wrap=True)
-    if as_json:
-        print_json(result.as_json())
+        given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
+        if wrong := [name for name, value in {**given, "--limit": limit, "--tokens": tokens}.items() if value]:
+            raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
+        with TerminalProgress(console) as progress:
+            result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
+        show(console, f"figures {result.file}")
     else:
-        typer.echo(result.table)
-
-
-def _ablate(settings: Config, parts: list[str], seeds: int, as_json: bool) -> None:
-    """Train with everything and without each part, and print what it was worth (accuracy, tokens)."""
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.evaluation.ablation import PARTS
-
-    if unknown := [part for part in parts if part not in PARTS]:
-        raise ConfigError(f"--ablate {unknown[0]!r}: there are {', '.join(PARTS)}")
-
-    import asyncio
-
-    from llm_as_judge.commands.ablate_run import run_ablation
-    from llm_as_judge.views.terminal import TerminalProgress
-
-    console = make_console(as_json)
-    with TerminalProgress(console) as progress:
-        result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
-    console.print(f"figures {result.file}", highlight=False, soft_wrap=True)
+        checkpoint = adapter.choose(settings)
+        show(console, policy_name(checkpoint))
+        with TerminalProgress(console) as progress:
+            result = asyncio.run(
+                run_comparison(
+                    settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress
+                )
+            )
+        show(console, f"figures {result.file}", f"picture {result.picture}")
     if as_json:
         print_json(result.as_json())
     else:

@@ -1,6 +1,6 @@
-"""``llm-as-judge doctor``: is this machine ready for the configuration? Each check says what to do where not.
+"""``llm-as-judge doctor``: checks whether this machine is ready for a configuration; each failure names the cure.
 
-Changes nothing but the output folders, which it creates.
+It creates the output folders and changes nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,20 +19,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    AsJson,
-    ConfigPath,
-    Device,
-    ModelName,
-    Overrides,
-    load_settings,
-    make_console,
-    print_json,
-)
+from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, print_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config, EndpointConfig
+    from llm_as_judge.types import OperatorCall, Rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +33,20 @@ class Check:
     detail: str
 
 
+@grouped
 def doctor(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    overrides: Overrides = None,
-    policy: Annotated[
-        bool, typer.Option("--policy", help="Load the policy too, and look at what it writes for a few problems.")
-    ] = False,
+    options: ConfigOptions,
+    policy: Annotated[bool, typer.Option("--policy", help="Also load the policy and lint what it writes.")] = False,
     operators: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Run every hand-written workflow on N problems of each domain: are replies read?"
-        ),
+        int, typer.Option(min=0, metavar="N", help="Also check executor replies on N problems per domain.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Check Python, torch, the sandbox, the models, the endpoints and the output folders."""
-    settings = load_settings(config, overrides, model, device)
-    wanted = _checks(settings) | ({"policy": partial(_policy, settings)} if policy else {})
+    """Check this machine, the models and the endpoints."""
+    settings = options.load()
+    wanted = _checks(settings)
+    if policy:
+        wanted["policy"] = partial(_policy, settings)
     if operators:
         wanted["operators"] = partial(_operators, settings, operators)
     checks = [_run(name, check) for name, check in wanted.items()]
@@ -72,7 +59,7 @@ def doctor(
 
 
 def _checks(settings: Config) -> dict[str, Callable[[], str]]:
-    """Every check returns what it found and raises where that will not do."""
+    """Each check returns what it found, and raises if that is not enough."""
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
         "python": _python,
@@ -117,7 +104,7 @@ def _python() -> str:
 
 
 def _torch(settings: Config) -> str:
-    # In a process of its own: a broken install may crash, and this layer does not import torch.
+    # In its own process: a broken installation may crash.
     code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     if done.returncode:
@@ -126,8 +113,8 @@ def _torch(settings: Config) -> str:
     found, device = done.stdout.strip(), settings.model.device
     if device.startswith("cuda") and found.endswith("CPU only"):
         raise OSError(
-            f"{found}, but model.device={device}: see nvidia-smi; a driver that is older than the CUDA of this torch "
-            "needs another build: make setup TORCH_INDEX=... (pytorch.org lists them)"
+            f"{found}, but model.device={device}: check nvidia-smi; a driver older than the CUDA of this torch needs "
+            "another build: make setup TORCH_INDEX=... (listed on pytorch.org)"
         )
     return found
 
@@ -151,28 +138,27 @@ def _sandbox(settings: Config) -> str:
 
     result, confinement = asyncio.run(ask())
     if result.outcome != "finished" or result.value != 42:
-        raise SandboxFault(f"mode {confinement.mode}: a run gave {result.outcome} {result.error}")
+        raise SandboxFault(f"mode {confinement.mode}: a test run ended with {result.outcome} {result.error}")
     return str(confinement).removeprefix("sandbox: ")
 
 
 def _model(settings: Config) -> str:
-    """A folder must hold weights; a hub id is looked up only when training loads it."""
+    """A folder must hold weights; a hub id is looked up only by training."""
     from llm_as_judge.config.loading import locate_weights
     from llm_as_judge.errors import ConfigError
 
-    entry = settings.base_model
-    folder = Path(locate_weights(entry.path))
+    path = settings.base_model.path
+    folder = Path(locate_weights(path))
     if folder.suffix == ".gguf" and folder.is_file():
         return str(folder)
     if not folder.is_absolute() and not folder.is_dir():
-        return f"{entry.path} (from the Hugging Face hub or its cache)"
+        return f"{path} (from the Hugging Face hub or its cache)"
     if not any(folder.glob("*.safetensors")):
-        raise ConfigError(f"{folder}: no *.safetensors there; for the nano models run `make pretrain`")
+        raise ConfigError(f"{folder}: no *.safetensors in it; for the nano models run `make pretrain`")
     return str(folder)
 
 
 def _data(settings: Config) -> str:
-    """Reads what training reads."""
     from llm_as_judge.assembly.problems import open_problems
 
     problems = open_problems(settings)
@@ -180,7 +166,7 @@ def _data(settings: Config) -> str:
 
 
 def _endpoint(endpoint: EndpointConfig) -> str:
-    """One real completion by the client that training uses, for the embedded model by its server started for it."""
+    """One completion by the client of training; the embedded server is started for it."""
     import asyncio
     from contextlib import AsyncExitStack
 
@@ -196,7 +182,7 @@ def _endpoint(endpoint: EndpointConfig) -> str:
             return await (await stack.enter_async_context(client)).check()
 
     names = asyncio.run(ask())
-    return f"{endpoint.base_url}: {endpoint.model} answers" + (f"; it serves {', '.join(names)}" if names else "")
+    return f"{endpoint.base_url}: {endpoint.model} answers" + (f"; models: {', '.join(names)}" if names else "")
 
 
 def _engine(settings: Config) -> str:
@@ -205,20 +191,22 @@ def _engine(settings: Config) -> str:
 
     if not settings.engine.base_url:
         python = settings.engine.python or sys.executable
-        asked = [python, "-c", "import vllm; print(vllm.__version__)"]
-        answer = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=120)
-        if answer.returncode:
-            reason = answer.stderr.strip().rpartition("\n")[2]
-            cure = "install it in an environment of its own and give engine.python (docs/scale.md), or engine.base_url"
-            raise ConfigError(f"{python} has no vLLM for the run's own server ({reason}): {cure}")
-        return f"a server of the run's own, vLLM {answer.stdout.split()[-1]}"
+        command = [python, "-c", "import vllm; print(vllm.__version__)"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2]
+            raise ConfigError(
+                f"{python} has no vLLM for the run's own server ({reason}): install it in a separate environment and "
+                "set engine.python (docs/scale.md), or set engine.base_url"
+            )
+        return f"own server, vLLM {done.stdout.split()[-1]}"
     config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path
     names = VLLMEngine(config, model, Path(), None).check()
-    return f"{config.base_url}: {model} answers; it serves {', '.join(names)}"
+    return f"{config.base_url}: {model} answers; models: {', '.join(names)}"
 
 
 def _policy(settings: Config) -> str:
-    """Fails where so few workflows are valid that GRPO would have nothing to compare."""
+    """Fails if so few workflows are valid that GRPO would have nothing to compare."""
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.probe import probe_policy
     from llm_as_judge.assembly.problems import open_problems
@@ -231,21 +219,69 @@ def _policy(settings: Config) -> str:
     return f"{written}{written.reasons}"
 
 
-def _operators(settings: Config, problems: int) -> str:
-    """Fails where no reply of some operator could be read."""
-    import asyncio
-
-    from llm_as_judge.commands.readable_run import probe_operators
-    from llm_as_judge.errors import ConfigError
-
-    found = asyncio.run(probe_operators(settings, problems))
-    lines = "\n".join(f"  {one}" for one in found)
-    if mute := [one.operator for one in found if not one.read]:
-        raise ConfigError(f"{settings.executor.model} gives {', '.join(mute)} nothing that can be read\n{lines}")
-    return f"{sum(one.read for one in found)} of {sum(one.calls for one in found)} calls read\n{lines}"
-
-
 def _writable(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         return "writable"
+
+
+def _operators(settings: Config, problems: int) -> str:
+    """Fails if no reply to some operator could be parsed."""
+    import asyncio
+
+    from llm_as_judge.errors import ConfigError
+
+    found = asyncio.run(probe_operators(settings, problems))
+    lines = "\n".join(f"  {one}" for one in found)
+    if unread := [one.operator for one in found if not one.read]:
+        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(unread)} could be parsed\n{lines}")
+    return f"{sum(one.read for one in found)} of {sum(one.calls for one in found)} calls parsed\n{lines}"
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Calls of one operator, and how many replies could be parsed.
+
+    An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict
+    or program.
+    """
+
+    operator: str
+    calls: int
+    read: int  # with ``parse_ok``
+    cut_off: int  # last reply ended at ``max_tokens``
+    reason: str  # most frequent reason of unparsed replies
+
+    @staticmethod
+    def of(operator: str, calls: Sequence[OperatorCall]) -> Readable:
+        unread = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
+        cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
+        reason = unread.most_common(1)[0][0] if unread else ""
+        return Readable(operator, len(calls), len(calls) - unread.total(), cut_off, reason)
+
+    def __str__(self) -> str:
+        cut = f", {self.cut_off} cut off" if self.cut_off else ""
+        return f"{self.operator}: {self.read} of {self.calls} parsed{cut}{f'; {self.reason}' if self.reason else ''}"
+
+
+async def probe_operators(config: Config, problems: int) -> list[Readable]:
+    """Run every hand-written workflow on ``problems`` training problems per domain; one entry per operator, by name."""
+    from llm_as_judge.assembly.problems import open_problems
+    from llm_as_judge.assembly.services import open_services
+    from llm_as_judge.evaluation.baselines import measure
+    from llm_as_judge.operators.catalog import load_operators
+    from llm_as_judge.workflow.catalogue import plans_of
+
+    plans = plans_of(load_operators(config.workflow.operators))
+    sample = open_problems(config, measured=False).sampler.peek(problems)
+    async with open_services(config, judging=False) as services:
+        matrix = await measure(sample, services.official, plans=plans)
+    return readable(matrix.rollouts)
+
+
+def readable(rollouts: Iterable[Rollout]) -> list[Readable]:
+    calls: dict[str, list[OperatorCall]] = {}
+    for rollout in rollouts:
+        for call in rollout.execution.calls:
+            calls.setdefault(call.name, []).append(call)
+    return [Readable.of(name, own) for name, own in sorted(calls.items())]

@@ -1,101 +1,241 @@
-"""``llm-as-judge evaluate``: official metrics of the policy on held-out problems."""
+"""``llm-as-judge evaluate``: official metrics of the policy, or of a given workflow, on files or held-out problems."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
+    AdapterOptions,
     AsJson,
-    Checkpoint,
-    ConfigPath,
-    Device,
+    ConfigOptions,
     Interrupted,
-    ModelName,
-    Overrides,
-    Untrained,
-    choose_checkpoint,
-    load_settings,
+    Limit,
+    Resume,
+    grouped,
     make_console,
     names_in,
     policy_name,
     print_json,
+    show,
 )
 
 if TYPE_CHECKING:
-    from llm_as_judge.commands.evaluate_run import EvaluationResult
+    from llm_as_judge.assembly.progress import Progress
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.records import Record
+    from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.llm.client import Usage
+    from llm_as_judge.workflow.source import WorkflowSource
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    """``as_json`` has the form of ``results/evaluation/<model>_results.json``, with the rows of this evaluation."""
+
+    model: str
+    checkpoint: Path | None
+    workflow: Path | None  # given instead of the policy
+    executor: str
+    rows: Mapping[str, Summary]  # by dataset
+    samples: int
+    known: int  # workflows recorded by an earlier run
+    usage: Mapping[str, Usage]  # by role, of this run
+    sandbox: str
+    records: Path
+    file: Path
+
+    @property
+    def scored(self) -> int:
+        """Number of scored problems."""
+        return sum(summary.overall.n for summary in self.rows.values())
+
+    def as_json(self) -> dict[str, Any]:
+        from llm_as_judge.assembly.policy import adapter_digest
+        from llm_as_judge.evaluation.metrics import number
+
+        own: dict[str, Any] = {
+            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
+            "adapter": adapter_digest(self.checkpoint),
+            "executor": self.executor,
+            "samples": self.samples,
+        }
+        if self.workflow:
+            own["workflow"] = str(self.workflow)
+        rest = {"records": str(self.records), "sandbox": self.sandbox}
+        return {
+            "model": self.model,
+            "datasets": [
+                {"dataset": name, **own, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **rest}
+                for name, row in self.rows.items()
+            ],
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+        }
+
+
+async def run_evaluation(
+    config: Config,
+    *,
+    data: Path | None = None,
+    checkpoint: Path | None = None,
+    workflow: WorkflowSource | None = None,
+    limit: int | None = None,
+    samples: int = 1,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationResult:
+    """Run and judge ``samples`` workflows for each problem of ``data`` (default: the held-out problems).
+
+    They are written by the policy with the adapter in ``checkpoint``, or all are the given ``workflow``. Each is
+    recorded; with ``resume`` the records of an interrupted run of the same evaluation are reused. The row of each
+    dataset replaces an earlier one of the same checkpoint or workflow, unless nothing could be scored.
+    """
+    import asyncio
+
+    from llm_as_judge.assembly.policy import load_author
+    from llm_as_judge.assembly.problems import heldout_problems
+    from llm_as_judge.assembly.progress import Silent
+    from llm_as_judge.assembly.recording import policy_records, recording
+    from llm_as_judge.assembly.services import open_services
+    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.evaluation.evaluate import Author, Given
+    from llm_as_judge.evaluation.evaluate import evaluate as measure
+
+    progress = progress or Silent()
+    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
+    model, source = config.base_model.key, data.name.partition(".")[0] if data else "heldout"
+    given = (workflow.text, workflow.prompt) if workflow else ()
+    records = policy_records(config, source, problems, checkpoint, samples, given)
+    count = len(problems) * samples
+    async with open_services(config, progress, judging=False) as services:
+        author: Author
+        if workflow:
+            text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
+            author = Given(lambda question: text)
+        else:
+            author, parts = load_author(config, checkpoint), services.official
+        with recording(records, resume) as ledger:
+            known = recorded = len(ledger.known)
+            if resume:
+                progress.say(f"{known} of {count} workflows are recorded in {records}")
+
+            def advance(done: int) -> None:
+                nonlocal recorded
+                recorded = done
+                progress.advance("workflows", done, count)
+
+            try:
+                evaluation = await measure(problems, author, parts, advance, samples=samples, log=ledger)
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                progress.say(f"{recorded} of {count} workflows are recorded in {records}")
+                raise
+        sandbox, usage = str(services.sandbox.describe()), services.usage()
+    result = EvaluationResult(
+        model=model,
+        checkpoint=checkpoint,
+        workflow=workflow.file if workflow else None,
+        executor=config.executor.model,
+        rows=_rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source),
+        samples=samples,
+        known=known,
+        usage=usage,
+        sandbox=sandbox,
+        records=records,
+        file=config.output.results_dir / "evaluation" / f"{model}_results.json",
+    )
+    merge(result.file, result)
+    return result
+
+
+def _rows(records: Sequence[Record], source: str) -> dict[str, Summary]:
+    """A summary for each dataset; problems without a dataset are named after their file, ``source``."""
+    from llm_as_judge.data.catalog import DATASETS
+    from llm_as_judge.evaluation.summary import summarise
+
+    unnamed = "custom" if source in DATASETS else source
+    named = [r if r.dataset not in ("", "custom") else replace(r, dataset=unnamed) for r in records]
+    return {
+        name: summarise([r for r in named if r.dataset == name]) for name in dict.fromkeys(r.dataset for r in named)
+    }
+
+
+def merge(file: Path, result: EvaluationResult) -> None:
+    """Write the scored rows of ``result`` to the file, each in place of the row it renews.
+
+    Locked against other evaluations. Raises ``DataError`` for a file with other content.
+    """
+    import json
+
+    from llm_as_judge.errors import DataError
+    from llm_as_judge.files import locked, write_json
+
+    def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row["dataset"], row.get("checkpoint"), row.get("workflow")
+
+    with locked(file.with_name(f".{file.name}.lock")):
+        try:
+            found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
+            rows: dict[Any, dict[str, Any]] = {key(row): row for row in found["datasets"]}
+        except (ValueError, KeyError, TypeError) as error:
+            cure = "move it away to start a new one"
+            raise DataError(f"{file}: not a file of evaluation results: {error!r}; {cure}") from error
+        rows |= {key(row): row for row in result.as_json()["datasets"] if row["metrics"]["problems"]}
+        if rows:
+            write_json(file, {"model": result.model, "datasets": list(rows.values())})
+
+
+@grouped
 def evaluate(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-    untrained: Untrained = False,
+    options: ConfigOptions,
+    adapter: AdapterOptions,
     workflow: Annotated[
         Path | None,
         typer.Option(
             "--workflow",
             exists=True,
             metavar="PATH",
-            help="Evaluate this workflow, a file or a folder with graph.py and prompt.py, instead of the policy.",
+            help="Workflow file or AFlow graph folder to evaluate instead of the policy.",
         ),
     ] = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            "--data",
-            exists=True,
-            dir_okay=True,
-            metavar="FILE",
-            help="File or folder of problems; by default the configured ones; may be repeated.",
+            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."
         ),
     ] = None,
     datasets: Annotated[
         list[str] | None,
-        typer.Option(
-            "--datasets",
-            metavar="NAME,...",
-            help="Of the test sets in the --data folder, by default data/test, only these, by name.",
-        ),
+        typer.Option("--datasets", metavar="NAME,...", help="Test sets of the --data folder (default: data/test)."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, metavar="N", help="Evaluate only N problems: of each file the first."),
-    ] = None,
-    samples: Annotated[
-        int, typer.Option("--samples", min=1, help="Workflows for each problem: pass@K beside pass@1.")
-    ] = 1,
-    resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on where the same evaluation was interrupted, or start anew.")
-    ] = False,
-    overrides: Overrides = None,
+    limit: Limit = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Workflows per problem, for pass@K.")] = 1,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate the policy, with or without a trained adapter, or a given workflow."""
+    """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.workflow.source import read_workflow
 
-    if workflow and (checkpoint or untrained):
-        raise ConfigError("--workflow takes the policy's place: give it without --checkpoint and --untrained")
-    settings = load_settings(config, overrides, model, device)
+    if workflow and (adapter.checkpoint or adapter.untrained):
+        raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
+    settings = options.load()
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], names_in(datasets))
     data = each_set(data or ())
-    checkpoint = None if given else choose_checkpoint(settings, checkpoint, untrained)
+    for folder in data:
+        _refuse_several(folder)
+    checkpoint = None if given else adapter.choose(settings)
 
     import asyncio
     import time
 
-    from llm_as_judge.commands.evaluate_run import recorded_since, run_evaluation
     from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.views.evaluation import evaluation_report
     from llm_as_judge.views.terminal import TerminalProgress
@@ -103,45 +243,56 @@ def evaluate(
     console, embedded = make_console(as_json), settings.executor.provider == "embedded"
     if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
+    what: dict[str, Any] = {"checkpoint": checkpoint, "workflow": given, "limit": limit, "samples": samples}
     results, begun = [], time.time()
     for path in data or (None,):
         try:
             with TerminalProgress(console) as progress:
-                result = asyncio.run(
-                    run_evaluation(
-                        settings,
-                        data=path,
-                        checkpoint=checkpoint,
-                        workflow=given,
-                        limit=limit,
-                        samples=samples,
-                        resume=resume,
-                        progress=progress,
-                    )
-                )
+                result = asyncio.run(run_evaluation(settings, data=path, resume=resume, progress=progress, **what))
         except KeyboardInterrupt as error:
-            # A file system's clock may lag behind the processor's by a tick.
-            raise Interrupted(recorded_since(settings, begun - 1)) from error
+            # A file system's clock may lag behind by a tick.
+            raise Interrupted(_recorded_since(settings, begun - 1)) from error
         results.append(result)
-        name = f"workflow {given.file}" if given else policy_name(checkpoint)
-        console.print(name, highlight=False, soft_wrap=True)
+        show(console, f"workflow {given.file}" if given else policy_name(checkpoint))
         for part in evaluation_report(result.rows, result.usage):
             console.print(part, highlight=False)
         if result.scored:
-            console.print(f"results  {result.file}", highlight=False, soft_wrap=True)
-        console.print(f"records  {result.records}", highlight=False, soft_wrap=True)
+            show(console, f"results  {result.file}")
+        show(console, f"records  {result.records}")
     if as_json:
-        print_json(joined(results))
+        print_json(_joined(results))
     if not all(result.scored for result in results):
-        typer.echo("error: no problem could be scored, see the reasons above; results are left as they were", err=True)
+        typer.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)
 
 
-def joined(results: Sequence[EvaluationResult]) -> dict[str, Any]:
-    """The rows of all files, and what the models were asked for them together."""
+def _refuse_several(folder: Path) -> None:
+    """Raises ``ConfigError`` for a folder of several benchmarks' folders, which would be read as one set."""
+    from contextlib import suppress
+
+    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.errors import ConfigError, DataError
+
+    datasets: dict[Path, str] = {}
+    for place in sorted(path for path in folder.glob("*") if path.is_dir()):
+        with suppress(DataError):
+            datasets[place] = read_problems(place, 1)[0].question.dataset
+    if len(set(datasets.values())) > 1:
+        each = " ".join(f"--data {place}" for place in datasets)
+        raise ConfigError(f"--data {folder}: holds several datasets; name the test set of each: {each}")
+
+
+def _joined(results: Sequence[EvaluationResult]) -> dict[str, Any]:
+    """The rows of all files, and the usage of each model over all of them."""
     from llm_as_judge.assembly.budget import added
 
-    told = [result.as_json() for result in results]
+    parts = [result.as_json() for result in results]
     usage = functools.reduce(added, (result.usage for result in results))
-    rows = [row for one in told for row in one["datasets"]]
-    return {"model": told[0]["model"], "datasets": rows, "usage": {role: asdict(u) for role, u in usage.items()}}
+    rows = [row for part in parts for row in part["datasets"]]
+    return {"model": parts[0]["model"], "datasets": rows, "usage": {role: asdict(u) for role, u in usage.items()}}
+
+
+def _recorded_since(config: Config, moment: float) -> bool:
+    """Whether an evaluation of the configured policy has written records since ``moment`` (Unix seconds)."""
+    files = (config.output.results_dir / "evaluation").glob(f"{config.base_model.key}_*.jsonl")
+    return any(file.stat().st_size and file.stat().st_mtime >= moment for file in files)

@@ -1,60 +1,157 @@
-"""``llm-as-judge export``: a trained policy as PEFT, vLLM and the Hugging Face hub take it."""
+"""``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
+    AdapterOptions,
     AsJson,
     Checkpoint,
-    ConfigPath,
-    Device,
-    ModelName,
-    Overrides,
-    choose_checkpoint,
-    load_settings,
+    ConfigOptions,
+    grouped,
     make_console,
     print_json,
+    show,
 )
 
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
 
+CARD = "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    folder: Path
+    checkpoint: Path
+    base_model: str
+    merged: bool
+    files: Mapping[str, int]  # bytes of each
+    scores: bool  # whether the card has scores
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"folder": str(self.folder), "checkpoint": str(self.checkpoint)}
+
+
+def run_export(
+    config: Config, folder: Path, checkpoint: Path, *, merge: bool = False, base_model: str | None = None
+) -> Exported:
+    """Write the adapter of ``checkpoint``, or the whole model merged with it, to ``folder``: all of it or nothing.
+
+    ``base_model`` is the Hugging Face id of the base model for card and adapter (default: the configured one). The card
+    takes data, reward and settings from the checkpoint, and only scores recorded for this very adapter. Raises
+    ``ConfigError`` if ``folder`` is not empty, ``DataError`` for a damaged checkpoint.
+    """
+    import shutil
+    import tempfile
+
+    from llm_as_judge.config.loading import load_config
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.policy.export import write_adapter, write_merged
+    from llm_as_judge.policy.model import Policy
+    from llm_as_judge.rl.checkpoint import MANIFEST, step_of, verify
+    from llm_as_judge.views.card import CardFacts, model_card
+
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is not empty; name a new folder")
+    if (checkpoint / MANIFEST).is_file():
+        verify(checkpoint)
+    saved = checkpoint / "config.yaml"
+    trained = load_config(saved) if saved.is_file() and saved.read_text(encoding="utf-8").strip() else config
+    path = config.base_model.path
+    on_hub = base_model is not None or (path.count("/") == 1 and not Path(path).exists() and ":" not in path)
+    name = base_model or (path if on_hub else config.base_model.key)
+    policy = Policy.load(path, config.model, adapter=checkpoint)
+    dtype = str(policy.base.dtype).removeprefix("torch.")
+    training, rows = _training_results(_read(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
+    facts = CardFacts(
+        folder.resolve().name, name, on_hub, merge, dtype, step_of(checkpoint), trained, training, rows, _mix(trained)
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        if merge:
+            write_merged(policy, aside)
+        else:
+            write_adapter(policy, aside, name)
+        (aside / CARD).write_text(model_card(facts), encoding="utf-8")
+        aside.chmod(0o755)
+        aside.replace(folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    return Exported(folder, checkpoint, name, merge, files, bool(training or rows))
+
+
+def _training_results(manifest: Mapping[str, Any], trained: Config) -> Mapping[str, Any]:
+    """Results of the run that wrote the checkpoint, if it was the run's last step."""
+    output = trained.output
+    results = _read(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
+    same = results.get("run_id") == manifest.get("run") and results.get("steps") == manifest.get("step")
+    return results if same else {}
+
+
+def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]]:
+    """Evaluation rows of these very weights."""
+    from llm_as_judge.assembly.policy import adapter_digest
+
+    rows = _read(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get("datasets", [])
+    digest = adapter_digest(checkpoint)
+    return [row for row in rows if row.get("adapter") == digest]
+
+
+def _mix(trained: Config) -> Mapping[str, Any]:
+    """Lines of each dataset in a training mix made by ``data process``."""
+    file = trained.data.train_dataset
+    datasets = _read(file.with_name("info.json")).get("datasets", {}) if file else {}
+    return {name: of["train_mix"]["lines"] for name, of in datasets.items() if "lines" in of.get("train_mix", {})}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if it cannot be read."""
+    import json
+
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@grouped
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")],
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Write the whole model with the adapter merged in, not the adapter alone.")
-    ] = False,
+    options: ConfigOptions,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
+    merge: Annotated[bool, typer.Option("--merge", help="Whole model with the adapter merged in.")] = False,
     base_model: Annotated[
-        str | None,
-        typer.Option("--base-model", metavar="ID", help="Hugging Face id of the base model, for card and adapter."),
+        str | None, typer.Option("--base-model", metavar="ID", help="Hugging Face id of the base model.")
     ] = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
     checkpoint: Checkpoint = None,
-    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a trained adapter or the merged model, with a model card, to DIR."""
+    """Export a trained adapter or merged model to DIR.
+
+    The folder includes tokenizer and model card.
+    """
     from llm_as_judge.errors import ConfigError
 
-    settings = load_settings(config, overrides, model, device)
-    chosen = choose_checkpoint(settings, checkpoint, untrained=False)
+    settings = options.load()
+    chosen = AdapterOptions(checkpoint).choose(settings)
     if chosen is None:
-        raise ConfigError("there is no trained adapter to export; train first, or name one with --checkpoint DIR")
-
-    from llm_as_judge.commands.export_run import export as run
-
-    result = run(settings, folder, chosen, merge=merge, base_model=base_model)
+        raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
+    result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
         print_json(result.as_json())
         return
     console = make_console(as_json)
-    for name, size in result.files.items():
-        console.print(f"{size:>14,}  {folder / name}", highlight=False, soft_wrap=True)
+    show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if not result.scores:
-        console.print("the card has no scores: none is recorded of this adapter (evaluate makes some)")
-    console.print(f"publish it with: huggingface-cli upload OWNER/NAME {folder}", highlight=False, soft_wrap=True)
+        show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
+    show(console, f"publish it with: huggingface-cli upload OWNER/NAME {folder}")

@@ -1,13 +1,17 @@
-"""What several commands share: option types, reading what the user names, printing of results."""
+"""Options and output shared by several commands."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,11 +19,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Question
+    from llm_as_judge.types import Domain, Question
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM in a command that ``--resume`` can go on with, if ``resumable``."""
+    """Ctrl-C or SIGTERM in a command; ``resumable``: the command can continue with ``--resume``."""
 
     def __init__(self, resumable: bool) -> None:
         super().__init__()
@@ -27,17 +31,21 @@ class Interrupted(Exception):
 
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
-PIPE_WIDTH = 120  # columns where the output is no terminal: tables and step lines stay whole
+PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step lines are not wrapped
+PICTURES = (".png", ".svg", ".pdf")
 
-ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML file of settings.")]
+ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
 ModelName = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="Key of models.yaml, Hugging Face id or folder.")
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Policy model: key of models.yaml, Hugging Face id or folder."),
 ]
-Device = Annotated[str | None, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:N or mps.")]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="DEVICE", help="Device: auto, cpu, cuda, cuda:N or mps.")
+]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting to override; may be repeated.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
@@ -45,45 +53,121 @@ Checkpoint = Annotated[
         exists=True,
         file_okay=False,
         metavar="DIR",
-        help="Folder of a saved adapter; by default the run's newest.",
+        help="Folder of a saved adapter (default: the run's newest).",
     ),
 ]
-RunName = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="Its name, MODEL/NAME or its log; by default the newest.")
-]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Seconds between looks.")]
 Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
-PICTURES = (".png", ".svg", ".pdf")
+RunName = Annotated[
+    str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: latest run).")
+]
+Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Polling interval in seconds.")]
+DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
+EntryPoint = Annotated[
+    str | None,
+    typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems."),
+]
+Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
+Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
+Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOptions:
+    """The options of every command that has a configuration."""
+
+    config: ConfigPath = DEFAULT_CONFIG
+    model: ModelName = None
+    device: Device = None
+    overrides: Overrides = None
+
+    def load(self, **flags: Any) -> Config:
+        """The configuration; ``flags`` are typed values by a setting's bare or full name."""
+        return load_settings(self.config, self.overrides, self.model, self.device, **flags)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterOptions:
+    """The options that choose the policy's adapter."""
+
+    checkpoint: Checkpoint = None
+    untrained: Untrained = False
+
+    def choose(self, settings: Config) -> Path | None:
+        """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
+        from llm_as_judge.errors import ConfigError
+
+        checkpoint = self.checkpoint
+        if self.untrained and checkpoint:
+            raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
+        if checkpoint and not (checkpoint / "adapter_config.json").is_file():
+            inside = sorted(path.parent for path in checkpoint.glob("**/adapter_config.json"))
+            hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
+            raise ConfigError(f"--checkpoint {checkpoint}: no adapter_config.json in it{hint}")
+
+        from llm_as_judge.assembly.policy import newest_checkpoint
+
+        return None if self.untrained else checkpoint or newest_checkpoint(settings)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as typer reads it: a parameter that is a group of options is replaced by the group's options."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hint in (ConfigOptions, AdapterOptions)}
+    parameters: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name in groups:
+            options = get_type_hints(groups[name], include_extras=True)
+            parameters += [(f.name, options[f.name], f.default) for f in dataclasses.fields(groups[name])]
+        else:
+            parameters.append((name, hints[name], parameter.default))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    del run.__wrapped__
+    run.__annotations__ = {name: hint for name, hint, _ in parameters}
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, a, d in parameters]
+    )
+    return run
 
 
 def picture(path: Path | None) -> Path | None:
-    """Refuses a name that tells no kind of picture, before the work is done that it is to show."""
+    """Callback of an option for a picture: refuses unknown formats before any work is done."""
     if path is not None and path.suffix.lower() not in PICTURES:
-        raise typer.BadParameter(f"{path} names no kind of picture; let it end in {', '.join(PICTURES)}")
+        raise typer.BadParameter(f"{path}: unknown picture format; use one of {', '.join(PICTURES)}")
     return path
 
 
 def names_in(given: Sequence[str] | None) -> list[str]:
-    """The names in the values of an option, which separate them by commas or spaces; each once."""
+    """Unique names in an option's values, separated by commas or spaces."""
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
-
-
-DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="math, code or qa.")]
 
 
 def load_settings(
     config: Path, overrides: list[str] | None, model: str | None, device: str | None, **flags: Any
 ) -> Config:
-    """The configuration that a command's options mean; ``flags`` are typed values by a setting's bare name."""
+    """The configuration of a command's options; ``flags`` are typed values by a setting's bare or full name."""
     from llm_as_judge.config.loading import load_config
 
     return load_config(config, overrides or [], extra={"model.model_name": model, "model.device": device, **flags})
 
 
 def followed() -> bool:
-    """Whether a launcher has started this process as another than rank 0; then its part is done by now."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or int(os.environ.get("RANK", "0")) == 0:
+    """Do this process's part if a launcher started it as another rank than 0; False on rank 0 and without launcher."""
+    from llm_as_judge.errors import ConfigError
+
+    numbers = {name: os.environ.get(name, default) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0"))}
+    for name, value in numbers.items():
+        if not value.isdecimal():
+            raise ConfigError(f"{name}={value}: not a number; unset it, or start with torchrun, which sets it")
+    if int(numbers["WORLD_SIZE"]) == 1 or int(numbers["RANK"]) == 0:
         return False
+
     from llm_as_judge.assembly.follow import follow
 
     follow()
@@ -91,7 +175,7 @@ def followed() -> bool:
 
 
 def make_console(as_json: bool) -> Console:
-    """Progress goes to standard error where standard output belongs to JSON."""
+    """A console; on standard error if standard output is for JSON."""
     from rich.console import Console
 
     console = Console(stderr=as_json)
@@ -100,20 +184,10 @@ def make_console(as_json: bool) -> Console:
     return console
 
 
-def choose_checkpoint(settings: Config, checkpoint: Path | None, untrained: bool) -> Path | None:
-    """The adapter to use; None for none. Raises ``ConfigError`` where both options are given, or a folder has none."""
-    from llm_as_judge.errors import ConfigError
-
-    if untrained and checkpoint:
-        raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
-    if checkpoint and not (checkpoint / "adapter_config.json").is_file():
-        inside = sorted(path.parent for path in checkpoint.glob("**/adapter_config.json"))
-        hint = f"; give one of those in it, such as {inside[-1]}" if inside else ""
-        raise ConfigError(f"--checkpoint {checkpoint}: no adapter_config.json in it{hint}")
-
-    from llm_as_judge.assembly.policy import newest_checkpoint
-
-    return None if untrained else checkpoint or newest_checkpoint(settings)
+def show(console: Console, *lines: object) -> None:
+    """Print lines of plain text, each unwrapped and without markup."""
+    for line in lines:
+        console.print(str(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def policy_name(checkpoint: Path | None) -> str:
@@ -121,13 +195,13 @@ def policy_name(checkpoint: Path | None) -> str:
 
 
 def print_json(data: Any) -> None:
-    """Set out for a reader; in one line for a program, which may then take the last line of a log."""
-    indent = 2 if sys.stdout.isatty() else None
-    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=False, default=str) + "\n")
+    """Indented on a terminal, else on one line, so that a program can read the last line of a log."""
+    indent, escaped = 2 if sys.stdout.isatty() else None, "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=escaped, default=str) + "\n")
 
 
 def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:
-    """A command's result: JSON, or a table of its values with nested ones set out below their name."""
+    """JSON, or a table with dotted names for nested values."""
     if as_json:
         print_json(result)
         return
@@ -150,13 +224,23 @@ def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
-def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
-    """A question typed by the user; raises ConfigError for a domain there is not."""
+def check_domain(domain: str) -> Domain:
+    """``domain`` if it exists; else raises ``ConfigError``."""
     from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import DOMAINS, Question
+    from llm_as_judge.types import DOMAINS
 
-    if domain not in DOMAINS:
-        raise ConfigError(f"--domain {domain!r}: there are {', '.join(DOMAINS)}")
+    for known in DOMAINS:
+        if domain == known:
+            return known
+    raise ConfigError(f"--domain {domain!r}: unknown domain; use one of {', '.join(DOMAINS)}")
+
+
+def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
+    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.types import Question
+
+    known = check_domain(domain)
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question(id="cli", text=text, domain=domain, entry_point=entry_point)
+    return Question(id="cli", text=text, domain=known, entry_point=entry_point)

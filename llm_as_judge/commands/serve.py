@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    Checkpoint,
-    ConfigPath,
-    Device,
+    AdapterOptions,
+    ConfigOptions,
     DomainName,
-    ModelName,
-    Overrides,
-    Untrained,
-    choose_checkpoint,
-    load_settings,
+    Fallback,
+    Repair,
+    check_domain,
+    grouped,
     policy_name,
 )
 
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.types import Domain
 
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    domain: Domain = "math"  # of requests without one
+    repair: bool = False
+    fallback: bool = False
+    max_requests: int = 64  # problems in progress at once
+    api_key: str | None = None  # that clients must send; None: none needed
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Address of the endpoint and name of its model."""
+
+    base_url: str
+    model: str
+
+
+async def run_server(
+    config: Config,
+    host: str,
+    port: int,
+    *,
+    checkpoint: Path | None,
+    options: ServeOptions,
+    ready: Callable[[Serving], None] = lambda serving: None,
+) -> None:
+    """Serve until cancelled; ``ready`` is called once the port is open. Raises ``ConfigError`` if it cannot be."""
+    import asyncio
+
+    from aiohttp import web
+
+    from llm_as_judge.commands.serve_endpoint import Endpoint
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.solver import Solver
+
+    if options.api_key == "":
+        raise ConfigError("--api-key is empty and would protect nothing; give a key, or leave the option out")
+    model = config.base_model.key
+    async with Solver(config=config, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
+        app = Endpoint(solver, model, options).application()
+        # A client that disconnects cancels its workflow.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot serve at {host}:{port}: {error.strerror}; choose another address with --host and --port"
+                ) from error
+            ready(Serving(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1", model))
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+
+@grouped
 def serve(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-    untrained: Untrained = False,
+    options: ConfigOptions,
+    adapter: AdapterOptions,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 = any that is free.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8010,
     domain: DomainName = "math",
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")
-    ] = False,
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="Where a workflow fails, ask the executor directly.")
-    ] = False,
-    most: Annotated[
-        int, typer.Option("--max-requests", metavar="N", min=1, help="Problems under way at once; more are refused.")
+    repair: Repair = False,
+    fallback: Fallback = False,
+    max_requests: Annotated[
+        int, typer.Option("--max-requests", metavar="N", min=1, help="Maximum number of problems in progress.")
     ] = 64,
     api_key: Annotated[
         str | None,
@@ -47,29 +101,22 @@ def serve(
             "--api-key",
             metavar="KEY",
             envvar="LLM_AS_JUDGE_API_KEY",
-            help="Key that requests must bear.",
+            help="API key that clients must send.",
             show_envvar=True,
         ),
     ] = None,
-    overrides: Overrides = None,
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
     import asyncio
 
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import DOMAINS
-
-    if domain not in DOMAINS:
-        raise ConfigError(f"--domain {domain!r}: there are {', '.join(DOMAINS)}")
-    settings = load_settings(config, overrides, model, device)
-    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
-
-    from llm_as_judge.commands.serve_run import ServeOptions, Serving
-    from llm_as_judge.commands.serve_run import serve as run
+    chosen = ServeOptions(check_domain(domain), repair, fallback, max_requests, api_key)
+    settings = options.load()
+    checkpoint = adapter.choose(settings)
 
     def ready(serving: Serving) -> None:
         typer.echo(policy_name(checkpoint))
         typer.echo(f"{serving.model} is served at {serving.base_url}; Ctrl-C stops it")
+        if chosen.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
+            typer.echo("warning: other machines may ask without a key; set one with --api-key", err=True)
 
-    options = ServeOptions(domain, repair, fallback, most, api_key)
-    asyncio.run(run(settings, host, port, checkpoint=checkpoint, options=options, ready=ready))
+    asyncio.run(run_server(settings, host, port, checkpoint=checkpoint, options=chosen, ready=ready))

@@ -1,100 +1,101 @@
-"""``llm-as-judge solve``: one problem, one workflow written for it, one answer."""
+"""``llm-as-judge solve``: one problem, a workflow written for it, and its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
+    AdapterOptions,
     AsJson,
-    Checkpoint,
-    ConfigPath,
-    Device,
+    ConfigOptions,
     DomainName,
-    ModelName,
-    Overrides,
-    Untrained,
-    choose_checkpoint,
-    load_settings,
+    EntryPoint,
+    Fallback,
+    Repair,
+    grouped,
     make_console,
     make_question,
     policy_name,
     print_json,
+    show,
 )
 
-
-def solution_lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """The workflow, each operator call with its result, and the answer."""
-    yield result["workflow"]
-    yield ""
-    for number, call in enumerate(result["trace"], start=1):
-        exchanges = call["exchanges"]
-        tokens = sum(e["prompt_tokens"] + e["completion_tokens"] for e in exchanges)
-        yield f"call {number}: {call['name']}, {len(exchanges)} LLM calls, {tokens} tokens, {call['seconds']:.2f} s"
-        for key, value in call["result"].items():
-            if key not in ("parse_ok", "error") or value not in (True, ""):
-                yield f"    {key}: {value}"
-    marks = [name for name in ("repaired", "fallback") if result[name]]
-    if result["error"]:
-        yield f"{result['outcome']}: {result['error']}"
-    yield f"answer{' (' + ', '.join(marks) + ')' if marks else ''}: {result['answer']}"
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.solver import Solution
+    from llm_as_judge.types import Question
 
 
+async def run_solve(
+    config: Config, question: Question, *, checkpoint: Path | None, repair: bool = False, fallback: bool = False
+) -> Solution:
+    """Solve one question with the adapter in ``checkpoint``, or without one."""
+    from llm_as_judge.solver import Solver
+
+    async with Solver(config=config, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
+        return await solver.answer(question, repair=repair, fallback=fallback)
+
+
+@grouped
 def solve(
+    options: ConfigOptions,
+    adapter: AdapterOptions,
     problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="Text of the problem.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="Read the problem from a file."),
+        typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text."),
     ] = None,
     domain: DomainName = "math",
-    entry_point: Annotated[
-        str | None,
-        typer.Option("--entry-point", metavar="NAME", help="Name of the function to write, for code problems."),
-    ] = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-    untrained: Untrained = False,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Initialise variables that the workflow may leave unbound, and say so.")
-    ] = False,
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="If the workflow fails, ask the executor directly, and say so.")
-    ] = False,
-    overrides: Overrides = None,
+    entry_point: EntryPoint = None,
+    repair: Repair = False,
+    fallback: Fallback = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a workflow for PROBLEM, run it and print the answer; exit status 1 if there is none."""
+    """Answer PROBLEM with a workflow written for it.
+
+    The exit status is 1 without an answer.
+    """
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.files import read_source
 
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     question = make_question(read_source(file) if file else problem or "", domain, entry_point)
-    settings = load_settings(config, overrides, model, device)
-
-    checkpoint = choose_checkpoint(settings, checkpoint, untrained)
+    settings = options.load()
+    checkpoint = adapter.choose(settings)
 
     import asyncio
 
-    from llm_as_judge.commands.solve_run import solve as run
     from llm_as_judge.embedded.world import CAVEAT, outside
 
     console = make_console(as_json)
     if settings.executor.provider == "embedded" and outside(question):
-        console.print(CAVEAT, highlight=False, soft_wrap=True)
-    solution = asyncio.run(run(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
-    console.print(policy_name(checkpoint), highlight=False)
-    result = solution.as_json()
+        show(console, CAVEAT)
+    solution = asyncio.run(run_solve(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
+    show(console, policy_name(checkpoint))
     if as_json:
-        print_json(result)
+        print_json(solution.as_json())
     else:
-        for line in solution_lines(result):
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if result["outcome"] != "finished":
+        show(console, *_lines(solution))
+    if solution.execution.outcome != "finished":
         raise typer.Exit(1)
+
+
+def _lines(solution: Solution) -> Iterator[str]:
+    """The workflow, each operator call with its result, and the answer."""
+    execution = solution.execution
+    yield solution.workflow
+    yield ""
+    for number, call in enumerate(execution.calls, start=1):
+        yield f"call {number}: {call.name}, {len(call.exchanges)} LLM calls, {call.tokens} tokens, {call.seconds:.2f} s"
+        for key, value in call.result.items():
+            if key not in ("parse_ok", "error") or value not in (True, ""):
+                yield f"    {key}: {value}"
+    marks = [name for name in ("repaired", "fallback") if getattr(solution, name)]
+    if execution.error:
+        yield f"{execution.outcome}: {execution.error}"
+    yield f"answer{' (' + ', '.join(marks) + ')' if marks else ''}: {solution.answer}"

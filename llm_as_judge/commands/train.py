@@ -1,83 +1,245 @@
-"""``llm-as-judge train``: GRPO on the policy's adapter."""
+"""``llm-as-judge train``: held-out evaluation, GRPO on the policy's adapter, held-out evaluation again, results."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
     AsJson,
-    ConfigPath,
-    Device,
+    ConfigOptions,
     Interrupted,
-    ModelName,
-    Overrides,
+    Resume,
     followed,
-    load_settings,
+    grouped,
     make_console,
     print_json,
+    show,
 )
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from llm_as_judge.assembly.folder import Started
+    from llm_as_judge.assembly.progress import Progress
+    from llm_as_judge.assembly.training import Training
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.agreement import Agreement
+    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor
+    from llm_as_judge.evaluation.metrics import Estimate
+    from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.llm.client import Usage
+    from llm_as_judge.types import Domain
     from llm_as_judge.views.terminal import Measured
 
 
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """Results of a training run; ``as_json`` is the content of its results file."""
+
+    run: Started
+    before: Summary
+    after: Summary
+    baselines: Sequence[Row]
+    workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
+    learned: Mapping[Domain, str]  # the plan the policy writes most; '' for a shape outside the catalogue
+    judge: Agreement | None
+    problems: int
+    steps: int
+    sandbox: str
+    usage: Mapping[str, Usage]  # by role, over all sessions
+    seconds: Mapping[str, float]
+
+    @property
+    def gain(self) -> Estimate:
+        """Trained minus untrained on the same problems, paired."""
+        from llm_as_judge.evaluation.metrics import paired_difference
+
+        return paired_difference(self.after.by_problem, self.before.by_problem)
+
+    @property
+    def adapter(self) -> Path:
+        return self.run.folder.checkpoints / f"step_{self.steps}"
+
+    def as_json(self) -> dict[str, Any]:
+        from llm_as_judge.evaluation.metrics import number
+
+        config, gain = self.run.folder.config, self.gain
+        return {
+            "run": config.output.run_name,
+            "run_id": self.run.id,
+            "model": config.base_model.key,
+            "seed": config.training.seed,
+            "before": self.before.as_json(),
+            "after": self.after.as_json(),
+            "gain": {"value": number(gain.value), "interval": [gain.low, gain.high], "problems": gain.n},
+            "baselines": {row.name: row.as_json() for row in self.baselines},
+            "workflows": {p: {d: number(v) for d, v in cells.items()} for p, cells in self.workflows.items()},
+            "learned": self.learned,
+            "judge": asdict(self.judge) if self.judge else {},
+            "problems": self.problems,
+            "steps": self.steps,
+            "sandbox": self.sandbox,
+            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "seconds": self.seconds,
+        }
+
+
+async def run_training(config: Config, *, resume: bool = False, progress: Progress | None = None) -> TrainResult:
+    """Train up to ``training.max_steps``, measure before and after, and write results and learning curve.
+
+    If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
+    """
+    from llm_as_judge.assembly.budget import added, usage_of
+    from llm_as_judge.assembly.probe import probe_policy
+    from llm_as_judge.assembly.progress import Silent
+    from llm_as_judge.assembly.training import open_training
+    from llm_as_judge.evaluation import baselines
+    from llm_as_judge.evaluation.agreement import agreement
+    from llm_as_judge.evaluation.written import NEEDS_WARM_UP
+    from llm_as_judge.files import write_json
+    from llm_as_judge.rl.ranks import join
+    from llm_as_judge.runlog import steps_of
+    from llm_as_judge.views.charts import learning_curve
+    from llm_as_judge.workflow.catalogue import PLANS
+
+    begun, settings = time.monotonic(), config.evaluation
+    progress = progress or Silent()
+    with join() as ranks:
+        async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
+            run, services, heldout = training.run, training.services, training.problems.heldout
+            folder = run.folder
+            earlier = usage_of(folder.log_file)
+            if folder.resumed_from is None:
+                written = probe_policy(training.author, training.problems)
+                progress.say(f"policy before training: {written}")
+                if written.too_few:
+                    progress.say(NEEDS_WARM_UP)
+            before = await _before(training, progress)
+
+            training_began = time.monotonic()
+            await training.train()
+            training_seconds = time.monotonic() - training_began
+
+            progress.say(f"held-out evaluation of the trained policy on {len(heldout)} problems")
+            trained = await _measured(training, "trained policy", training.trained, progress)
+            plans = tuple(PLANS) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            if plans:
+                progress.say(f"held-out evaluation of single workflows: {', '.join(plans)}")
+            matrix = await baselines.measure(
+                heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
+            )
+            judged = matrix.rollouts or trained.rollouts
+            agreed = await agreement(services.alone, judged) if services.alone else None
+            step = training.trainer.step
+            run.log.log("usage", step=step, **services.usage())
+            result = TrainResult(
+                run=run,
+                before=before,
+                after=trained.summary,
+                baselines=baselines.rows(matrix) if settings.baselines else [],
+                workflows=matrix.accuracies() if settings.plan_matrix else {},
+                learned=_learned_plans(trained.summary),
+                judge=agreed,
+                problems=len(heldout),
+                steps=step,
+                sandbox=str(services.sandbox.describe()),
+                usage=added(earlier, services.usage()),
+                seconds={"training": training_seconds, "all": time.monotonic() - begun},
+            )
+            write_json(folder.results, result.as_json())
+            steps, validations = steps_of(folder.log_file), steps_of(folder.log_file, "eval")
+            learning_curve(steps, folder.curve, before.overall.value, result.after.overall.value, validations)
+    return result
+
+
+async def _measured(training: Training, name: str, author: PolicyAuthor, progress: Progress) -> Evaluation:
+    from llm_as_judge.evaluation.evaluate import evaluate
+
+    problems = training.problems.heldout
+    return await evaluate(
+        problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
+    )
+
+
+async def _before(training: Training, progress: Progress) -> Summary:
+    """The held-out evaluation before the first step, which a resumed run reads from its folder."""
+    from llm_as_judge.errors import DataError
+    from llm_as_judge.evaluation.summary import Summary
+
+    file, problems = training.run.folder.before, training.problems.heldout
+    if file.exists():
+        try:
+            found = Summary.load(file)
+            if len(found.by_problem) == len(problems):
+                return found
+            progress.say(f"{file}: has {len(found.by_problem)} problems instead of {len(problems)}; measured again")
+        except DataError as error:
+            progress.say(f"{error}: measured again")
+    progress.say(f"held-out evaluation of the untrained policy on {len(problems)} problems")
+    summary = (await _measured(training, "untrained policy", training.author, progress)).summary
+    summary.save(file)
+    return summary
+
+
+def _learned_plans(after: Summary) -> dict[Domain, str]:
+    """The plan that the policy writes most in each domain ('' for a shape outside the catalogue)."""
+    from llm_as_judge.workflow.catalogue import PLANS
+
+    tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
+    return {domain: top if top in PLANS else "" for domain, top in tops.items()}
+
+
+@grouped
 def train(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    overrides: Overrides = None,
+    options: ConfigOptions,
     max_steps: Annotated[
         int | None, typer.Option("--max-steps", metavar="N", help="Total number of optimiser steps.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Continue from the run's last checkpoint, or start anew.")
-    ] = False,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train the policy by GRPO."""
+    """Train the policy with GRPO."""
     if followed():
         return
-
-    settings = load_settings(config, overrides, model, device, max_steps=max_steps)
+    settings = options.load(max_steps=max_steps)
 
     import asyncio
-    import time
 
-    from llm_as_judge.commands.train_run import train as run
-    from llm_as_judge.views.evaluation import usage_table
-    from llm_as_judge.views.terminal import (
-        TerminalProgress,
-        gain_line,
-        plans_table,
-        result_table,
-        shapes_table,
-        unseen_line,
-    )
+    from llm_as_judge.views.terminal import TerminalProgress
 
     console, begun = make_console(as_json), time.time()
     try:
         with TerminalProgress(console) as progress:
-            result = asyncio.run(run(settings, resume=resume, progress=progress))
+            result = asyncio.run(run_training(settings, resume=resume, progress=progress))
     except (KeyboardInterrupt, OSError) as error:
         from llm_as_judge.assembly.policy import newest_checkpoint
 
         newest = newest_checkpoint(settings)
-        # A file system's clock may lag behind the processor's by a tick.
+        # A file system's clock may lag behind by a tick.
         resumable = newest is not None and (resume or newest.stat().st_mtime >= begun - 1)
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(resumable) from error
         if resumable:
-            typer.echo(
-                f"the last checkpoint is {newest}; when the error is mended, go on from it with --resume", err=True
-            )
+            typer.echo(f"last checkpoint: {newest}; correct the error, then continue with --resume", err=True)
         raise
     if as_json:
         print_json(result.as_json())
-    lines: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
-    console.print(result_table(lines | {row.name: row for row in result.baselines}, result.after.overall.n))
+    _print_report(console, result)
+
+
+def _print_report(console: Console, result: TrainResult) -> None:
+    from llm_as_judge.views.evaluation import usage_table
+    from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table, unseen_line
+
+    rows: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
+    console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
     if line := unseen_line(result.before, result.after):
@@ -86,14 +248,10 @@ def train(
         console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:
         console.print(
-            f"The LLM judge alone agrees with the truth on {100 * judge.agreement:.1f} % of "
-            f"{judge.pairs} answers ({judge.false_accepts} false accepts, "
-            f"{judge.false_rejects} false rejects, {judge.abstained} abstained)."
+            f"The LLM judge alone agrees with the reference on {100 * judge.agreement:.1f} % of {judge.pairs} answers "
+            f"({judge.false_accepts} false accepts, {judge.false_rejects} false rejects, {judge.abstained} abstained)."
         )
     console.print(usage_table(result.usage))
-    console.print(
-        f"trained {result.steps} steps in {result.seconds['training']:.0f} s; all in {result.seconds['all']:.0f} s"
-    )
-    folder = result.run.folder
-    for name, file in (("adapter", result.adapter), ("results", folder.results), ("curve", folder.curve)):
-        console.print(f"{name:8}{file}", highlight=False, soft_wrap=True)
+    seconds, folder = result.seconds, result.run.folder
+    console.print(f"{result.steps} steps trained in {seconds['training']:.0f} s; total time {seconds['all']:.0f} s")
+    show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")

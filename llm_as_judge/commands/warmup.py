@@ -1,54 +1,151 @@
-"""``llm-as-judge warmup``: the cold start of a policy that does not write valid workflows yet."""
+"""``llm-as-judge warmup``: cold start of a policy on generated workflows or a user's own.
+
+It writes an adapter to train from (``model.adapter``), which is then also the reference of the KL term.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
     AsJson,
-    ConfigPath,
-    Device,
-    ModelName,
-    Overrides,
+    ConfigOptions,
+    Resume,
     followed,
-    load_settings,
+    grouped,
     make_console,
     print_json,
+    show,
 )
 
+if TYPE_CHECKING:
+    from llm_as_judge.assembly.progress import Progress
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.written import Written
+    from llm_as_judge.rl.ranks import Ranks
 
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The policy after some steps: loss on held-out pairs in nats per token, and samples at temperature 1."""
+
+    step: int
+    loss: float
+    written: Written
+
+    def __str__(self) -> str:
+        return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats per token, {self.written}"
+
+    def as_json(self) -> dict[str, Any]:
+        written = self.written
+        rates = {"valid_rate": written.valid_rate, "entropy": written.entropy}
+        return {"step": self.step, "loss": self.loss, **rates, **asdict(written)}
+
+
+@dataclass(frozen=True, slots=True)
+class WarmedUp:
+    adapter: Path
+    looks: Sequence[Look]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"adapter": str(self.adapter), "looks": [look.as_json() for look in self.looks]}
+
+
+def run_warmup(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
+    """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
+
+    Stops when the held-out loss has not fallen for two looks; the newest checkpoint is the best one, from which
+    ``resume`` continues. If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
+
+    Raises ``ConfigError``, ``DataError``.
+    """
+    from llm_as_judge.assembly.progress import Silent
+    from llm_as_judge.rl.ranks import join
+
+    with join() as ranks:
+        return _warm_up(config, resume, progress or Silent(), ranks)
+
+
+def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> WarmedUp:
+    from llm_as_judge.assembly.follow import load_together
+    from llm_as_judge.assembly.policy import checkpoint_folder
+    from llm_as_judge.commands.warmup_pairs import Pairs
+    from llm_as_judge.config.loading import to_yaml
+    from llm_as_judge.errors import ConfigError, DataError
+    from llm_as_judge.evaluation.written import look_at
+    from llm_as_judge.rl import checkpoint
+    from llm_as_judge.rl.warmup import WarmUp
+
+    settings = config.warmup
+    folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
+    newest = checkpoint.latest(folder, progress.say) if resume else None
+    if resume and newest is None:
+        raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
+    author = load_together(config, ranks, warm_up=True)
+    pairs = Pairs(config, author)
+    loop = WarmUp(author.policy, settings, config.training, ranks)
+    if newest is not None:
+        checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
+        loop.steps = checkpoint.step_of(newest)
+        for _ in range(loop.steps):
+            pairs.draw()  # skip what these steps learned from
+    loop.share_state()
+    held_out = pairs.held_out()
+    looks: list[Look] = []
+
+    def look() -> None:
+        policy = replace(author, version=loop.steps)
+        written = look_at(policy, pairs.held_out_questions, settings.look_samples)
+        looks.append(Look(loop.steps, loop.loss(held_out), written))
+        progress.say(str(looks[-1]))
+
+    look()
+    best = newest
+    while loop.steps < settings.sft_steps:
+        loop.step(pairs.draw())
+        progress.advance("warm-up", loop.steps, settings.sft_steps)
+        if loop.steps % settings.look_every and loop.steps != settings.sft_steps:
+            continue
+        look()
+        least = min(look.loss for look in looks)
+        if least not in (looks[-1].loss, looks[-2].loss):
+            progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
+            break
+        if looks[-1].loss == least:
+            state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
+            best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+    if best is None:
+        raise DataError("the held-out loss never fell; lower warmup.sft_learning_rate")
+    return WarmedUp(best, looks)
+
+
+@grouped
 def warmup(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    overrides: Overrides = None,
+    options: ConfigOptions,
     steps: Annotated[
         int | None, typer.Option("--steps", metavar="N", help="Maximum number of optimiser steps.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--fresh", help="Go on from the last checkpoint, or start anew.")
-    ] = False,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Teach the policy to write valid workflows of many shapes, before it is trained by GRPO."""
+    """Teach the policy to write valid workflows."""
     if followed():
         return
+    settings = options.load(sft_steps=steps)
 
-    settings = load_settings(config, overrides, model, device, sft_steps=steps)
-
-    from llm_as_judge.commands.warmup_run import warm_up
     from llm_as_judge.views.terminal import TerminalProgress
 
     console = make_console(as_json)
     with TerminalProgress(console) as progress:
-        result = warm_up(settings, resume=resume, progress=progress)
+        result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
         print_json(result.as_json())
-    before, after = (f"{100 * look.written.valid_rate:.0f} %" for look in (result.looks[0], result.looks[-1]))
-    wrong = result.looks[-1].written.reasons
-    console.print(f"valid workflows: {before} before, {after} after{wrong}", highlight=False, markup=False)
-    console.print(f"adapter {result.adapter}", highlight=False, soft_wrap=True)
-    console.print(f"train from it with: --set model.adapter={result.adapter}", highlight=False, soft_wrap=True)
+    first, last = result.looks[0].written, result.looks[-1].written
+    rates = f"{100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after"
+    show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
+    show(console, f"train from it with: --set model.adapter={result.adapter}")

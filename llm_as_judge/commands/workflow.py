@@ -1,58 +1,63 @@
-"""``llm-as-judge workflow``: check a workflow's text, or run it on a problem without any policy."""
+"""``llm-as-judge workflow``: check a workflow, or run it on a problem without a policy."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
     AsJson,
-    ConfigPath,
-    Device,
+    ConfigOptions,
     DomainName,
-    ModelName,
-    Overrides,
-    load_settings,
+    EntryPoint,
+    grouped,
     make_console,
     make_question,
     print_json,
     print_result,
 )
 
-app = typer.Typer(
-    help="Check or run a workflow of a file, or a graph folder of AFlow's.", no_args_is_help=True, rich_markup_mode=None
-)
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.types import Execution, Question
+    from llm_as_judge.workflow.source import WorkflowSource
+
+app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 WorkflowPath = Annotated[
     Path,
-    typer.Argument(metavar="PATH", exists=True, help="A workflow's file, or a folder with graph.py and prompt.py."),
+    typer.Argument(metavar="PATH", exists=True, help="Workflow file, or folder with graph.py and prompt.py."),
 ]
-EntryPoint = Annotated[
-    str | None,
-    typer.Option("--entry-point", metavar="NAME", help="Name of the function to write; makes it a code problem."),
-]
+
+
+async def run_workflow(config: Config, workflow: WorkflowSource, question: Question) -> Execution:
+    """Run a given workflow on one question."""
+    from llm_as_judge.assembly.services import open_services
+
+    async with open_services(config, judging=False) as services:
+        return await services.runner.beside(workflow.prompt).run(workflow.text, question)
 
 
 @app.command()
+@grouped
 def lint(
+    options: ConfigOptions,
     path: WorkflowPath,
     entry_point: EntryPoint = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is wrong with a workflow; exit status 1 if it could not run."""
+    """List errors and warnings of a workflow.
+
+    The exit status is 1 if the workflow cannot run.
+    """
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
     from llm_as_judge.workflow.source import read_workflow
 
-    operators = load_operators(load_settings(config, overrides, model, device).workflow.operators)
+    operators = load_operators(options.load().workflow.operators)
     workflow = read_workflow(path)
     findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
     if as_json:
@@ -62,30 +67,30 @@ def lint(
             kind = "error" if finding.fatal else "warning"
             typer.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
         if not findings:
-            typer.echo(f"{workflow.file}: nothing found")
+            typer.echo(f"{workflow.file}: no findings")
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 
 
 @app.command()
+@grouped
 def run(
+    options: ConfigOptions,
     path: WorkflowPath,
     problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
     entry_point: EntryPoint = None,
     domain: DomainName = "math",
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    device: Device = None,
-    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a workflow on one problem; exit status 1 if it comes to no answer."""
+    """Run a workflow on one problem.
+
+    The exit status is 1 without an answer.
+    """
     question = make_question(problem, "code" if entry_point else domain, entry_point)
-    settings = load_settings(config, overrides, model, device)
+    settings = options.load()
 
     import asyncio
 
-    from llm_as_judge.commands.solve_run import run_workflow
     from llm_as_judge.workflow.source import read_workflow
 
     execution = asyncio.run(run_workflow(settings, read_workflow(path), question))

@@ -50,7 +50,7 @@ def _own(kind: str, name: str) -> object:
         raise ConfigError(f"{kind} {name!r}: there is no file {place}")
     try:
         module = importlib.import_module(place) if file is None else _loaded(file, file.stat().st_mtime_ns)
-    except Exception as error:  # the user's own code may raise anything; it is told where it stands
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything; it is told where it stands
         cure = "; is its folder in PYTHONPATH?" if file is None else ""
         told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(f"{kind} {name!r}: cannot import {place!r}: {told}{cure}") from error

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: for engines that bring another loop, several of them, or none."""
+"""An event loop in its own thread, for engines that bring another loop, several of them, or none."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 def shared(make: Callable[P, T]) -> Callable[P, T]:
-    """``make``, whose results this process keeps by its arguments; calls that come together make one."""
-    kept: Any = cache(make)
-    one_at_a_time = threading.Lock()
+    """``make`` with one result per process and arguments; simultaneous first calls wait for one of them."""
+    cached: Any = cache(make)
+    lock = threading.Lock()
 
     @wraps(make)
-    def made(*args: P.args, **kwargs: P.kwargs) -> T:
-        with one_at_a_time:
-            result: T = kept(*args, **kwargs)
+    def get(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            result: T = cached(*args, **kwargs)
         return result
 
-    return made
+    return get
 
 
 class Background:
-    """Runs until the process ends, unless ``close`` is called."""
+    """Runs until ``close`` or the end of the process."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -36,7 +36,7 @@ class Background:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts ``work``; its future may be waited for in any thread, and cancelled."""
+        """Start ``work``; its future can be awaited or cancelled from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:

@@ -1,10 +1,9 @@
-"""Problems as rows of a data set: the prompt as messages, and the problem itself to score by.
+"""Problems as rows of a data set: ``prompt`` as messages, and the problem in ``record`` to score by.
 
     rows = training_rows(load_config("config/training.yaml"))
 
-An engine shows its policy ``prompt`` and hands the other columns back to be scored. The prompt is Layer 1 without
-examples from the experience buffer, which the package's own training alone has. The reference answer stands in
-``record``, which no prompt shows.
+An engine shows its policy ``prompt`` and passes the other columns back for scoring. The prompt is Layer 1 without
+examples, which only the package's own training has. No prompt shows the reference answer in ``record``.
 """
 
 from __future__ import annotations
@@ -25,23 +24,22 @@ from llm_as_judge.workflow.prompt import Layer1
 
 
 def training_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
-    """``count`` problems in the configured ratios and the order in which a run of the package's own draws them; by
-    default as many as such a run takes.
+    """``count`` training problems (default: as many as a whole run) in the order of the package's own training.
 
-    Raises ``ConfigError`` and ``DataError`` where data or policy cannot be read.
+    Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read.
     """
     sampler = open_problems(config, measured=False).sampler
     return _rows(config, sampler.sample(count or config.training.max_steps * config.training.rollout_batch_size))
 
 
 def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
-    """The held-out problems, or ``count`` of them, of which each dataset and domain keeps its share."""
+    """All held-out problems, or ``count`` of them with the share of each dataset and domain."""
     problems = heldout_problems(config.data)
     return _rows(config, problems if count is None else spread(problems, count))
 
 
 def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
-    """A system message is left out where the policy's chat template has no place for it; the user's tells it then."""
+    """If the chat template has no system message, the user's message holds its text."""
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))
     prompt = Layer1(config.workflow.model_copy(update={"prefill": False}))
     return [

@@ -1,4 +1,4 @@
-"""TRL's ``GRPOTrainer`` with our environment: a reward function, a data set, and the settings by TRL's names.
+"""TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names.
 
     config = load_config("config/training.yaml")
     trainer = GRPOTrainer(
@@ -9,7 +9,7 @@
         peft_config=LoraConfig(**lora_arguments(config)),
     )
 
-A rollout that nobody could score is None: TRL leaves it out of its group's mean and gives it no advantage.
+The reward of a rollout that could not be scored is None: TRL leaves it out of its group and gives it no advantage.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
-from llm_as_judge.integrations.score import RECORD, Scored, Scorer
+from llm_as_judge.integrations.score import RECORD, Scorer
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.weights import load_tokenizer
+from llm_as_judge.types import Rollout
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -34,7 +36,7 @@ Message = dict[str, str]
 
 
 def dataset(config: Config, count: int | None = None) -> Dataset:
-    """``rows.training_rows`` as a Hugging Face data set; raises ``ConfigError`` where ``datasets`` is missing."""
+    """``rows.training_rows`` as a Hugging Face data set. Raises ``ConfigError`` without the package ``datasets``."""
     try:
         from datasets import Dataset
     except ImportError as error:
@@ -43,15 +45,14 @@ def dataset(config: Config, count: int | None = None) -> Dataset:
 
 
 class WorkflowReward:
-    """An asynchronous reward function: the five-part reward of each completion, all of a batch at once.
+    """Asynchronous reward function: the five-part reward of each completion, a batch at once.
 
-    Terms, accuracy and the share that could not be scored are logged as metrics, outcomes as columns of the
-    completions' table.
+    Logs terms, accuracy and the unscored share as metrics, and outcomes as a column of the completions table.
     """
 
     def __init__(self, config: str | Path | Config, overrides: Sequence[str] = ()) -> None:
         self.scorer = Scorer(config, overrides)
-        self.__name__ = "workflow_reward"  # TRL's metrics bear it
+        self.__name__ = "workflow_reward"  # name of TRL's metrics
         self._limit = self.scorer.config.training.response_max_length
         self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
 
@@ -66,12 +67,12 @@ class WorkflowReward:
         log_extra: Callable[[str, list[Any]], None] | None = None,
         **columns: Sequence[Any],
     ) -> list[float | None]:
-        """Raises ``ConfigError`` where the data set has no column ``record``."""
+        """Raises ``ConfigError`` if the data set has no column ``record``."""
         records = columns.get(RECORD)
         if records is None:
-            raise ConfigError(f"the data set has no column {RECORD!r}; make it by integrations.trl.dataset")
+            raise ConfigError(f"the data set has no column {RECORD!r}; create it with integrations.trl.dataset")
         step = getattr(trainer_state, "global_step", 0)
-        scored = await asyncio.gather(
+        rollouts = await asyncio.gather(
             *(
                 self.scorer.score(
                     {RECORD: record},
@@ -83,11 +84,11 @@ class WorkflowReward:
             )
         )
         if log_metric is not None:
-            for name, value in _metrics(scored).items():
+            for name, value in _metrics(rollouts).items():
                 log_metric(name, value)
         if log_extra is not None:
-            log_extra("outcome", [s.outcome for s in scored])
-        return [s.reward for s in scored]
+            log_extra("outcome", [rollout.execution.outcome for rollout in rollouts])
+        return [rollout.reward.total for rollout in rollouts]
 
     def _cut(self, ids: Sequence[int]) -> bool:
         return len(ids) >= self._limit and ids[-1] != self._eos
@@ -97,22 +98,20 @@ def _text(completion: str | Sequence[Message]) -> str:
     return completion if isinstance(completion, str) else completion[-1]["content"]
 
 
-def _metrics(scored: Sequence[Scored]) -> dict[str, float]:
-    """Means over what was scored; nothing but the share that was not where nothing was."""
-    known = [s for s in scored if s.reward is not None]
-    found = {"workflow/unscored": 1 - len(known) / len(scored)}
-    if known:
-        found["workflow/accuracy"] = sum(s.correct is True for s in known) / len(known)
-        found["workflow/executor_tokens"] = sum(s.executor_tokens for s in known) / len(known)
-        for term in known[0].terms:
-            found[f"workflow/{term}"] = sum(s.terms.get(term, 0.0) for s in known) / len(known)
+def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Means over scored rollouts; if none were scored, only the unscored share."""
+    scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
+    found = {"workflow/unscored": 1 - len(scored) / len(rollouts)}
+    if scored:
+        found["workflow/accuracy"] = fmean(rollout.verdict.correct is True for rollout in scored)
+        found["workflow/executor_tokens"] = fmean(rollout.execution.tokens for rollout in scored)
+        for term in scored[0].reward.terms:
+            found[f"workflow/{term}"] = fmean(rollout.reward.terms.get(term, 0.0) for rollout in scored)
     return found
 
 
 def grpo_arguments(config: Config) -> dict[str, Any]:
-    """Our settings as TRL's ``GRPOConfig`` (1.16) takes them: for one process, whose step is the same batch, a group at
-    a time on the device.
-    """
+    """Settings for TRL's ``GRPOConfig`` (1.16): one process, the same batch per step, one group at a time."""
     training, generation = config.training, config.generation
     if training.loss_type == "gspo":
         loss = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
@@ -133,7 +132,7 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         "weight_decay": training.weight_decay,
         "max_grad_norm": training.max_grad_norm,
         "epsilon": training.epsilon,
-        # TRL's is the cap of the ratio itself there.
+        # For cispo, TRL's value caps the ratio itself.
         "epsilon_high": training.epsilon_high + (training.loss_type == "cispo"),
         "beta": training.beta,
         "use_bias_correction_kl": training.use_bias_correction_kl,
@@ -143,13 +142,13 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         "top_k": generation.top_k,
-        "shuffle_dataset": False,  # the rows stand in the order of the configured mixture
+        "shuffle_dataset": False,  # the rows are in the order of the configured mixture
         "chat_template_kwargs": {"enable_thinking": False},
     }
 
 
 def lora_arguments(config: Config) -> dict[str, Any]:
-    """Our adapter as PEFT's ``LoraConfig`` takes it."""
+    """Settings for PEFT's ``LoraConfig``."""
     model = config.model
     modules = model.lora_target_modules
     return {

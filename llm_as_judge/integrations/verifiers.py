@@ -1,11 +1,11 @@
-"""verifiers (0.4) with our environment, so that prime-rl trains on it: tasks, a harness in the process, an environment.
+"""verifiers (0.4) with our environment, so that prime-rl can train on it: tasks, an in-process harness, an environment.
 
     vf-eval llm-as-judge-env --env.taskset.task.config config/training.yaml -m MODEL --client.base-url URL --no-push
 
-verifiers loads by the name of a module: ``llm_as_judge_env`` beside this package exports what is here. The policy is
-asked once, with Layer 1, and its whole reply is the workflow. Each worker of an environment server opens its own
-sandbox and clients. A rollout that nobody could score raises: verifiers notes the error and no reward, and prime-rl
-leaves it out of its group and of training.
+verifiers loads environments by module name: ``llm_as_judge_env`` exports the classes here. The policy is asked once,
+with Layer 1, and its whole reply is the workflow. Each worker of an environment server opens its own sandbox and
+clients. A rollout that could not be scored raises: verifiers records the error without a reward, and prime-rl leaves it
+out of its group and of training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field
 
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer, reason_of, shared_scorer
 from llm_as_judge.llm.client import derived_seed
 
 try:
@@ -30,13 +30,13 @@ except ImportError as error:
 
 class WorkflowTaskConfig(vf.TaskConfig):
     config: str = "config/training.yaml"
-    """The file of our settings."""
+    """YAML configuration."""
     overrides: list[str] = Field(default_factory=list)
-    """Settings as ``name=value``."""
+    """``name=value`` settings."""
 
     @property
     def scorer(self) -> Scorer:
-        """The process's own."""
+        """Shared by the process."""
         return shared_scorer(self.config, tuple(self.overrides))
 
 
@@ -44,7 +44,7 @@ class WorkflowTasksetConfig(vf.TasksetConfig):
     task: WorkflowTaskConfig = WorkflowTaskConfig()
     split: Literal["train", "heldout"] = "train"
     count: int | None = None
-    """Problems; by default as many as a run of the package's own draws, or all that are held out."""
+    """Number of problems; by default as many as a whole run, or all held-out ones."""
 
 
 class WorkflowData(vf.TaskData):
@@ -58,28 +58,28 @@ class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
     async def workflow_reward(self, trace: vf.Trace) -> float:
         """The five-part reward; terms, accuracy and executor tokens are metrics of the trace.
 
-        Raises ``InfrastructureError`` where nobody could tell, and ``DataError`` where the policy was not heard: its
-        prompt did not fit.
+        Raises ``InfrastructureError`` for a rollout that could not be scored, ``DataError`` without a reply.
         """
         if not trace.assistant_messages:
             raise DataError("the policy gave no reply; give its server a longer context")
         scorer: Scorer = self.config.scorer
-        scored = await scorer.score(
+        rollout = await scorer.score(
             {RECORD: self.data.record},
             trace.assistant_messages[-1].content or "",
             finish_reason="length" if trace.is_truncated else "stop",
             seed=derived_seed(scorer.config.training.seed, trace.id),
         )
-        if scored.reward is None:
-            raise InfrastructureError(f"the workflow could not be scored: {scored.reason}")
-        trace.info["outcome"] = scored.outcome
-        trace.record_metrics({"accuracy": float(scored.correct is True), "executor_tokens": scored.executor_tokens})
-        trace.record_metrics(scored.terms)
-        return scored.reward
+        if rollout.reward.total is None:
+            raise InfrastructureError(f"the workflow could not be scored: {reason_of(rollout)}")
+        execution = rollout.execution
+        trace.info["outcome"] = execution.outcome
+        trace.record_metrics({"accuracy": float(rollout.verdict.correct is True), "executor_tokens": execution.tokens})
+        trace.record_metrics(dict(rollout.reward.terms))
+        return rollout.reward.total
 
 
 class WorkflowTaskset(vf.Taskset[WorkflowTask, WorkflowTasksetConfig]):
-    """Problems in the configured ratios and order, or the held-out ones."""
+    """Training problems in the configured ratios and order, or held-out problems."""
 
     def load(self) -> Iterator[WorkflowTask]:
         rows = training_rows if self.config.split == "train" else heldout_rows
@@ -101,7 +101,7 @@ class WorkflowTaskset(vf.Taskset[WorkflowTask, WorkflowTasksetConfig]):
 
 
 class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
-    """One request from this process. verifiers' own ``null`` would start an interpreter for each rollout."""
+    """One request from this process; verifiers' own ``null`` harness would start an interpreter for each rollout."""
 
     APPENDS_SYSTEM_PROMPT = True
     SUPPORTS_RESUME = True
@@ -128,11 +128,11 @@ class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
 
 class WorkflowEnvConfig(vf.EnvConfig):
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
-    """The policy. Its harness runs nothing, so that it needs no container; workflows run in our own sandbox."""
+    """The policy. It needs no container: workflows run in our own sandbox."""
 
 
 class WorkflowEnv(vf.Env[WorkflowEnvConfig]):
-    """One agent, and the scorer's end with the server's."""
+    """One agent; the scorer closes with the server."""
 
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         await agents.agent.run(task)

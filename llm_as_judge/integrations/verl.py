@@ -1,13 +1,13 @@
-"""verl (0.9) with our environment: its custom reward function, and its parquet files. Nothing of verl is imported here.
+"""verl (0.9) with our environment: a custom reward function and parquet files. verl itself is not imported.
 
     python -m llm_as_judge.integrations.verl config/training.yaml data/verl
     python -m verl.trainer.main_ppo data.train_files=data/verl/train.parquet data.val_files=data/verl/test.parquet \\
         reward.custom_reward_function.path=pkg://llm_as_judge.integrations.verl \\
         +reward.custom_reward_function.reward_kwargs.config=$PWD/config/training.yaml ...
 
-verl runs the function in Ray workers of its own (``reward.num_workers``), each of which opens its own sandbox and
-clients: divide ``executor.concurrency`` by their number (``+...reward_kwargs.overrides=[executor.concurrency=4]``). It
-knows no rollout without a reward, so one that cannot be scored is tried again for ``training.patience_s``, then raises.
+verl runs the function in its own Ray workers (``reward.num_workers``), each with its own sandbox and clients: divide
+``executor.concurrency`` by their number (``+...reward_kwargs.overrides=[executor.concurrency=4]``). verl needs a reward
+for every rollout, so one that cannot be scored is retried for ``training.patience_s``, then raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scored, shared_scorer
+from llm_as_judge.integrations.score import RECORD, reason_of, shared_scorer
 from llm_as_judge.rl.rollout import doubling_waits
 
 
@@ -36,36 +36,31 @@ async def compute_score(
     overrides: Sequence[str] = (),
     **_: Any,
 ) -> dict[str, Any]:
-    """``score`` is the reward; ``acc`` 1 or 0; the other keys are the terms and what the run came to.
+    """``score`` is the reward, ``acc`` 1 or 0; the other keys are outcome, executor tokens and reward terms.
 
-    Raises ``DataError`` for a row that was not exported by this module, ``InfrastructureError`` where the rollout
-    cannot be scored for longer than ``training.patience_s``.
+    Raises ``DataError`` for a row that this module did not export, ``InfrastructureError`` for a rollout that could not
+    be scored within ``training.patience_s``.
     """
     scorer, row = shared_scorer(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
     waits = doubling_waits(scorer.config.training.patience_s)
-    while (scored := await scorer.score(row, solution_str)).reward is None:
+    while (rollout := await scorer.score(row, solution_str)).reward.total is None:
         if (wait := next(waits, None)) is None:
             patience = scorer.config.training.patience_s
-            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {scored.reason}")
+            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {reason_of(rollout)}")
         await asyncio.sleep(wait)
-    return _told(scored)
-
-
-def _told(scored: Scored) -> dict[str, Any]:
-    """The same keys whatever happened: verl makes columns of them."""
-    return {
-        "score": scored.reward,
-        "acc": float(scored.correct is True),
-        "outcome": scored.outcome,
-        "executor_tokens": scored.executor_tokens,
-        **{name: float(value) for name, value in scored.terms.items()},
+    return {  # always the same keys: verl makes columns of them
+        "score": rollout.reward.total,
+        "acc": float(rollout.verdict.correct is True),
+        "outcome": rollout.execution.outcome,
+        "executor_tokens": rollout.execution.tokens,
+        **{name: float(value) for name, value in rollout.reward.terms.items()},
     }
 
 
 def export(config: Config, folder: Path, count: int | None = None, heldout: int | None = None) -> tuple[Path, Path]:
-    """``train.parquet``, by default as many problems as a run of the package's own draws, and ``test.parquet``.
+    """Write ``train.parquet`` (default: as many problems as a whole run) and ``test.parquet``.
 
-    Raises ``ConfigError`` where ``datasets`` is missing.
+    Raises ``ConfigError`` without the package ``datasets``.
     """
     try:
         from datasets import Dataset

@@ -108,7 +108,7 @@ async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) ->
         result: Any = function(**columns)
         if inspect.isawaitable(result):
             result = await result
-    except Exception as error:  # the user's own code may raise anything
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
         line = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigError(
             f"reward.functions: {name!r} raised {type(error).__name__}: {error} ({line.filename}, line {line.lineno})"

@@ -1,21 +1,35 @@
-"""Wrong input of a user's: exit status 2, one line that says what and how to mend it, no traceback, at once."""
+"""Wrong input is refused with exit status 2 and one line that names the value and the cure, without a traceback."""
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
+import torch
+from helpers.finished import run_settings
 from helpers.workflows import SINGLE_CALL
 
+from llm_as_judge.assembly.folder import open_folder
 from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import LLMAsJudgeError
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
+from llm_as_judge.rewards.custom import load_rewards
+from llm_as_judge.workflow import variety
+from llm_as_judge.workflow.enhancer import load_enhancer
+from llm_as_judge.workflow.prompt import Layer1
 
+ROOT = Path(__file__).parents[2]
+EMBEDDED = ROOT / "config/embedded.yaml"
 LONG = "x" * 5000
-DEEP = "(" * 3000 + "1" + ")" * 3000
+BOMB = "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefg", "bcdefgh", strict=True))
+MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
 FILES = {
     "empty.yaml": "",
     "list.yaml": "- 1\n- 2\n",
@@ -23,11 +37,8 @@ FILES = {
     "tabs.yaml": "training:\n\tseed: 1\n",
     "open.yaml": "training: {seed: 1\n",
     "anchor.yaml": "training: &a\n  seed: *a\n",
-    "anchor2.yaml": "&a [*a]\n",
-    "bomb.yaml": "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
-        f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefg", "bcdefgh", strict=True)),
+    "bomb.yaml": f"a: &a [1,1,1,1,1,1,1,1,1]\n{BOMB}",
     "deep.yaml": "operators: " + "[" * 3000 + "]" * 3000 + "\n",
-    "deepmap.yaml": "a: " + "{a: " * 3000 + "1" + "}" * 3000 + "\n",
     "python.yaml": "seed: !!python/object/apply:os.system ['true']\n",
     "two.yaml": "seed: 1\n---\nseed: 2\n",
     "twice.yaml": "seed: 1\nseed: 2\n",
@@ -39,159 +50,222 @@ FILES = {
     "guide2.yaml": "math: x\n",
     "layer2.yaml": "NoSuchOperator: {math: x}\n",
     "layer2b.yaml": "Custom: {art: x}\n",
-    "prompts.yaml": "- a\n",
+    "datasets.yaml": "datasets: {nope: {}}\n",
     "empty.jsonl": "",
     "broken.jsonl": '{"problem": "1", "answer": \n',
     "notype.jsonl": '{"problem": "1 + 1?", "answer": "2"}\n',
-    "badtype.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "art"}\n',
     "deep.jsonl": '{"problem": ' + "[" * 50_000 + "\n",
-    "list.jsonl": "[1, 2]\n",
-    "strange.jsonl": '{"a": 1}\n',
     "code.jsonl": '{"problem": "f", "type": "code", "tests": "assert f(", "entry_point": "f"}\n',
     "good.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "math"}\n',
+    "qa.jsonl": '{"problem": "Who?", "answer": "I", "type": "qa"}\n',
     "pairs.jsonl": '{"gold": "1"}\n',
-    "pairs2.jsonl": "x\n",
+    "labelled.jsonl": '{"gold": "1", "candidate": "1", "equivalent": true, "domain": "math"}\n',
+    "no-workflows.jsonl": '{"domain": "math", "workflow": "x = 1"}\n',
     "words.txt": "words\n",
     "blank.txt": " \n",
-    "w.py": SINGLE_CALL,
     "huge.txt": "x" * 1_500_000,
-    "deep.py": f"x = {DEEP}\n",
-    "solution.py": "def f(x):\n    return x\n",
-    "datasets.yaml": "datasets: {nope: {}}\n",
+    "w.py": SINGLE_CALL,
+    "stops.py": "import sys\n\nsys.exit(0)\n",
+    "own.py": "import sys\n\n\ndef asks(x):\n    return 1\n\n\n"
+    "def stops(completions, **columns):\n    sys.exit(0)\n\n\n"
+    "def fails(completions, **columns):\n    raise ValueError('no such thing')\n\n\n"
+    "def short(completions, **columns):\n    return []\n",
+    "raises.py": "raise RuntimeError('at import')\n",
+    "half-json/config.json": "{",
+    "no-weights/config.json": '{"model_type": "qwen2"}',
+    "no-adapter/adapter_config.json": "{}",
+    "bad-adapter/adapter_config.json": "{}",
+    "bad-adapter/adapter_model.safetensors": "xx",
+    "benchmarks/one/a.jsonl": '{"question": "1 + 1?", "answer": "2\\n#### 2"}\n',
+    "benchmarks/two/b.jsonl": '{"problem": "Who?", "answer": "I", "type": "qa"}\n',
+    "folder/note.txt": "nothing to read here\n",
 }  # fmt: skip
-SET_WRONG = [
+
+#: Settings that are refused when the configuration is loaded, or when the parts that it names are.
+WRONG_SETTINGS = [
     "lerning_rate=1", "learning_rate", "=1", "learning_rate=fast", "learning_rate=-1", "learning_rate=.nan",
-    "max_steps=0", "max_steps=1e3", "max_steps=99999999999999999999999", "seed=-1", "model=nano", "temperature=1",
-    "model_name=no-such-model", "model_name=", "model_name=./nowhere", "model_name=a/b/c", f"model_name={LONG}",
+    "learning_rate=1e38", "max_steps=0", "max_steps=1e3", "max_steps=99999999999999999999999", "seed=-1", "model=nano",
+    "temperature=1", "model_name=no-such-model", "model_name=", "model_name=./nowhere",
     "device=gpu", "device=cuda:x", "executor.base_url=localhost", "executor.base_url=http://x:99999/v1",
     "executor.base_url=http://x:abc/v1", "executor.base_url=http://[::1/v1", "judge.base_url=ftp://x",
-    "judge.mode=strict", "judge.votes=0", "judge.votes=100", "judge.second_base_url=:::",
-    "engine.base_url=http://x:0x1/v1", "operators=[]", "operators=[NoSuch]", "operators=[no.such:Thing]",
-    "operators={a: 1}", "operators=[json:dumps]", "operators=[Custom, Custom]", "enhanced_operators=[NoSuch]",
+    "judge.mode=strict", "judge.votes=0", "judge.votes=100", "judge.second_base_url=:::", "epsilon_high=1e300",
+    "operators=[]", "operators=[NoSuch]", "operators=[no.such:Thing]", "operators={a: 1}", "operators=[json:dumps]",
+    "operators=[Custom, Custom]", "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]", "weight_decay=1e300",
     "domain_ratios={math: 1}", "domain_ratios=[1]", "reward_weights={correctness: 1}", "functions={x: 1}",
-    "functions={'no.py:f': 1}", "functions={'json:nope': 1}", "source=files", "run_name=../up", "run_name=a/b",
-    "output_dir=", "lora_rank=0", "lora_dropout=1", "lora_target_modules=[", "epsilon=2", "loss_type=ppo",
-    "wall_seconds=0", "memory_mb=-1", "sandbox.mode=loose", "memory_mb=99999999999999", "cpu_seconds=99999999999",
-    "open_files=9999999999", "top_p=2", "max_calls=0", "training=1", "a.b.c=1", f"{LONG}=1", "seed=[", "seed={",
-    "seed=*a", "seed=!!python/none", "max_problems=none", "executor.api_key=${NO_SUCH_VARIABLE}", "executor.model=${",
-    "enhancer=nowhere.yaml", "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt",
-    "enhancer=deep.yaml", "enhancer=anchor.yaml", "enhancer=bomb.yaml",
+    "functions={'no.py:f': 1}", "functions={'json:nope': 1}", "functions={'raises.py:f': 1}",
+    "functions={'own.py:no': 1}", "functions={'own.py:asks': 1}", "functions={'bytes.bin:f': 1}",
+    "functions={'stops.py:f': 1}", "source=files", "run_name=../up", "run_name=a/b", "output_dir=", "lora_rank=0",
+    "lora_dropout=1", "lora_target_modules=[", "epsilon=2", "loss_type=ppo", "wall_seconds=0", "memory_mb=-1",
+    "sandbox.mode=loose", "memory_mb=99999999999999", "open_files=9999999999", "top_p=2", "max_calls=0", "training=1",
+    "a.b.c=1", "seed=[", "seed={", "seed=*a", "max_problems=none", "executor.api_key=${NO_SUCH_VARIABLE}",
+    "executor.model=${", "enhancer=nowhere.yaml", "enhancer=layer2.yaml", "enhancer=layer2b.yaml",
+    "enhancer=words.txt", "enhancer=deep.yaml", "enhancer=bomb.yaml", "guidance=guide.yaml", "guidance=guide2.yaml",
+    "guidance=bytes.bin", "rollout_batch_size=2147483647", "num_return_sequences_in_group=2147483647",
 ]  # fmt: skip
-COMMANDS = [
-    [], ["nope"], ["train", "--nope"], ["train", "extra"], ["train", "--config"], ["train", "--max-steps", "0"],
-    ["train", "--max-steps", "many"], ["train", "--resume"], ["evaluate", "--limit", "0"],
-    ["evaluate", "--data", "no"], ["evaluate", "--untrained", "--data", "empty.jsonl"],
-    ["evaluate", "--untrained", "--data", "broken.jsonl"], ["evaluate", "--untrained", "--data", "notype.jsonl"],
-    ["evaluate", "--untrained", "--data", "badtype.jsonl"], ["evaluate", "--untrained", "--data", "deep.jsonl"],
-    ["evaluate", "--untrained", "--data", "list.jsonl"], ["evaluate", "--untrained", "--data", "strange.jsonl"],
-    ["evaluate", "--untrained", "--data", "code.jsonl"], ["evaluate", "--untrained", "--data", "words.txt"],
-    ["evaluate", "--untrained", "--data", "folder"], ["evaluate", "--checkpoint", "no"],
-    ["evaluate", "--checkpoint", "words.txt"], ["evaluate", "--checkpoint", "folder"],
-    ["evaluate", "--untrained", "--checkpoint", "folder"], ["evaluate", "--device", "gpu"],
-    ["evaluate", "--model", "x"], ["evaluate", "--samples", "0"], ["solve"], ["solve", " "],
-    ["solve", "x", "--domain", "art"], ["solve", "x", "--file", "words.txt"], ["solve", "--file", "no.txt"],
-    ["solve", "--file", "blank.txt"], ["solve", "--file", "huge.txt"], ["solve", "--file", "bytes.bin"],
-    ["solve", "x", "--checkpoint", "folder"], ["compare", "--data", "no.jsonl"], ["compare", "--ablate", ""],
-    ["compare", "--tokens", "0"], ["compare", "--ablate", "layer1", "--limit", "3"],
-    ["compare", "--ablate", "nothing"], ["compare", "--ablate", "layer1", "--seeds", "0"], ["workflow"],
-    ["workflow", "lint"], ["workflow", "lint", "no.py"], ["workflow", "lint", "folder"],
-    ["workflow", "lint", "bytes.bin"], ["workflow", "lint", LONG], ["workflow", "run", "w.py"],
-    ["workflow", "run", "w.py", "--problem", " "], ["workflow", "run", "w.py", "--problem", "x", "--domain", "art"],
-    ["workflow", "run", "no.py", "--problem", "x"], ["sandbox"], ["sandbox", "run"], ["sandbox", "run", "no.py"],
-    ["sandbox", "run", "bytes.bin"], ["sandbox", "run", "w.py", "--sandbox", "loose"],
-    ["sandbox", "run", "w.py", "--memory-mb", "1"], ["sandbox", "run", "w.py", "--memory-mb", "99999999999999999999"],
-    ["sandbox", "run", "w.py", "--cpu-seconds", "99999999999999999999"],
-    ["sandbox", "run", "w.py", "--wall-seconds", "nan"], ["sandbox", "run", "w.py", "--wall-seconds", "inf"],
-    ["sandbox", "verdict"], ["sandbox", "verdict", "--solution", "no.py", "--tests", "w.py", "--entry-point", "f"],
-    ["sandbox", "verdict", "--solution", "folder", "--tests", "w.py", "--entry-point", "f"], ["judge"],
-    ["judge", "calibrate"], ["judge", "calibrate", "no.jsonl"],
-    ["judge", "calibrate", "pairs.jsonl", "--mode", "rules"],
-    ["judge", "calibrate", "pairs2.jsonl", "--mode", "rules"],
-    ["judge", "calibrate", "empty.jsonl", "--mode", "rules"], ["judge", "calibrate", "good.jsonl", "--mode", "kind"],
-    ["judge", "calibrate", "labelled.jsonl", "--mode", "rules", "--png", "words.txt/a.png"], ["embedded"],
-    ["embedded", "serve", "--port", "0"], ["embedded", "serve", "--port", "70000"],
-    ["embedded", "serve", "--host", "no.such.host.invalid"], ["data"], ["data", "process", "--raw", "no"],
-    ["data", "process", "--config", "datasets.yaml"], ["data", "process", "--config", "no.yaml"],
-    ["data", "process", "--config", "anchor.yaml"], ["data", "process", "--split", "half"],
-    ["data", "process", "--ratios", "1:2"], ["data", "process", "--ratios", "a:b:c"],
-    ["data", "process", "--ratios", "0:0:0"], ["data", "process", "--train-size", "0"],
-    ["data", "process", "--val-fraction", "2"], ["data", "process", "--datasets", "nope"],
-    ["data", "process", "--custom", "no.jsonl"], ["data", "process", "--custom", "strange.jsonl"],
-    ["data", "process", "--custom", "good.jsonl", "--out", "words.txt"], ["data", "check", "--raw", "no"],
-    ["data", "check", "--file", "no.jsonl"], ["data", "check", "--datasets", "nope"], ["data", "inspect"],
-    ["data", "inspect", "--out", "no"], ["data", "inspect", "--file", "no.jsonl"],
-    ["data", "inspect", "--file", "strange.jsonl"],
-    ["data", "inspect", "--file", "good.jsonl", "--png", "words.txt/a.png"],
-    ["data", "inspect", "--file", "good.jsonl", "--png", "a.bmp.unknown"], ["data", "inspect", "--png", "mix"],
-    ["judge", "calibrate", "labelled.jsonl", "--mode", "rules", "--png", "a.gif"],
-    ["data", "inspect", "--examples", "-1"], ["doctor", "--config", "no.yaml"], ["doctor", "--device", "gpu"],
+#: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
+WRONG_FILES = [
+    (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"), (["train_dataset=folder"], "folder"),
+    (["train_dataset=empty.jsonl"], "empty.jsonl"), (["train_dataset=broken.jsonl"], "broken.jsonl:1"),
+    (["train_dataset=bytes.bin"], "bytes.bin"), (["train_dataset=code.jsonl"], "code.jsonl:1"),
+    (["train_dataset=good.jsonl"], "domain_ratios"), (["train_dataset=good.jsonl", MATHS], "test_dataset"),
+    (["train_dataset=good.jsonl", "test_dataset=nowhere", MATHS], "nowhere"),
+    (["train_dataset=good.jsonl", "test_dataset=qa.jsonl", MATHS, "eval_every=1"], "val_dataset"),
+    (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "one file"),
+    (["output_dir=words.txt"], "words.txt"), (["log_dir=/dev/null"], "/dev/null"),
+    (["results_dir=/proc/x"], "/proc/x"), (["persistence_dir=words.txt"], "words.txt"),
+    (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),
+    (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
+    (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
+    (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
+    (["model.adapter=bad-adapter"], "give a folder step_N"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("wrong")
-    for name, text in FILES.items():
-        (made / name).write_text(text, encoding="utf-8")
-    (made / "folder").mkdir()
-    (made / "bytes.bin").write_bytes(b"\xff\xfe\x00\xd8" * 10)
-    labelled = {"gold": "1", "candidate": "1", "equivalent": True, "domain": "math"}
-    (made / "labelled.jsonl").write_text(json.dumps(labelled) + "\n", encoding="utf-8")
-    return made
+#: Wrong commands that fail before any model is loaded.
+WRONG_COMMANDS = """
+nope | train --nope | train extra | train --config | train --max-steps many | train --resume | evaluate --limit 0
+evaluate --data no | evaluate --untrained --data empty.jsonl | evaluate --untrained --data notype.jsonl
+evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder | evaluate --untrained --data benchmarks
+evaluate --checkpoint no | evaluate --checkpoint folder | evaluate --untrained --checkpoint folder
+evaluate --samples 0 | evaluate --workflow w.py --untrained | solve | solve x --domain art | solve x --file words.txt
+solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate , | compare --tokens 0
+compare --ablate layer1 --limit 3 | compare --ablate nothing | workflow lint no.py | workflow lint folder
+workflow lint bytes.bin | workflow run w.py | workflow run w.py --problem x --domain art
+sandbox run bytes.bin | sandbox run w.py --sandbox loose | sandbox run w.py --memory-mb 99999999999999999999
+sandbox run w.py --wall-seconds nan | sandbox verdict --solution no.py --tests w.py --entry-point f
+judge calibrate no.jsonl | judge calibrate pairs.jsonl --mode rules | judge calibrate empty.jsonl --mode rules
+judge calibrate good.jsonl --mode kind | judge calibrate labelled.jsonl --mode rules --png a.gif
+embedded serve --port 0 | embedded serve --host no.such.host.invalid | data process --raw no
+data process --config datasets.yaml | data process --config anchor.yaml | data process --ratios a:b:c
+data process --datasets nope | data process --custom notype.jsonl | data check --datasets nope
+data inspect --file good.jsonl --png words.txt/a.png | doctor --config no.yaml | doctor --device gpu
+serve --domain art | serve --untrained --host 0.0.0.0 --api-key= | export folder --checkpoint folder
+"""
 
 
 @pytest.fixture(autouse=True)
-def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "bytes.bin").write_bytes(b"\xff\xfe\x00\xd8" * 10)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line on standard error that a wrong command is answered with."""
-    began = time.process_time()
-    assert main(list(words)) == 2, capsys.readouterr()
-    seconds = time.process_time() - began
-    told = capsys.readouterr().err
-    lines = [line for line in told.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1 and told.count("Traceback") == 0, told
-    assert len(told) < 2500, f"{len(told)} characters"
-    assert seconds < 10, seconds
-    return lines[0]
+def refusal(work: Callable[[], object]) -> str:
+    """The message of an error that the user can correct; empty if there is none."""
+    try:
+        work()
+    except (LLMAsJudgeError, OSError) as error:
+        return str(error)
+    return ""
 
 
-def ids(words: object) -> str:
-    return str(words)[:60].replace("x" * 30, "")
+def test_wrong_settings_are_refused_before_any_work() -> None:
+    def load(override: str) -> None:
+        config = load_config(EMBEDDED, [f"guidance={ROOT}/config/guidance.yaml", override])
+        load_operators(config.workflow.operators)
+        load_enhancer(config.workflow)
+        load_rewards(config.reward, 1.0)
+        Layer1(config.workflow)
+
+    messages = {override[:60]: refusal(lambda override=override: load(override)) for override in WRONG_SETTINGS}
+    assert not {name: text[:80] for name, text in messages.items() if not 10 < len(text) < 2500}
 
 
-@pytest.mark.parametrize("override", SET_WRONG, ids=ids)
-def test_a_wrong_setting_is_told(override: str, capsys: pytest.CaptureFixture[str]) -> None:
-    line = refused(capsys, "workflow", "run", "w.py", "--problem", "x", "--set", override)
-    assert line
+def test_wrong_configuration_files_are_refused_with_their_name() -> None:
+    names = [name for name in FILES if name.endswith(".yaml") and name[:2] not in ("gu", "la", "da")]
+    names += ["no.yaml", "folder", "bytes.bin", "words.txt/c.yaml", LONG]
+    messages = {name: refusal(lambda name=name: load_config(name)) for name in names}
+    assert not {name: text[:80] for name, text in messages.items() if name[:20] not in text}
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".yaml") and name[:2] not in ("gu", "la")])
-def test_a_wrong_configuration_is_told_with_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert name in refused(capsys, "workflow", "lint", "w.py", "--config", name)
+def test_wrong_problems_folders_and_policies_are_refused_with_their_name(tmp_path: Path) -> None:
+    def open_parts(changes: list[str]) -> None:
+        config = load_config(
+            EMBEDDED, [*run_settings(tmp_path / "run", "http://127.0.0.1:9/v1", eval_every=0), *changes]
+        )
+        with open_folder(config, resume=False, progress=Silent()):
+            open_problems(config)
+            load_author(config)
+
+    wrong = []
+    for changes, word in WRONG_FILES:
+        message = refusal(lambda changes=changes: open_parts(changes))
+        if word not in message or len(message) > 1500:
+            wrong.append((changes, message))
+    assert not wrong
 
 
-@pytest.mark.parametrize("name", ["no.yaml", "folder", "bytes.bin", "words.txt/c.yaml", LONG], ids=ids)
-def test_what_is_no_configuration_is_told(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert name[:20] in refused(capsys, "doctor", "--config", name)
+def test_wrong_commands_exit_2_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = []
+    commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
+    commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]
+    for words in [*commands, ["solve", " "]]:
+        status = main(words)
+        error = capsys.readouterr().err
+        lines = [line for line in error.splitlines() if line.startswith("error: ")]
+        if status != 2 or len(lines) != 1 or "Traceback" in error or len(error) > 2500:
+            wrong.append((words, status, error))
+    for words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):
+        if main(words) != 2 or "Usage:" not in "".join(capsys.readouterr()):
+            wrong.append((words, "no usage", ""))
+    assert not wrong
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=ids)
-def test_a_wrong_command_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    if words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):
-        assert main(words) == 2 and "Usage:" in "".join(capsys.readouterr())
-    else:
-        refused(capsys, *words)
+def train(address: str, *changes: str) -> int:
+    chosen = run_settings(Path("run"), address, max_steps=1, eval_every=0, rollout_batch_size=2, eval_problems=1)
+    chosen += ["num_return_sequences_in_group=2", "baselines=false", "plan_matrix=false", "judge.mode=rules"]
+    return main(["train", *(word for change in [*chosen, *changes] for word in ("--set", change))])
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["device=cuda:77", "lora_target_modules=no_such_layer", "lora_target_modules='*['", "lora_target_modules=[nope]"],
-)
-def test_what_a_policy_cannot_be_made_with_is_told(override: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = load_config("config/embedded.yaml", [override])
-    with pytest.raises(ConfigError, match=rf"^model\.{override.partition('=')[0]}=.*; (use|give) "):
-        load_author(config)
+@pytest.mark.slow
+def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prompts that never fit, rewards that fail, a judge's cache in the way, endpoints that are down."""
+    nobody = "http://127.0.0.1:9/v1"
+    cases = [
+        (["prompt_max_length=1"], "prompt_max_length=1"), (["functions={'own.py:fails': 1}"], "no such thing"),
+        (["functions={'own.py:short': 1}"], "must return"), (["functions={'own.py:stops': 1}"], "SystemExit"),
+        (["judge.cache=folder", "judge.mode=hybrid"], "cache"),
+        (["judge.prompts=list.yaml", "judge.mode=hybrid"], "list.yaml"),
+        (["embedder=no-such-model"], "embedder='no-such-model'"), (["executor.model=no-such"], "no-such"),
+        (["generation.engine=vllm", f"engine.base_url={nobody}", "engine.max_retries=0"], "127.0.0.1:9"),
+        (["executor.provider=openai", f"executor.base_url={nobody}", "executor.max_retries=0"], "127.0.0.1:9"),
+    ]  # fmt: skip
+    wrong = []
+    for changes, word in cases:
+        status, error = train(address, *changes), capsys.readouterr().err
+        if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
+            wrong.append((changes, status, error[-1500:]))
+    assert not wrong
+
+
+def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    source = variety.write(variety.draw("math", Random(0), OPERATORS), "math", Random(0))
+    rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
+    Path("own.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    cases = {name: f"{name}" for name in ("nowhere", "no-workflows.jsonl")}
+    wrong = []
+    for file, word in {**cases, "own.jsonl": "'import math"}.items():
+        options = ["--set", f"own_workflows={file}", "--set", "look_problems=1", "--set", "workflow.prefill=true"]
+        status, error = main(["warmup", *options]), capsys.readouterr().err
+        if status != 2 or word not in error or "Traceback" in error:
+            wrong.append((file, status, error))
+    assert not wrong
+
+
+def test_missing_memory_is_reported_with_what_needs_less_and_other_torch_errors_are_bugs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def allocate(*_: object, **__: object) -> None:
+        torch.empty(2**55)
+
+    async def multiply(*_: object, **__: object) -> None:
+        torch.empty(2) @ torch.empty(3)
+
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", allocate)
+    assert main(["train"]) == 2
+    error = capsys.readouterr().err
+    assert "not enough memory (tried to allocate 144115188075855872 bytes)" in error and "micro_batch_tokens" in error
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", multiply)
+    with pytest.raises(RuntimeError, match="size"):
+        main(["train"])

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -21,8 +20,7 @@ import pytest
 from llm_as_judge.assembly.folder import RunFolder, Started
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.solve_run import Solution
-from llm_as_judge.commands.train_run import TrainResult
+from llm_as_judge.commands.train import TrainResult
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
@@ -30,6 +28,7 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.runlog import EventLog
+from llm_as_judge.solver import Solution
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question
 
 ROOT = Path(__file__).parents[2]
@@ -45,20 +44,15 @@ WORKFLOW = """class Workflow:
 
 
 @pytest.fixture(autouse=True)
-def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
-    (tmp_path / "config").symlink_to(root / "config")
-
-
-def save(folder: Path) -> None:
-    """A checkpoint as far as the command line looks at it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "config").symlink_to(ROOT / "config")
 
 
 @dataclass
 class Trainer:
-    """Stands in for the training run, which is tested elsewhere."""
+    """Replaces the training run, which ``test_train`` covers."""
 
     error: BaseException | None = None
     config: Config | None = None
@@ -67,7 +61,7 @@ class Trainer:
 
     async def train(self, config: Config, *, resume: bool, progress: Progress) -> TrainResult:
         if self.saves:
-            save(Path("checkpoints/nano/a/step_3"))
+            Path("checkpoints/nano/a/step_3").mkdir(parents=True, exist_ok=True)
         if self.error is not None:
             raise self.error
         self.config, self.resume = config, resume
@@ -88,8 +82,13 @@ class Trainer:
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     made = Trainer()
     monkeypatch.setattr("llm_as_judge.rl.checkpoint.verify", lambda path: None)
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", made.train)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", made.train)
     return made
+
+
+def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=env)
 
 
 # Start-up
@@ -101,93 +100,39 @@ def test_help_loads_neither_torch_nor_anything_slow() -> None:
         "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'openai', 'asyncio'}\n"
         "sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else status)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert done.returncode == 0, done.stderr
     for command in ("train", "evaluate", "solve", "workflow", "embedded", "data", "doctor"):
         assert command in done.stdout
 
 
-def test_help_takes_less_than_300_milliseconds_of_cpu() -> None:
-    times = []
-    for _ in range(4):  # the first may compile; the least is the program's own
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "llm_as_judge.commands.app", "--help"], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(times) < 0.3, times
+def test_every_command_has_help_and_those_with_a_configuration_the_same_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configured = "train warmup evaluate solve compare doctor export|workflow lint|workflow run|judge calibrate"
+    commands = [command for part in configured.split("|") for command in (part.split() if "train" in part else [part])]
+    for command in commands:
+        assert main([*command.split(), "--help"]) == 0
+        printed = capsys.readouterr().out
+        missing = [option for option in ("--config", "--model", "--device", "--set", "--json") if option not in printed]
+        assert not missing, (command, missing)
+    for command in ("serve", "analyze", "monitor", "view", "report", "trace", "plan", "embedded serve", "data process",
+                    "data download", "data inspect", "data check", "sandbox run", "sandbox verdict"):  # fmt: skip
+        assert main([*command.split(), "--help"]) == 0
+        assert "Usage: llm-as-judge" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "train",
-        "warmup",
-        "evaluate",
-        "solve",
-        "serve",
-        "analyze",
-        "monitor",
-        "view",
-        "report",
-        "trace",
-        "export",
-        "doctor",
-        "workflow lint",
-        "workflow run",
-        "embedded serve",
-        "data process",
-        "data download",
-        "data inspect",
-        "data check",
-        "judge calibrate",
-        "compare",
-    ],
-)
-def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*command.split(), "--help"]) == 0
-    assert "Usage: llm-as-judge" in capsys.readouterr().out
-
-
-# Errors
-
-
-def test_wrong_setting_is_a_message_on_stderr_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--set", "lerning_rate=1", "--json"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == (
-        "error: --set lerning_rate: unknown setting 'lerning_rate'; did you mean training.learning_rate?\n"
-    )
-
-
-def test_console_script_hands_on_the_exit_status() -> None:
+def test_the_package_runs_as_a_module_and_as_a_script_and_passes_the_exit_status_on() -> None:
+    for words in (["-m", "llm_as_judge"], ["-m", "llm_as_judge.commands.app"]):
+        done = python(*words, "--version")
+        assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("llm-as-judge")
     script = Path(sys.executable).with_name("llm-as-judge")
     done = subprocess.run([script, "train", "--config", "no.yaml"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: no.yaml: no such file")
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: no.yaml: no such file") and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["-m", "llm_as_judge"], ["-m", "llm_as_judge.commands.app"]])
-def test_the_package_runs_as_a_module_and_tells_its_version(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, *words, "--version"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("llm-as-judge")
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["train", "evaluate", "solve", "compare", "doctor", "workflow lint", "workflow run", "judge calibrate"],
-)
-def test_a_command_that_takes_a_configuration_takes_the_same_options(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command.split(), "--help"]) == 0
-    told = capsys.readouterr().out
-    assert [option for option in ("--config", "--model", "--device", "--set", "--json") if option not in told] == []
-
-
-def test_dotenv_sets_what_its_names_say_before_torch_is_loaded(tmp_path: Path) -> None:
+def test_dotenv_is_read_before_torch_is_loaded_and_does_not_replace_variables(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("CUDA_VISIBLE_DEVICES=3\nWANDB_MODE=offline\nVLLM_BASE_URL=http://far:1/v1\n")
     (tmp_path / "w.py").write_text(WORKFLOW, encoding="utf-8")
     code = (
@@ -196,15 +141,23 @@ def test_dotenv_sets_what_its_names_say_before_torch_is_loaded(tmp_path: Path) -
         "print(*map(os.environ.get, ('CUDA_VISIBLE_DEVICES', 'WANDB_MODE', 'VLLM_BASE_URL')))"
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "WANDB_", "VLLM_"))}
-    clean["PYTHONPATH"], clean["WANDB_MODE"] = str(ROOT), "online"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=clean, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.splitlines()[-1] == "3 online http://far:1/v1", done.stderr  # what is set wins
+    clean |= {"PYTHONPATH": str(ROOT), "WANDB_MODE": "online"}
+    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "3 online http://far:1/v1", done.stderr
 
 
-def test_commands_work_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any folder of configurations: the ones of the package are taken."""
+def test_strange_environments_give_no_traceback(tmp_path: Path) -> None:
+    done = python("-m", "llm_as_judge", "train", WORLD_SIZE="abc")
+    assert done.returncode == 2 and done.stderr.startswith("error: WORLD_SIZE=abc: not a number")
+    (tmp_path / "ü.py").write_text(WORKFLOW.replace("AnswerGenerate", "Ärger"), encoding="utf-8")
+    lint = ["-m", "llm_as_judge", "workflow", "lint", "ü.py"]
+    for words in (lint, [*lint, "--json"]):
+        done = python(*words, PYTHONIOENCODING="ascii")
+        assert done.returncode == 1 and "Traceback" not in done.stderr and "W201" in done.stdout
+    assert "Ärger" in json.loads(done.stdout)[0]["message"]
+
+
+def test_commands_work_without_a_folder_of_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("w.py").write_text(WORKFLOW, encoding="utf-8")
@@ -215,10 +168,10 @@ def test_commands_work_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (Path(load_config().base_model.path) / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
     pytest.importorskip("setuptools", "77")
-    wheels, site = tmp_path / "wheels", tmp_path / "site"
-    source = tmp_path / "source"
+    wheels, site, source = tmp_path / "wheels", tmp_path / "site", tmp_path / "source"
     ignore = shutil.ignore_patterns("weights", "__pycache__")
     shutil.copytree(ROOT / "llm_as_judge", source / "llm_as_judge", ignore=ignore)
     shutil.copytree(ROOT / "config", source / "config")
@@ -229,67 +182,91 @@ def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
+    (tmp_path / "config").unlink()
     (tmp_path / "w.py").write_text(WORKFLOW, encoding="utf-8")
     code = (
-        "import sys; from llm_as_judge.commands.app import main\n"
-        "from llm_as_judge.config.loading import load_config; from llm_as_judge.data.settings import load_settings\n"
+        f"import sys; sys.path.insert(0, {str(site)!r}); sys.path.append({str(site)!r})\n"
+        "from llm_as_judge.commands.app import main; from llm_as_judge.config.loading import load_config\n"
+        "from llm_as_judge.data.settings import load_settings\n"
         "config = load_config('config/embedded.yaml')\n"
         "assert config.workflow.guidance.is_file() and config.workflow.enhancer.is_file()\n"
         "assert config.base_model.path.startswith(sys.path[-1]), config.base_model\n"
         "assert load_settings().datasets and load_config('config/training.yaml')\n"
         "sys.exit(main(['workflow', 'lint', 'w.py']))"
     )
-    env = {**os.environ, "PYTHONPATH": ""}
-    code = f"import sys; sys.path.insert(0, {str(site)!r}); sys.path.append({str(site)!r})\n{code}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
+    done = python("-c", code, PYTHONPATH="")
     assert done.returncode == 0, done.stderr
 
 
-def test_unknown_option_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--frish"]) == 2
-    assert "--frish" in capsys.readouterr().err
+# Errors
 
 
-def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_one_line_on_standard_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = ["train", "--set", "lerning_rate=1", "--json"]
+    assert main(wrong) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "error: --set lerning_rate: unknown setting 'lerning_rate'; did you mean training.learning_rate?\n"
+    )
     monkeypatch.setenv("LLM_AS_JUDGE_DEBUG", "1")
     with pytest.raises(LLMAsJudgeError):
-        main(["train", "--set", "lerning_rate=1"])
+        main(wrong)
 
 
-def test_provider_error_in_a_run_is_exit_2(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.error = ProviderError("http://x/v1 refused; start it")
+def test_known_errors_of_a_run_are_one_line_without_secrets(
+    trainer: Trainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer.error = ProviderError("http://me:word@x/v1 refused key sk-secret")
+    assert main(["train", "--set", "executor.api_key=sk-secret"]) == 2
+    assert capsys.readouterr().err == "error: http://...@x/v1 refused key ...\n"
+    trainer.error = PermissionError(errno.EACCES, "Permission denied", "/root/logs")
     assert main(["train"]) == 2
-    assert capsys.readouterr().err == "error: http://x/v1 refused; start it\n"
+    error = capsys.readouterr().err
+    assert "/root/logs: permission denied" in error and "--set log_dir=DIR" in error
 
 
-def test_ctrl_c_is_exit_130_and_tells_how_to_go_on(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bugs_keep_their_traceback(trainer: Trainer) -> None:
+    for error in (ZeroDivisionError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")):
+        trainer.error = error
+        with pytest.raises(type(error)):
+            main(["train"])
+
+
+def test_sys_exit_in_a_users_code_does_not_pass_for_success(
+    trainer: Trainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer.error = SystemExit(0)
+    assert main(["train"]) == 2
+    assert "sys.exit(0)" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_exit_130_and_says_how_to_continue(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     trainer.error = KeyboardInterrupt()
     command = ["train", "--fresh", "--set", "run_name=a", "--set", "executor.api_key=sk-secret"]
     assert main(command) == 130
-    told = capsys.readouterr().err
-    assert told == "interrupted; nothing was saved yet\n"
+    assert capsys.readouterr().err == "interrupted; nothing was saved yet\n"
     trainer.saves = True
     assert main(command) == 130
-    told = capsys.readouterr().err
-    assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in told
-    assert "secret" not in told
+    error = capsys.readouterr().err
+    assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in error and "secret" not in error
 
 
 def test_a_checkpoint_of_an_earlier_run_is_not_offered(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     trainer.error = KeyboardInterrupt()
     old = Path("checkpoints/nano/grpo_mixed/step_60")
-    save(old)
+    old.mkdir(parents=True)
     os.utime(old, (1e9, 1e9))
     assert main(["train"]) == 130
     assert "--resume" not in capsys.readouterr().err
-    assert main(["train", "--resume"]) == 130  # it went on from there, and may do so again
+    assert main(["train", "--resume"]) == 130  # it continued from there, and can do so again
     assert "train --resume" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["in a terminal", "in the background of a script"])
-def test_sigterm_is_as_ctrl_c_but_exit_143(
+def test_sigterm_is_like_ctrl_c_but_exit_143(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ignored: bool
 ) -> None:
     saved = []
@@ -302,7 +279,7 @@ def test_sigterm_is_as_ctrl_c_but_exit_143(
             saved.append("as on Ctrl-C")
             raise
 
-    monkeypatch.setattr("llm_as_judge.commands.train_run.train", run)
+    monkeypatch.setattr("llm_as_judge.commands.train.run_training", run)
     before, on_sigint = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     if ignored:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -315,33 +292,10 @@ def test_sigterm_is_as_ctrl_c_but_exit_143(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_no_message_shows_a_key_or_a_password(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.error = ProviderError("http://me:word@x/v1 refused key sk-secret")
-    assert main(["train", "--set", "executor.api_key=sk-secret"]) == 2
-    assert capsys.readouterr().err == "error: http://...@x/v1 refused key ...\n"
-
-
-def test_unwritable_folder_names_path_and_cure(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer.error = PermissionError(errno.EACCES, "Permission denied", "/root/logs")
-    assert main(["train"]) == 2
-    told = capsys.readouterr().err
-    assert "/root/logs: permission denied" in told
-    assert "--set log_dir=DIR" in told
-
-
-def test_a_bug_is_not_hidden(trainer: Trainer) -> None:
-    trainer.error = ZeroDivisionError("a bug")
-    with pytest.raises(ZeroDivisionError):
-        main(["train"])
-    trainer.error = FileNotFoundError(errno.ENOENT, "No such file", "x")
-    with pytest.raises(FileNotFoundError):
-        main(["train"])
-
-
 # Commands
 
 
-def test_train_hands_flags_on_and_prints_only_json(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_takes_flags_and_prints_only_json(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--max-steps", "3", "--device", "cuda:1", "--model", "qwen3-8b", "--set", "seed=5", "--resume"]
     assert main(["train", *flags, "--json"]) == 0
     captured = capsys.readouterr()
@@ -350,49 +304,28 @@ def test_train_hands_flags_on_and_prints_only_json(trainer: Trainer, capsys: pyt
     config = trainer.config
     assert config is not None and trainer.resume
     assert (config.training.max_steps, config.model.device, config.model.model_name) == (3, "cuda:1", "qwen3-8b")
-
-
-def test_train_starts_anew_unless_told_to_resume(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train"]) == 0
-    assert not trainer.resume
+    assert main(["train"]) == 0 and not trainer.resume
     printed = capsys.readouterr().out
     for words in ("untrained policy", "trained policy", "step_3", "grpo_mixed.json"):
         assert words in printed
 
 
-def test_solve_takes_text_or_file_but_not_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_solve_reads_text_or_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     async def solved(config: Config, question: Question, *, repair: bool, **options: Any) -> Solution:
         return Solution(None, question.domain, Execution("finished", question.text), repair, False)
 
-    monkeypatch.setattr("llm_as_judge.commands.solve_run.solve", solved)
+    monkeypatch.setattr("llm_as_judge.commands.solve.run_solve", solved)
     Path("p.txt").write_text("why?", encoding="utf-8")
     assert main(["solve", "--untrained", "--file", "p.txt", "--domain", "qa", "--repair", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["answer"], result["workflow"], result["repaired"], result["fallback"]) == (
-        "why?",
-        "qa",
-        True,
-        False,
-    )
-    for wrong in (
-        ["solve"],
-        ["solve", "x", "--file", "p.txt"],
-        ["solve", "x", "--domain", "art"],
-        ["solve", " "],
-    ):
-        assert main(wrong) == 2
+    found = (result["answer"], result["workflow"], result["repaired"], result["fallback"])
+    assert found == ("why?", "qa", True, False)
 
 
-def test_workflow_lint_finds_faults_and_says_so_by_its_exit_status(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    pytest.importorskip("llm_as_judge.workflow.lint")
+def test_workflow_lint_reports_faults_in_its_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     Path("good.py").write_text(WORKFLOW, encoding="utf-8")
     Path("bad.py").write_text(WORKFLOW.replace("AnswerGenerate", "NoSuchOperator"), encoding="utf-8")
     assert main(["workflow", "lint", "good.py"]) == 0
-    assert main(["workflow", "lint", "missing.py"]) == 2
     capsys.readouterr()
     assert main(["workflow", "lint", "bad.py", "--json"]) == 1
     findings = json.loads(capsys.readouterr().out)
@@ -405,65 +338,43 @@ def test_workflow_run_prints_the_execution(monkeypatch: pytest.MonkeyPatch, caps
     async def run(config: Config, source: str, question: Question) -> Execution:
         return made[-1]
 
-    monkeypatch.setattr("llm_as_judge.commands.solve_run.run_workflow", run)
+    monkeypatch.setattr("llm_as_judge.commands.workflow.run_workflow", run)
     call = OperatorCall("Custom", {"input": "x"}, {"response": "4"}, (Exchange("x", "4", "stop", 10, 5, 0.25, 0.1),))
     made.append(Execution("finished", "2+2", (call,)))
     Path("w.py").write_text(WORKFLOW, encoding="utf-8")
     assert main(["workflow", "run", "w.py", "--problem", "2+2", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["answer"], result["tokens"], result["cost"], result["calls"][0]["name"]) == (
-        "2+2",
-        15,
-        0.25,
-        "Custom",
-    )
+    found = (result["answer"], result["tokens"], result["cost"], result["calls"][0]["name"])
+    assert found == ("2+2", 15, 0.25, "Custom")
     made.append(Execution("raised", None, error="ValueError: x"))
     assert main(["workflow", "run", "w.py", "--problem", "2+2"]) == 1
     assert "ValueError: x" in capsys.readouterr().out
 
 
-def test_evaluate_refuses_data_and_checkpoints_that_are_not_there() -> None:
-    assert main(["evaluate", "--data", "no.jsonl"]) == 2
-    assert main(["evaluate", "--checkpoint", "no"]) == 2
+def checks(capsys: pytest.CaptureFixture[str], *words: str, settings: list[str]) -> dict[str, dict[str, Any]]:
+    """What ``doctor`` found, by check."""
+    status = main(["doctor", "--json", *words, *(word for setting in settings for word in ("--set", setting))])
+    found = json.loads(capsys.readouterr().out)
+    assert status == (0 if found["ok"] else 1)
+    return {check["name"]: check for check in found["checks"]}
 
 
-def test_an_adapter_and_none_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--untrained", "--checkpoint", str(tmp_path)]) == 2
-    assert "exclude each other" in capsys.readouterr().err
-
-
-def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("llm_as_judge.sandbox.host")
-    Path("logs").write_text("in the way", encoding="utf-8")
-    settings = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "model_name=./config"]
-    options = [word for setting in settings for word in ("--set", setting)]
-    assert main(["doctor", "--json", *options]) == 1
-    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    for name in ("python", "torch", "machine", "sandbox", "judge", "folder checkpoints"):
-        assert checks[name]["ok"], checks[name]
-    for name in ("model", "executor", "folder logs"):
-        assert not checks[name]["ok"], checks[name]
-        assert checks[name]["detail"]
-
-
-def test_doctor_reads_the_data_and_looks_for_the_gpu_before_a_run_does(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    settings = ["train_dataset=no.jsonl", "test_dataset=none.jsonl", "device=cuda:0", "judge.mode=rules"]
-    settings += ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1"]
-    assert main(["doctor", "--json", *(word for setting in settings for word in ("--set", setting))]) == 1
-    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert not checks["data"]["ok"] and "no.jsonl" in checks["data"]["detail"]
-    assert not checks["torch"]["ok"] and "model.device=cuda:0" in checks["torch"]["detail"]
+    Path("logs").write_text("in the way", encoding="utf-8")
+    nobody = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
+    wrong = [*nobody, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
+    found = checks(capsys, settings=wrong)
+    assert [name for name in ("python", "machine", "sandbox", "folder checkpoints") if not found[name]["ok"]] == []
+    assert [name for name in ("model", "executor", "folder logs", "data", "torch") if found[name]["ok"]] == []
+    assert "no.jsonl" in found["data"]["detail"] and "model.device=cuda:0" in found["torch"]["detail"]
 
 
-def test_doctor_tells_a_policy_that_writes_workflows_from_one_that_needs_a_warm_up(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.mark.slow
+def test_doctor_finds_a_policy_that_needs_a_warm_up(capsys: pytest.CaptureFixture[str]) -> None:
     def policy_check(prompt: str) -> tuple[bool, str]:
-        main(["doctor", "--policy", "--json", "--set", f"workflow.prompt={prompt}", "--set", "prompt_max_length=4096"])
-        check = next(c for c in json.loads(capsys.readouterr().out)["checks"] if c["name"] == "policy")
+        settings = [f"workflow.prompt={prompt}", "prompt_max_length=4096"]
+        check = checks(capsys, "--policy", settings=settings)["policy"]
         return check["ok"], check["detail"]
 
     ok, detail = policy_check("short")
@@ -472,15 +383,12 @@ def test_doctor_tells_a_policy_that_writes_workflows_from_one_that_needs_a_warm_
     assert not ok and "llm-as-judge warmup" in detail and " x W" in detail, detail
 
 
-def test_doctor_counts_by_operator_the_replies_that_could_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--operators", "1", "--json"]) == 0
-    check = json.loads(capsys.readouterr().out)["checks"][-1]
-    assert check["name"] == "operators" and check["ok"]
+@pytest.mark.slow
+def test_doctor_counts_parsed_replies_by_operator(capsys: pytest.CaptureFixture[str], address: str) -> None:
+    server = [f"executor.base_url={address}", f"judge.base_url={address}"]
+    check = checks(capsys, "--operators", "1", settings=server)["operators"]
+    assert check["ok"]
     assert {line.split(":")[0].strip() for line in check["detail"].splitlines()[1:]} == set(OPERATORS)
-
-
-def test_an_executor_of_which_nothing_can_be_read_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--operators", "1", "--json", "--set", "executor.max_tokens=2"]) == 1
-    check = json.loads(capsys.readouterr().out)["checks"][-1]
-    assert not check["ok"] and "nano-executor gives AnswerGenerate" in check["detail"], check
+    check = checks(capsys, "--operators", "1", settings=[*server, "executor.max_tokens=2"])["operators"]
+    assert not check["ok"] and "no reply of nano-executor to AnswerGenerate" in check["detail"], check
     assert "cut off" in check["detail"]

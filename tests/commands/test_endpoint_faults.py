@@ -1,4 +1,4 @@
-"""The endpoint where something behind it fails, with a solver that fails on demand."""
+"""The endpoint of ``serve`` over a solver that fails on demand."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from llm_as_judge.commands.serve_run import Endpoint, ServeOptions
-from llm_as_judge.commands.solve_run import Draw, Solution
+from llm_as_judge.commands.serve_endpoint import Endpoint, ServeOptions
 from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.solver import Draw, Solution
 from llm_as_judge.types import Execution, Question
 
 
 class Scripted:
-    """Does what the problem says."""
+    """Behaves as the problem says."""
 
     def __init__(self) -> None:
         self.cancelled = 0
         self.asked: list[tuple[Question, Draw]] = []
 
-    async def solve(
+    async def answer(
         self, question: Question, draw: Draw, *, repair: bool, fallback: bool, on_workflow: Callable[[str], None]
     ) -> Solution:
         self.asked.append((question, draw))
@@ -53,7 +53,7 @@ class Scripted:
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[TestClient[Any, Any], Scripted]]:
     solver = Scripted()
-    app = Endpoint(solver, "m", ServeOptions(most=4)).application()  # type: ignore[arg-type]
+    app = Endpoint(solver, "m", ServeOptions(max_requests=4)).application()  # type: ignore[arg-type]
     async with TestClient(TestServer(app, handler_cancellation=True)) as client:
         yield client, solver
 
@@ -64,10 +64,10 @@ async def ask(client: TestClient[Any, Any], text: str, **more: Any) -> tuple[int
         return reply.status, await reply.json()
 
 
-async def test_what_a_request_says_reaches_the_solver(served: Any) -> None:
+async def test_the_fields_of_a_request_reach_the_solver(served: Any) -> None:
     client, solver = served
-    told = {"context": "Anna lives in Paris.", "temperature": 0.5, "top_p": 0.9, "seed": 7}
-    assert (await ask(client, "where?", model="m:qa", **told))[0] == 200
+    fields = {"context": "Anna lives in Paris.", "temperature": 0.5, "top_p": 0.9, "seed": 7}
+    assert (await ask(client, "where?", model="m:qa", **fields))[0] == 200
     assert solver.asked[-1] == (Question("request", "where?", "qa", "Anna lives in Paris."), Draw(0.5, 0.9, 7))
     code = {"domain": "code", "entry_point": "f", "public_tests": ["assert f(2) == 5"]}
     assert (await ask(client, "add 3", **code))[0] == 200
@@ -83,21 +83,18 @@ async def test_stops_cut_the_answer(served: Any) -> None:
     assert (await ask(served[0], "now", stop="2"))[1]["choices"][0]["message"]["content"] == "4"
 
 
-@pytest.mark.parametrize(
-    ("text", "status", "kind", "words"),
-    [
+async def test_the_cause_of_a_failure_decides_the_status(served: Any) -> None:
+    for text, status, kind, words in (
         ("provider down", 502, "server_error", "does not answer"),
         ("too long", 400, "invalid_request_error", "9 tokens"),
         ("bug", 500, "server_error", "log says why"),
-    ],
-)
-async def test_whose_fault_it_is_decides_the_status(served: Any, text: str, status: int, kind: str, words: str) -> None:
-    code, reply = await ask(served[0], text)
-    assert (code, reply["error"]["type"]) == (status, kind)
-    assert words in reply["error"]["message"] and "secret" not in reply["error"]["message"]
+    ):
+        code, reply = await ask(served[0], text)
+        assert (code, reply["error"]["type"]) == (status, kind), text
+        assert words in reply["error"]["message"] and "secret" not in reply["error"]["message"]
 
 
-async def test_a_workflow_that_fails_is_an_empty_answer_with_its_reason(served: Any) -> None:
+async def test_a_failed_workflow_is_an_empty_answer_with_its_reason(served: Any) -> None:
     code, reply = await ask(served[0], "invalid")
     message = reply["choices"][0]["message"]
     assert code == 200 and message["content"] == "" and message["refusal"] == "invalid: E101 line 1"
@@ -116,12 +113,12 @@ async def test_a_failure_within_a_stream_is_an_event(served: Any) -> None:
                 pass
 
 
-async def test_one_choice_that_fails_ends_the_others(served: Any) -> None:
+async def test_a_failing_choice_cancels_the_others(served: Any) -> None:
     code, reply = await asyncio.wait_for(ask(served[0], "wait if first", n=2, seed=0), 10)
     assert code == 502 and "second one" in reply["error"]["message"]
 
 
-async def test_room_comes_back_when_clients_go(served: Any) -> None:
+async def test_disconnected_clients_free_their_places(served: Any) -> None:
     client, solver = served
     waiting = [asyncio.create_task(ask(client, "wait")) for _ in range(4)]
     while (await (await client.get("/health")).json())["active"] < 4:
@@ -138,8 +135,8 @@ async def test_room_comes_back_when_clients_go(served: Any) -> None:
     assert (await ask(client, "now"))[1]["choices"][0]["message"]["content"] == "42"
 
 
-async def test_a_silent_stream_says_that_it_is_alive(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_as_judge.commands.serve_run._ALIVE_S", 0.05)
+async def test_a_waiting_stream_is_kept_open_by_comments(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_as_judge.commands.serve_endpoint._ALIVE_S", 0.05)
     body = {"model": "m", "messages": [{"role": "user", "content": "wait"}], "stream": True}
     async with served[0].post("/v1/chat/completions", json=body) as reply:
         while not (line := await reply.content.readline()).startswith(b":"):

@@ -1,19 +1,19 @@
-"""Examples in the prompt: found harmful before they are shown, and never those of another run unless asked for."""
+"""Examples in the prompt: harmful ones are found before the first step, and another run's are used only on request."""
 
 from __future__ import annotations
 
 import json
-import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.finished import run_settings
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.probe import ExamplesProbe, probe_examples
 from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.training import prompt_within
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.train_run import prompt_within
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.evaluation.metrics import accuracy
@@ -31,28 +31,23 @@ def probe(*overrides: str) -> ExamplesProbe | None:
     return probe_examples(config, load_author(config), open_problems(config, measured=False).sampler.peek(4))
 
 
-def test_a_policy_that_examples_silence_is_found_out() -> None:
+@pytest.mark.slow
+def test_the_probe_finds_examples_that_harm_and_passes_others() -> None:
     found = probe("experience_buffer.top_k=1")
     assert found is not None and found.harmful
     assert found.without.n == found.shown.n == 3 * 4 * 2
     assert "top_k=0" in str(found) and "100%" in str(found)
-
-
-def test_examples_that_change_nothing_do_no_harm() -> None:
-    found = probe("experience_buffer.top_k=2", "layer1=false")  # the bare prompt has no place for them
+    found = probe("experience_buffer.top_k=2", "layer1=false")  # the bare prompt shows no examples
     assert found is not None and found.shown == found.without and not found.harmful
 
 
-@pytest.mark.parametrize("override", ["experience_buffer.top_k=0", "experience_buffer.enabled=false"])
-def test_nothing_is_probed_where_no_example_is_shown(override: str) -> None:
-    assert probe("experience_buffer.top_k=1", override) is None
-
-
-def test_prompts_that_are_too_long_for_training_are_no_evidence() -> None:
+def test_nothing_is_probed_without_examples_or_with_prompts_that_are_too_long() -> None:
+    assert probe("experience_buffer.top_k=0") is None
+    assert probe("experience_buffer.top_k=1", "experience_buffer.enabled=false") is None
     assert probe("experience_buffer.top_k=3", "prompt_max_length=500") is None
 
 
-def test_a_problem_is_worth_more_than_an_example_for_it() -> None:
+def test_examples_are_dropped_until_the_prompt_fits() -> None:
     author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
     question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
     examples = [
@@ -73,32 +68,22 @@ def test_a_problem_is_worth_more_than_an_example_for_it() -> None:
     assert within(lengths[0]) == (author.prompt(question), 0)
 
 
-@pytest.mark.parametrize(
-    ("shown", "without", "harmful"), [(0, 24, True), (11, 24, True), (13, 24, False), (0, 2, False)]
-)
-def test_harm_is_less_than_half_by_more_than_chance(shown: int, without: int, harmful: int) -> None:
-    rates = (accuracy([i < right for i in range(24)]) for right in (shown, without))
-    assert ExamplesProbe(1, *rates).harmful == harmful
+def test_harm_is_less_than_half_by_more_than_chance() -> None:
+    for shown, without, harmful in [(0, 24, True), (11, 24, True), (13, 24, False), (0, 2, False)]:
+        rates = (accuracy([i < right for i in range(24)]) for right in (shown, without))
+        assert ExamplesProbe(1, *rates).harmful == harmful, (shown, without)
 
 
-def test_a_new_run_learns_nothing_from_another_unless_it_is_told_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.slow
+def test_a_new_run_uses_workflows_of_another_only_on_request(
+    tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
-    chosen = {
-        "executor.base_url": address, "judge.base_url": address, "max_steps": 1, "rollout_batch_size": 3,
-        "num_return_sequences_in_group": 2, "eval_problems": 2, "baselines": "false", "plan_matrix": "false",
-        "judge.mode": "rules", "experience_buffer.top_k": 1, "reward_threshold": -100, "prompt_max_length": 2048,
-        "output_dir": tmp_path / "checkpoints", "log_dir": tmp_path / "logs", "results_dir": tmp_path / "results",
-        "persistence_dir": tmp_path / "buffer", "guidance": ROOT / "config/guidance.yaml",
-    }  # fmt: skip
-
     def trained(**more: object) -> tuple[int, str]:
-        """How many examples the first step's prompts had, and what was printed."""
-        words = [word for name, value in {**chosen, **more}.items() for word in ("--set", f"{name}={value}")]
-        assert main(["train", "--config", str(EMBEDDED), *words]) == 0
+        """Number of examples in the first step's prompts, and what was printed."""
+        small = {"num_return_sequences_in_group": 2, "baselines": "false", "plan_matrix": "false", "eval_every": 0}
+        one = {"max_steps": 1, "judge.mode": "rules", "experience_buffer.top_k": 1, "prompt_max_length": 2048}
+        settings = run_settings(tmp_path, address, **{**small, **one, **more})
+        assert main(["train", *(word for setting in settings for word in ("--set", setting))]) == 0
         events = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
         return sum(e["examples"] for e in events if e["kind"] == "prompt"), capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""Exported policies as other programs read them, and cards that say only what was recorded."""
+"""Exported policies as other programs read them, and model cards with recorded scores only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_as_judge.assembly.policy import adapter_digest
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.export_run import export
+from llm_as_judge.commands.export import run_export
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -33,7 +33,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 def trained(config: Config) -> tuple[Policy, Path]:
-    """A policy whose adapter does something, and its checkpoint."""
+    """A policy whose adapter has an effect, and its checkpoint."""
     policy = Policy.load(config.base_model.path, config.model)
     with torch.no_grad():
         for parameter in policy.trainable_parameters():
@@ -56,13 +56,13 @@ def policy(config: Config) -> tuple[torch.Tensor, torch.Tensor, Path]:
     whole = logits(made.model)
     with made.model.disable_adapter():
         bare = logits(made.model)
-    assert (whole - bare).abs().max() > 0.5, "the adapter does nothing: no test could fail"
+    assert (whole - bare).abs().max() > 0.5, "the adapter has no effect: no test could fail"
     return whole, bare, step
 
 
-def test_peft_reads_the_adapter_and_gives_the_policys_logits(config: Config, policy: Any) -> None:
+def test_peft_and_the_policy_read_the_exported_adapter(config: Config, policy: Any) -> None:
     whole, _, step = policy
-    result = export(config, Path("out/adapter"), step)
+    result = run_export(config, Path("out/adapter"), step)
     base = AutoModelForCausalLM.from_pretrained(config.base_model.path)
     assert torch.allclose(logits(PeftModel.from_pretrained(base, "out/adapter")), whole, atol=1e-4)
     about = json.loads(Path("out/adapter/adapter_config.json").read_text())
@@ -70,27 +70,23 @@ def test_peft_reads_the_adapter_and_gives_the_policys_logits(config: Config, pol
     assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(result.files)
     assert not {"optimizer.pt", "state.pt", "config.yaml"} & set(result.files)
     assert not list(Path("out").glob(".*"))
+    again = Policy.load(config.base_model.path, config.model, adapter=Path("out/adapter"))
+    assert torch.allclose(logits(again.model), whole)
 
 
-def test_the_policy_reads_what_it_exported(config: Config, policy: Any) -> None:
-    whole, _, step = policy
-    export(config, Path("out"), step)
-    assert torch.allclose(logits(Policy.load(config.base_model.path, config.model, adapter=Path("out")).model), whole)
-
-
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-4), ("bfloat16", 0.3)])
-def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any, dtype: str, most: float) -> None:
+def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any) -> None:
     whole, bare, step = policy
-    settings = load_config("config/embedded.yaml", [f"dtype={dtype}"])
-    result = export(settings, Path("merged"), step, merge=True)
-    model = AutoModelForCausalLM.from_pretrained("merged", dtype="auto")
-    assert str(model.dtype) == f"torch.{dtype}" and not any("lora" in name for name in model.state_dict())
-    assert (logits(model) - whole).abs().max() < most < (whole - bare).abs().max()
-    assert "model.safetensors" in result.files and "adapter_model.safetensors" not in result.files
+    for dtype, most in (("float32", 1e-4), ("bfloat16", 0.3)):
+        settings = load_config("config/embedded.yaml", [f"dtype={dtype}"])
+        result = run_export(settings, Path(dtype), step, merge=True)
+        model = AutoModelForCausalLM.from_pretrained(dtype, dtype="auto")
+        assert str(model.dtype) == f"torch.{dtype}" and not any("lora" in name for name in model.state_dict())
+        assert (logits(model) - whole).abs().max() < most < (whole - bare).abs().max()
+        assert "model.safetensors" in result.files and "adapter_model.safetensors" not in result.files
 
 
 def test_the_merged_model_has_the_policys_tokens_and_template(config: Config, policy: Any) -> None:
-    export(config, Path("merged"), policy[2], merge=True)
+    run_export(config, Path("merged"), policy[2], merge=True)
     prompt, own = Prompt("Write.", "Tom has 3 apples."), Policy.load(config.base_model.path, config.model)
     merged = Policy.load("merged", config.model)
     assert merged.encode(prompt) == own.encode(prompt) and merged.eos_token_ids == own.eos_token_ids
@@ -104,17 +100,17 @@ def front_matter(card: str) -> dict[str, Any]:
 
 
 def test_a_card_without_results_says_so_and_names_no_path(config: Config, policy: Any) -> None:
-    result = export(config, Path("out"), policy[2])
+    result = run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert "None is recorded of this adapter." in card and not result.scores
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
-    assert "base_model" not in front_matter(card), "a folder is nothing that the hub knows"
+    assert "base_model" not in front_matter(card), "the hub has no such folder"
     for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.003", "nano-executor", "math 0.4"):
         assert fact in card
 
 
 def test_a_base_model_of_the_hub_is_named(config: Config, policy: Any) -> None:
-    export(config, Path("out"), policy[2], base_model="someone/nano")
+    run_export(config, Path("out"), policy[2], base_model="someone/nano")
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert front_matter(card)["base_model"] == "someone/nano"
     assert "vllm serve someone/nano --enable-lora --max-lora-rank 64" in card
@@ -132,8 +128,8 @@ def summary(share: float) -> dict[str, Any]:
 def record(run: str, steps: int) -> None:
     path = Path("results/training/nano/grpo_mixed.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
-    path.write_text(json.dumps(told), encoding="utf-8")
+    results = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
+    path.write_text(json.dumps(results), encoding="utf-8")
 
 
 def evaluated(digest: str | None) -> None:
@@ -145,27 +141,25 @@ def evaluated(digest: str | None) -> None:
     path.write_text(json.dumps({"model": "nano", "datasets": [row]}), encoding="utf-8")
 
 
-def test_scores_are_those_recorded_of_this_very_adapter(config: Config, policy: Any) -> None:
+def test_the_card_has_the_scores_recorded_for_this_adapter(config: Config, policy: Any) -> None:
     record("run-1", 7)
     evaluated(adapter_digest(policy[2]))
-    result = export(config, Path("out"), policy[2])
+    result = run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert result.scores
     assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
     assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
 
 
-@pytest.mark.parametrize(("run", "steps", "digest"), [("run-2", 7, "other"), ("run-1", 8, None)])
-def test_scores_of_another_run_step_or_adapter_are_not_taken(
-    config: Config, policy: Any, run: str, steps: int, digest: str | None
-) -> None:
-    record(run, steps)
-    evaluated(digest)
-    assert not export(config, Path("out"), policy[2]).scores
-    assert "None is recorded" in Path("out/README.md").read_text(encoding="utf-8")
+def test_scores_of_another_run_step_or_adapter_are_not_used(config: Config, policy: Any) -> None:
+    for run, steps, digest in (("run-2", 7, "other"), ("run-1", 8, None)):
+        record(run, steps)
+        evaluated(digest)
+        assert not run_export(config, Path(run), policy[2]).scores
+        assert "None is recorded" in Path(run, "README.md").read_text(encoding="utf-8")
 
 
-def test_the_training_data_are_those_of_the_run_not_of_the_command(config: Config, policy: Any) -> None:
+def test_the_training_data_are_those_of_the_run(config: Config, policy: Any) -> None:
     Path("mixed").mkdir()
     facts = {"datasets": {"gsm8k": {"train_mix": {"lines": 6200}}, "mbpp": {"train_mix": {}}}}
     Path("mixed/info.json").write_text(json.dumps(facts))
@@ -173,32 +167,32 @@ def test_the_training_data_are_those_of_the_run_not_of_the_command(config: Confi
     settings = load_config("config/embedded.yaml", ["train_dataset=mixed/train_mixed.jsonl"])
     shutil.rmtree("checkpoints")
     _, step = trained(settings)
-    export(config, Path("out"), step)
+    run_export(config, Path("out"), step)
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert "`train_mixed.jsonl`" in card and "| gsm8k | 6200 |" in card and "mbpp" not in card
 
 
-def test_what_cannot_be_exported_is_refused_and_leaves_nothing(config: Config, policy: Any) -> None:
+def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, policy: Any) -> None:
     step = policy[2]
     Path("full").mkdir()
     Path("full/file").touch()
     with pytest.raises(ConfigError, match="not empty"):
-        export(config, Path("full"), step)
+        run_export(config, Path("full"), step)
     (step / "adapter_model.safetensors").write_bytes(b"torn")
     with pytest.raises(DataError, match="damaged"):
-        export(config, Path("out"), step)
+        run_export(config, Path("out"), step)
     assert not Path("out").exists()
 
 
-def test_the_command_exports_the_newest_and_tells_what_it_wrote(
+def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(
     config: Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", "out"]) == 2
     assert "train first" in capsys.readouterr().err
     trained(config)
     assert main(["export", "out", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["checkpoint"].endswith("step_7") and told["files"]["adapter_model.safetensors"] > 10_000
+    found = json.loads(capsys.readouterr().out)
+    assert found["checkpoint"].endswith("step_7") and found["files"]["adapter_model.safetensors"] > 10_000
     assert main(["export", "merged", "--merge"]) == 0
     assert "model.safetensors" in (printed := capsys.readouterr().out) and "huggingface-cli upload" in printed
     assert main(["export", "out"]) == 2

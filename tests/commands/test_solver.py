@@ -1,39 +1,30 @@
-"""``Solver``: one policy for many problems, written for together, each with its own answer."""
+"""``Solver``: many problems at once, written for in batches, each with its own answer."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from llm_as_judge.commands.solve_run import Draw
+from llm_as_judge.commands.solve import run_solve
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
-from llm_as_judge.solver import Solver
+from llm_as_judge.solver import Draw, Solver
+from llm_as_judge.types import Question
 
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def settings(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The embedded executor, and a judge that does not exist: a solver needs none."""
     monkeypatch.chdir(tmp_path)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    # The judge is nobody's: a solver needs none.
-    yield [
-        f"executor.base_url=http://127.0.0.1:{port}/v1",
-        "judge.provider=openai",
-        "judge.base_url=http://127.0.0.1:9/v1",
-    ]
+    return [f"executor.base_url={address}", "judge.provider=openai", "judge.base_url=http://127.0.0.1:9/v1"]
 
 
-async def test_many_problems_are_written_for_together_and_answered_in_turn(
-    here: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiting_problems_are_written_for_together(settings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     batches, write = [], PolicyAuthor.write
     greedy = Draw(temperature=0, seed=0)
 
@@ -42,13 +33,13 @@ async def test_many_problems_are_written_for_together_and_answered_in_turn(
         return write(self, questions, samples, start)
 
     monkeypatch.setattr(PolicyAuthor, "write", counted)
-    async with Solver(overrides=here) as solver:
+    async with Solver(overrides=settings) as solver:
         numbers = list(range(3, 15))
         alone = await solver.solve(APPLES.format(3), draw=greedy)
         assert alone.answer == "7" and "class Workflow" in alone.workflow
         assert alone.prompt_tokens > 100 and alone.completion_tokens > 20
-        asked = [solver.solve(APPLES.format(n), draw=greedy) for n in numbers]
-        solutions = await asyncio.gather(*asked, solver.solve("x " * 20_000, draw=greedy), return_exceptions=True)
+        work = [solver.solve(APPLES.format(n), draw=greedy) for n in numbers]
+        solutions = await asyncio.gather(*work, solver.solve("x " * 20_000, draw=greedy), return_exceptions=True)
         assert isinstance(solutions[-1], DataError) and "nano reads 4096" in str(solutions[-1])
         assert solutions[0].workflow == alone.workflow  # type: ignore[union-attr]
         assert [s.execution.outcome for s in solutions[:-1]].count("finished") > 9  # type: ignore[union-attr]
@@ -58,15 +49,15 @@ async def test_many_problems_are_written_for_together_and_answered_in_turn(
         await asyncio.gather(*(solver.solve(APPLES.format(5), draw=Draw()) for _ in range(2)))
         await solver.solve(APPLES.format(5))
         starts = [start for _, _, start in batches]
-        assert 0 not in starts[:-1] and starts[-1] == 0
+        assert 0 not in starts[:-1] and starts[-1] == 0, "a question without a seed is drawn anew"
         with pytest.raises(ConfigError, match="math, code, qa"):
             await solver.solve("x", "art")  # type: ignore[arg-type]
         with pytest.raises(DataError, match="empty"):
             await solver.solve(" ")
 
 
-async def test_whoever_stops_waiting_stops_nobody_else(here: list[str]) -> None:
-    async with Solver(overrides=here) as solver:
+async def test_a_cancelled_caller_does_not_stop_others(settings: list[str]) -> None:
+    async with Solver(overrides=settings) as solver:
         first = asyncio.create_task(solver.solve(APPLES.format(3)))
         second = asyncio.create_task(solver.solve(APPLES.format(4)))
         await asyncio.sleep(0)
@@ -74,3 +65,11 @@ async def test_whoever_stops_waiting_stops_nobody_else(here: list[str]) -> None:
         assert (await second).workflow
         with pytest.raises(asyncio.CancelledError):
             await first
+
+
+def test_a_solution_traces_its_workflow(settings: list[str]) -> None:
+    config = load_config("config/embedded.yaml", settings)
+    question = Question("q", APPLES.format(3), "math")
+    solution = asyncio.run(run_solve(config, question, checkpoint=None, repair=True, fallback=True))
+    assert solution.execution.outcome == "finished" and "class Workflow" in solution.workflow
+    assert solution.as_json()["trace"]

@@ -1,4 +1,4 @@
-"""The page on using a policy: its Python examples run as they stand, and its tables name what there is."""
+"""The page on using a policy: its Python examples run unchanged, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.commands.chat_run import read_request
+from llm_as_judge.commands.serve_chat import read_request
 from llm_as_judge.llm import protocol
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,10 @@ def example(page: str, word: str) -> str:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [README, PAGE], ids=["README", "use"])
 def test_the_solver_example_answers(page: str, tmp_path: Path) -> None:
-    """In a process of its own; the README's is run with the embedded configuration."""
+    """In a separate process, with the embedded configuration."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = f"executor.base_url=http://127.0.0.1:{s.getsockname()[1]}/v1"
@@ -39,7 +40,7 @@ def test_the_solver_example_answers(page: str, tmp_path: Path) -> None:
     assert done.stdout.startswith("7")
 
 
-def test_every_status_and_every_field_stands_on_the_page() -> None:
+def test_the_page_names_every_status_and_field() -> None:
     errors = [
         cls for cls in vars(protocol).values() if isinstance(cls, type) and issubclass(cls, protocol.RequestError)
     ]
@@ -51,7 +52,7 @@ def test_every_status_and_every_field_stands_on_the_page() -> None:
     assert not [name for name in fields if f"`{name}`" not in PAGE]
 
 
-def test_the_endpoints_example_is_what_the_client_takes() -> None:
+def test_the_example_of_the_endpoint_fits_the_client() -> None:
     code = example(PAGE, "import OpenAI")
     pytest.importorskip("openai", reason="the openai client is a peer: make peers installs it")
     asked: list[object] = []

@@ -22,8 +22,8 @@ import llm_as_judge
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_judge, open_services
-from llm_as_judge.commands.train_run import train
-from llm_as_judge.commands.warmup_run import warm_up
+from llm_as_judge.commands.train import run_training
+from llm_as_judge.commands.warmup import run_warmup
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, ProviderError
@@ -99,7 +99,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
         rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,
         max_problems=2, domain_ratios=MATHS, experience_buffer__top_k=1, reward_threshold=-100,
     )  # fmt: skip
-    asyncio.run(train(run))
+    asyncio.run(run_training(run))
 
     files = {f"{split}_dataset": f"{split}.jsonl" for split in ("train", "val", "test")}
     for name in files.values():
@@ -112,7 +112,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
         EMBEDDED, max_problems=4, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
         sft_steps=1, problems_per_step=1, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
     )  # fmt: skip
-    load_author(recorder.load(EMBEDDED, model__adapter=warm_up(cold).adapter))
+    load_author(recorder.load(EMBEDDED, model__adapter=run_warmup(cold).adapter))
 
     Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
 
@@ -160,7 +160,7 @@ MIRRORS = {
 
 EXTRAS = (
     ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", "views.spans", "runs.trace",
-    ".trl_async", "integrations.verifiers",
+    "integrations.verifiers",
 )  # fmt: skip
 
 

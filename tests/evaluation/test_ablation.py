@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.assembly.progress import Silent
-from llm_as_judge.commands.ablate_run import changed, run_ablation
+from llm_as_judge.commands.ablate import changed, run_ablation
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, students_t, without, worths
@@ -88,6 +88,6 @@ async def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, mon
     assert result.table.count("\n") == 3
     assert sum("without buffer, seed 0" in line for line in said.lines) == 2 and "tokens" in said.lines[-1]
     # What is there is not trained again.
-    monkeypatch.setattr("llm_as_judge.commands.ablate_run._trained", None)
+    monkeypatch.setattr("llm_as_judge.commands.ablate._trained", None)
     again = await run_ablation(config, ["buffer"], 1)
     assert again.as_json() == result.as_json()

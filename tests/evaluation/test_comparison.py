@@ -20,7 +20,7 @@ from helpers.knowing import Knowing, knowing
 from llm_as_judge.assembly.policy import adapter_digest, load_author, newest_checkpoint
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.compare_run import Comparison, run_comparison, training_tokens
+from llm_as_judge.commands.compare import Comparison, run_comparison, training_tokens
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE

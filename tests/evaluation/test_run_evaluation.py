@@ -22,7 +22,7 @@ from helpers.rollouts import problem
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.evaluate_run import EvaluationResult, merge, run_evaluation
+from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
 from llm_as_judge.config.schema import Config, EndpointConfig
 from llm_as_judge.errors import ConfigError, DataError, ProviderError
 from llm_as_judge.evaluation.records import Ledger
@@ -87,13 +87,13 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
         yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("llm_as_judge.commands.evaluate_run.open_services", services)
-    monkeypatch.setattr("llm_as_judge.commands.evaluate_run.load_author", lambda *rest: made)
+    monkeypatch.setattr("llm_as_judge.assembly.services.open_services", services)
+    monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", lambda *rest: made)
     return made
 
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
-    monkeypatch.setattr("llm_as_judge.commands.evaluate_run.read_problems", lambda path, limit: list(problems)[:limit])
+    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, limit: list(problems)[:limit])
     Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
@@ -233,7 +233,7 @@ class Workflow:
 def test_a_graph_folder_is_evaluated_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("llm_as_judge.commands.evaluate_run.load_author", None)
+    monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
     Path("round_3").mkdir()
     Path("round_3/graph.py").write_text(GRAPH)
     Path("round_3/prompt.py").write_text('ASK = ""\n')
@@ -264,7 +264,7 @@ def test_a_given_workflow_and_a_policy_exclude_each_other(
     monkeypatch.chdir(tmp_path)
     Path("w.py").write_text("class Workflow: ...\n")
     assert main(["evaluate", "--workflow", "w.py", "--untrained"]) == 2
-    assert "--workflow takes the policy's place" in capsys.readouterr().err
+    assert "--workflow replaces the policy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_an_interruption_ends_with_the_command_that_goes_on(
     assert main([*words, "--untrained"]) == status
     told = capsys.readouterr().err.splitlines()[-1]
     if done:
-        assert told.endswith(f"go on from there with: llm-as-judge {shlex.join(words)} --untrained --resume")
+        assert told.endswith(f"continue with: llm-as-judge {shlex.join(words)} --untrained --resume")
     else:
         assert told == "interrupted; nothing was saved yet"
     monkeypatch.setattr(World, "run", run)
@@ -309,7 +309,7 @@ async def test_evaluations_that_end_at_once_lose_no_row(world: World, monkeypatc
         told = SimpleNamespace(model="nano", as_json=lambda: {"datasets": [{**template, "dataset": name}]})
         merge(result.file, told)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("llm_as_judge.commands.evaluate_run.write_json", slowly)
+    monkeypatch.setattr("llm_as_judge.files.write_json", slowly)
     names = {f"set {i}" for i in range(8)}
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(end, names))

@@ -1,6 +1,6 @@
-"""A chat endpoint that answers the problems it was told of, in one way of being asked only: as a program.
+"""A chat endpoint that answers known problems, but only requests for a program; every other reply is wrong.
 
-Every other request gets a reply that is wrong. So a policy that learns from it comes to write ``Programmer``.
+A policy that learns from it learns to write ``Programmer``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llm_as_judge.types import Problem
 
 @dataclass
 class Knowing:
-    """``down``: HTTP 500 from now on. ``finish_reason``: why every reply ended."""
+    """``down``: HTTP 500 to every request. ``finish_reason``: of every reply."""
 
     url: str = ""
     answers: dict[str, str] = field(default_factory=dict)  # by statement
@@ -39,7 +39,7 @@ class Knowing:
 
 @contextmanager
 def knowing(served: Knowing | None = None) -> Iterator[Knowing]:
-    """Answers as ``served`` does, by default one that knows nothing yet."""
+    """Serve ``served`` (default: one that knows no problem yet)."""
     served = served or Knowing()
 
     class Handler(BaseHTTPRequestHandler):

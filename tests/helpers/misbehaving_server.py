@@ -1,6 +1,6 @@
-"""A chat endpoint that fails in the way its model's name says, run as a process of its own: ``python THIS_FILE``.
+"""A chat endpoint that fails as the model's name says, in a separate process: ``python THIS_FILE``.
 
-Prints the port of 127.0.0.1 it listens on. Behaviours joined by ``+`` come one a request, the last one stays.
+Prints its port on 127.0.0.1. Behaviours joined by ``+`` apply one per request; the last one remains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
     def do_GET(self) -> None:
-        """What a model was asked so far."""
+        """Requests to a model so far."""
         self._send(200, json.dumps(LOG.get(self.path.strip("/"), [])))
 
     def do_POST(self) -> None:

@@ -1,4 +1,4 @@
-"""Who is alive, by /proc."""
+"""Living processes, from /proc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def processes(root: int) -> set[int]:
 
 
 def running(pid: int) -> bool:
-    """Alive; an orphan that init has not reaped yet is not."""
+    """Whether the process lives; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""Rollouts made by hand, for tests of what is computed from them."""
+"""Hand-made rollouts, for tests of what is computed from them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def rollout(
     text: str | None = None,
     answer: str = "an answer",
 ) -> Rollout:
-    """A rollout of ``plan`` that took ``tokens`` executor tokens; unscored ones are our fault unless said otherwise."""
+    """A rollout of ``plan`` with ``tokens`` executor tokens; unscored ones are faults unless ``outcome`` is given."""
     call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(PLANS[plan], of.question.domain) if text is None else text

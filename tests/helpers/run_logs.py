@@ -1,4 +1,4 @@
-"""Event logs of training runs, written by the trainer's own writer from rollouts made by hand."""
+"""Event logs of training runs, written by the trainer's own writer from hand-made rollouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Exchange, Execution, Group, OperatorCall, Problem, Question, Reference, Reward, Rollout
 
 CONFIG = "model:\n  model_name: nano\nexecutor:\n  model: nano-executor\ntraining:\n  max_steps: 3\n"
-#: What a model or a data set may come up with, each of which must be shown as it is.
+#: Hostile texts of a model or a data set, which must be shown unchanged.
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 RIGHT_TO_LEFT = "\u202egnp.exe \u0627\u0644\u0639\u0631\u0628\u064a\u0629"
 HOSTILE = f"{SCRIPT} {RIGHT_TO_LEFT} NUL[\x00] half[\ud800] </style></textarea><!-- ]]> `${{1}}` {{{{x}}}}"
@@ -43,7 +43,7 @@ def begin(log: EventLog, resumed_from: str | None = None) -> None:
 
 
 def add_step(log: EventLog, step: int, groups: Sequence[Group], **report: float) -> None:
-    """What the trainer logs of a step: its prompts, rollouts and figures."""
+    """Log a step as the trainer does: prompts, rollouts and metrics."""
     for group in groups:
         question = group.problem.question
         log.log("prompt", problem=question.id, question=question.statement, user=f"Asked: {question.text}", examples=0)
@@ -60,7 +60,7 @@ def group(id: str, *verdicts: bool | None, domain: str = "math") -> Group:
 
 
 def hostile_group() -> Group:
-    """Everything in it that a model or a data set writes is hostile; one line is a megabyte long."""
+    """All texts of models and data are hostile; one line is a megabyte long."""
     question = Question("hostile", f"Problem {HOSTILE}", "qa", dataset="custom")
     of = Problem(question, Reference(answers=(f"Reference {HOSTILE}",)))
     text = f"# Workflow {HOSTILE}\nclass Workflow: pass\n"

@@ -1,4 +1,4 @@
-"""The embedded run's settings on an endpoint that knows the answers, judged by rules: quick, and always the same."""
+"""Settings of an embedded run with an endpoint that knows the answers, judged by rules: quick and reproducible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def executor() -> Iterator[Knowing]:
 
 @pytest.fixture
 def overrides(executor: Knowing) -> list[str]:
-    """For what reads the file itself."""
+    """For code that loads the configuration itself."""
     return [
         "executor.provider=openai",
         f"executor.base_url={executor.url}",

@@ -1,4 +1,4 @@
-"""One problem and one text in, a reward or none out: the same as the package's own rollouts get."""
+"""``Scorer``: one problem and one text in, the same rollout as in the package's own training out."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import Scored, Scorer, problem_of
+from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
 from llm_as_judge.rl.rollout import roll_out
-from llm_as_judge.types import Completion
+from llm_as_judge.types import Completion, Rollout
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 
@@ -38,23 +38,25 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
             scorer.score(row, "import os"),
             scorer.score(row, text("program"), finish_reason="length"),
         )
-        assert right.correct is True and right.outcome == "finished" and right.executor_tokens == 30
-        assert set(right.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
-        assert right.reward is not None and right.reward > 8
-        assert wrong.correct is False and invalid.outcome == "invalid" and cut.reason == "truncated"
-        assert wrong.reward is not None and invalid.reward == cut.reward and invalid.reward < wrong.reward < 0
+        assert right.verdict.correct is True and right.valid and right.execution.tokens == 30
+        assert set(right.reward.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
+        assert right.reward.total is not None and right.reward.total > 8
+        assert (
+            wrong.verdict.correct is False and invalid.execution.outcome == "invalid" and reason_of(cut) == "truncated"
+        )
+        floor = invalid.reward.total
+        assert wrong.reward.total is not None and floor is not None
+        assert floor == cut.reward.total and floor < wrong.reward.total < 0
         executor.down = True
         fault = await scorer.score(row, text("program"))
-        assert fault.reward is None and fault.correct is None and "500" in fault.reason
+        assert fault.reward.total is None and fault.verdict.correct is None and "500" in reason_of(fault)
         executor.down = False
         assert (await scorer.score(row, text("program"))).reward == right.reward
     finally:
         scorer.close()
 
 
-async def test_the_score_is_what_a_rollout_of_the_packages_own_gets(
-    executor: Knowing, config: Callable[..., Config]
-) -> None:
+async def test_the_score_equals_that_of_training(executor: Knowing, config: Callable[..., Config]) -> None:
     settings = config()
     problem = open_problems(settings).sampler.sample(1)[0]
     executor.tell(problem)
@@ -62,12 +64,14 @@ async def test_the_score_is_what_a_rollout_of_the_packages_own_gets(
         own = await roll_out(problem, Completion(text("program"), (), (), (), "stop"), services.training)
     scorer = Scorer(settings)
     try:
-        assert await scorer.score(to_record(problem), text("program")) == Scored.of(own)
+        scored = await scorer.score(to_record(problem), text("program"))
+        assert (scored.reward, scored.verdict) == (own.reward, own.verdict)
+        assert scored.execution.answer == own.execution.answer and scored.execution.tokens == own.execution.tokens
     finally:
         scorer.close()
 
 
-def test_any_thread_and_loop_may_ask_and_services_open_once(
+def test_any_thread_and_loop_may_score_and_services_open_once(
     executor: Knowing, config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
@@ -77,7 +81,7 @@ def test_any_thread_and_loop_may_ask_and_services_open_once(
     for row in rows:
         executor.tell(problem_of(row))
     scorer = Scorer(settings)
-    found: list[Scored] = []
+    found: list[Rollout] = []
     try:
         threads = [
             threading.Thread(target=lambda row=row: found.append(asyncio.run(scorer.score(row, text("program")))))
@@ -87,14 +91,14 @@ def test_any_thread_and_loop_may_ask_and_services_open_once(
             thread.start()
         for thread in threads:
             thread.join()
-        assert [s.correct for s in found] == [True] * 3 and len(opened) == 1
+        assert [rollout.verdict.correct for rollout in found] == [True] * 3 and len(opened) == 1
         copy = pickle.loads(pickle.dumps(scorer))
         assert copy.config == settings
     finally:
         scorer.close()
 
 
-def test_rows_are_drawn_as_a_run_draws_them_and_read_back_as_they_were(config: Callable[..., Config]) -> None:
+def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Callable[..., Config]) -> None:
     settings = config("domain_ratios={math: 0.4, code: 0.3, qa: 0.3}", "max_steps=2", "rollout_batch_size=5")
     rows = training_rows(settings)
     assert [problem_of(row) for row in rows] == open_problems(settings).sampler.sample(10)
@@ -106,7 +110,7 @@ def test_rows_are_drawn_as_a_run_draws_them_and_read_back_as_they_were(config: C
     assert len(heldout_rows(settings, 4)) == 4
 
 
-@pytest.mark.parametrize("record", ["not JSON", "[]", '{"problem": "1 + 1?"}', 5])
-async def test_a_row_that_is_no_problem_is_refused(record: object, config: Callable[..., Config]) -> None:
-    with pytest.raises(DataError):
-        await Scorer(config()).score({"record": record}, text("program"))
+def test_rows_without_a_problem_are_refused() -> None:
+    for record in ("not JSON", "[]", '{"problem": "1 + 1?"}', 5):
+        with pytest.raises(DataError):
+            problem_of({"record": record})

@@ -1,4 +1,4 @@
-"""TRL's own ``GRPOTrainer`` trains the nano policy on our environment, and learns nothing where that is unplugged."""
+"""TRL's own ``GRPOTrainer`` trains the nano policy in our environment, and learns nothing with constant rewards."""
 
 from __future__ import annotations
 
@@ -60,8 +60,11 @@ def quick(config: Callable[..., Config]) -> Config:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugged", [True, False])
-def test_mean_reward_rises_by_the_reward(plugged: bool, executor: Knowing, config: Callable[..., Config]) -> None:
+def test_the_mean_reward_rises_only_with_our_reward(
+    plugged: bool, executor: Knowing, config: Callable[..., Config]
+) -> None:
     settings = quick(config)
     rows = dataset(settings)
     for row in rows:
@@ -87,7 +90,7 @@ def test_mean_reward_rises_by_the_reward(plugged: bool, executor: Knowing, confi
     assert rise > 3 if plugged else rise < 2, means
 
 
-async def test_a_batch_as_trl_hands_it_over(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_a_batch_as_trl_passes_it(executor: Knowing, config: Callable[..., Config]) -> None:
     settings = config("response_max_length=8")
     rows = dataset(settings, 1)
     executor.tell(problem_of(rows[0]))
@@ -109,7 +112,7 @@ async def test_a_batch_as_trl_hands_it_over(executor: Knowing, config: Callable[
         assert logged["outcome"] == ["finished", "finished", "invalid"]
         assert logged["workflow/accuracy"] == pytest.approx(2 / 3)
         executor.down = True
-        batch["trainer_state"] = SimpleNamespace(global_step=1)  # other seeds, so that no reply is remembered
+        batch["trainer_state"] = SimpleNamespace(global_step=1)  # other seeds, so that no reply is cached
         assert await reward(**batch) == [None, None, cut]
         assert logged["workflow/unscored"] == pytest.approx(2 / 3)
     finally:

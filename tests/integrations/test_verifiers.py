@@ -59,7 +59,7 @@ def policy() -> Iterator[Writing]:
 
 @asynccontextmanager
 async def served(policy: Writing, overrides: list[str], **taskset: object) -> AsyncIterator[tuple[list[vf.Task], Run]]:
-    """The tasks, and what has verifiers' server run one of them."""
+    """The tasks, and a function that runs one of them on verifiers' server."""
     task = {"config": str(EMBEDDED), "overrides": overrides}
     environment = vf.resolve_env_config({"taskset": {"id": "llm-as-judge-env", "task": task, **taskset}})
     server = EnvServer(environment, "tcp://127.0.0.1:0")
@@ -67,8 +67,8 @@ async def served(policy: Writing, overrides: list[str], **taskset: object) -> As
     endpoint = vf.EvalClientConfig(base_url=policy.url, api_key_var="KEY_OF_NOBODY")
 
     async def run(task: vf.Task) -> vf.Trace:
-        told = await client.run(endpoint, "policy", vf.SamplingConfig(), task.data.model_dump(mode="json"))
-        (trace,) = told.traces
+        reply = await client.run(endpoint, "policy", vf.SamplingConfig(), task.data.model_dump(mode="json"))
+        (trace,) = reply.traces
         return trace
 
     try:
@@ -94,11 +94,11 @@ async def test_scores_and_prompts_are_those_of_the_core(
         shown = [{"role": message.role, "content": message.content} for message in trace.messages[:-1]]
         assert shown == rows[1]["prompt"] and trace.ok and trace.num_turns == 1
         expected = await own.score(rows[1], trace.last_reply)
-        assert trace.reward == expected.reward and trace.info == {"outcome": expected.outcome}
+        assert trace.reward == expected.reward.total and trace.info == {"outcome": expected.execution.outcome}
         assert trace.metrics == {
-            **expected.terms,
-            "accuracy": float(expected.correct is True),
-            "executor_tokens": expected.executor_tokens,
+            **expected.reward.terms,
+            "accuracy": float(expected.verdict.correct is True),
+            "executor_tokens": expected.execution.tokens,
         }
     own.close()
     assert policy.prompts == [rows[1]["prompt"][-1]["content"]] * 3
@@ -106,7 +106,7 @@ async def test_scores_and_prompts_are_those_of_the_core(
     assert len({trace.reward for trace in traces}) == 3
 
 
-async def test_what_nobody_could_score_has_no_reward(
+async def test_unscored_rollouts_have_no_reward(
     policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
 ) -> None:
     (row,) = training_rows(config(), 1)
@@ -121,15 +121,15 @@ async def test_what_nobody_could_score_has_no_reward(
         policy.down = False
         policy.finish_reason = "length"
         cut = await run(task)
-    # prime-rl leaves out of training, and of the group's mean, what is not ``ok``.
-    for trace, kind, told in ((lost, "TaskError", "HTTP 500"), (unheard, "ProviderError", "500")):
+    # prime-rl leaves traces that are not ``ok`` out of training and of the group's mean.
+    for trace, kind, words in ((lost, "TaskError", "HTTP 500"), (unheard, "ProviderError", "500")):
         assert not trace.ok and trace.has_error and not any(trace.rewards.values())
-        assert trace.last_error.type == kind and told in trace.last_error.message
+        assert trace.last_error.type == kind and words in trace.last_error.message
     assert lost.rewards == {"workflow_reward": None} and "could not be scored" in lost.last_error.message
     assert found.ok and found.reward > 8 > 0 > cut.reward and cut.ok
 
 
-async def test_rollouts_run_beside_each_other_and_leave_no_process(
+async def test_rollouts_run_concurrently_and_leave_no_process(
     policy: Writing,
     executor: Knowing,
     config: Callable[..., Config],
@@ -140,9 +140,9 @@ async def test_rollouts_run_beside_each_other_and_leave_no_process(
     executor.tell(problem_of(training_rows(settings, 1)[0]))
     policy.texts, reply, all_there = TEXTS[:1], executor.reply, threading.Barrier(8, timeout=20)
 
-    def when_all_ask(*told: Any) -> str:
+    def when_all_ask(*request: Any) -> str:
         all_there.wait()
-        return reply(*told)
+        return reply(*request)
 
     async with served(policy, overrides, count=1) as ((task,), run):
         await run(task)
@@ -174,7 +174,7 @@ def test_the_evaluation_command(
     assert all(episode["traces"][0]["metrics"]["accuracy"] == 1 for episode in episodes)
 
 
-def test_a_reply_that_is_none_is_not_scored() -> None:
+def test_a_missing_reply_is_not_scored() -> None:
     task = WorkflowTask(WorkflowData(record="{}", domain="math", dataset=""))
     with pytest.raises(DataError, match="longer context"):
         asyncio.run(task.workflow_reward(vf.Trace.model_construct(nodes=[])))

@@ -1,6 +1,6 @@
-"""Our environment as verl's reward function: its dictionary, its parquet files, and its own Ray workers.
+"""Our environment as verl's reward function: scores, parquet files, and verl's own Ray workers.
 
-Those are tested where ``VERL_PYTHON`` names the Python of an environment with verl (``make test-verl``).
+The workers are tested if ``VERL_PYTHON`` names the Python of an environment with verl (``make test-verl``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), 
 
 
 def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, object]]:
-    """The training rows of an export, whose problems the executor knows."""
+    """Training rows of an export; the executor knows their answers."""
     datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
     train, test = verl.export(config, folder, count=2, heldout=2)
     rows = list(datasets.Dataset.from_parquet(str(train)))
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_core_and_columns_are_the_same(
         found = [await verl.compute_score("x", text, "", row["extra_info"], **arguments) for text in TEXTS]  # type: ignore[arg-type]
         own = Scorer(config())
         try:
-            return found, [(await own.score(row["extra_info"], text)).reward for text in TEXTS]  # type: ignore[arg-type]
+            return found, [(await own.score(row["extra_info"], text)).reward.total for text in TEXTS]  # type: ignore[arg-type]
         finally:
             own.close()
 
@@ -62,7 +62,7 @@ def test_scores_are_those_of_the_core_and_columns_are_the_same(
         asyncio.run(verl.compute_score("x", TEXTS[0], "", {}, **arguments))  # type: ignore[arg-type]
 
 
-def test_an_outage_is_waited_for_and_never_a_reward(
+def test_an_outage_is_waited_for_and_never_scored(
     executor: Knowing,
     config: Callable[..., Config],
     overrides: list[str],
@@ -115,11 +115,11 @@ def test_verls_own_ray_workers_one_of_which_is_killed(
             env=environment, capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["before"]["acc"] == ["1.0", "0.0", "0.0"] * 2
-    assert told["before"]["outcome"] == ["finished", "finished", "invalid"] * 2
-    right, wrong, invalid = told["before"]["score"][:3]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["before"]["acc"] == ["1.0", "0.0", "0.0"] * 2
+    assert found["before"]["outcome"] == ["finished", "finished", "invalid"] * 2
+    right, wrong, invalid = found["before"]["score"][:3]
     assert right > 8 > 0 > wrong > invalid
-    assert told["killed"] in ("ActorDiedError", "RayActorError", "ActorUnavailableError"), "an error, and no reward"
-    assert told["below"] >= 1 and told["left"] == 0, "a killed worker leaves no sandbox behind"
-    assert told["after"] == told["before"], "the other worker goes on"
+    assert found["killed"] in ("ActorDiedError", "RayActorError", "ActorUnavailableError"), "an error, and no reward"
+    assert found["below"] >= 1 and found["left"] == 0, "a killed worker leaves no sandbox behind"
+    assert found["after"] == found["before"], "the other worker goes on"

@@ -2,7 +2,7 @@
 
     python verl_ray.py PARQUET CONFIG TOKENIZER OVERRIDE...
 
-The last line is JSON: the scores, what a killed worker's batch came to, and the scores after that.
+The last line is JSON: the scores, the error of a killed worker's batch, and the scores after it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def settings(config: str, tokenizer: str, overrides: list[str]) -> Any:
 
 
 def batch(parquet: str, tokenizer: str) -> DataProto:
-    """Each row with each of the texts, as verl's rollouts leave them."""
+    """Each row with each of the texts, in the form of verl's rollouts."""
     rows = [row for row in pq.read_table(parquet).to_pylist() for _ in TEXTS]
     tok = PreTrainedTokenizerFast.from_pretrained(tokenizer)
     answers = [tok.encode(text, add_special_tokens=False) for text in TEXTS] * (len(rows) // len(TEXTS))
@@ -85,7 +85,7 @@ def children(pid: int) -> list[int]:
 
 
 def start_ray(tries: int = 3) -> None:
-    """Ray gives its parts 30 seconds to start, which a busy machine may not have."""
+    """Ray allows 30 seconds to start, which is too short on a busy machine."""
     for left in reversed(range(tries)):
         try:
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_FOLDER"])
@@ -99,29 +99,29 @@ def start_ray(tries: int = 3) -> None:
 def main() -> None:
     parquet, config, tokenizer, *overrides = sys.argv[1:]
     start_ray()
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     try:
         data = batch(parquet, tokenizer)
         manager = RewardLoopManager(settings(config, tokenizer, overrides))
-        told["before"] = scores(manager, data)
+        found["before"] = scores(manager, data)
         victim = manager.reward_loop_workers[0]
         pid = ray.get(victim.__ray_call__.remote(lambda worker: os.getpid()))
         below = children(pid)
-        told["below"] = len(below)
+        found["below"] = len(below)
         os.kill(pid, signal.SIGKILL)
         try:
-            told["killed"] = scores(manager, data)
+            found["killed"] = scores(manager, data)
         except ray.exceptions.RayActorError as error:
-            told["killed"] = type(error).__name__
+            found["killed"] = type(error).__name__
         deadline = time.monotonic() + 10
         while (left := [p for p in below if os.path.exists(f"/proc/{p}")]) and time.monotonic() < deadline:
             time.sleep(0.2)
-        told["left"] = len(left)
+        found["left"] = len(left)
         manager.reward_loop_workers.remove(victim)
-        told["after"] = scores(manager, data)
+        found["after"] = scores(manager, data)
     finally:
         ray.shutdown()
-    print(json.dumps(told))
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ import pytest
 from helpers.judging import ALONE, HYBRID, asked
 
 from llm_as_judge.answers.nonanswers import says_nothing
-from llm_as_judge.judging.prompts import fence
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge, parse_json_verdict, parse_verdict
-from llm_as_judge.judging.prompts import EXTRACT_PROMPT, JSON_PROMPT, JUDGE_PROMPT
+from llm_as_judge.judging.prompts import EXTRACT_PROMPT, JSON_PROMPT, JUDGE_PROMPT, fence
 from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.types import Problem, Question, Reference
 

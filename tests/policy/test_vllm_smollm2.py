@@ -16,8 +16,8 @@ import torch
 from helpers.vllm import START_S, Server, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
-from llm_as_judge.commands.evaluate_run import run_evaluation
-from llm_as_judge.commands.train_run import train
+from llm_as_judge.commands.evaluate import run_evaluation
+from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config, locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.policy.model import Policy
@@ -104,7 +104,7 @@ def off_by(policy: Policy, completions: list[Completion], *, reference: bool = F
 
 
 def test_ten_steps_with_policy_executor_and_judge_on_vllm(server: Server, config: Config) -> None:
-    result = asyncio.run(train(config))
+    result = asyncio.run(run_training(config))
     assert result.steps == STEPS
     assert result.usage["executor"].calls > 0, "the single call everywhere asks the executor"
     steps = [

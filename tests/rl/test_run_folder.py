@@ -108,7 +108,7 @@ def test_a_checkpoint_of_another_run_in_the_folder_is_refused(config: Config) ->
     new = run(config, 3)
     stranger = next(new.folder.checkpoints.parent.glob("grpo_mixed.*/step_60"))
     stranger.rename(new.folder.checkpoints / "step_60")
-    with pytest.raises(DataError, match="step_60 is not of the run"):
+    with pytest.raises(DataError, match="step_60 does not belong to the run"):
         opened(config, resume=True)
 
 

@@ -1,9 +1,9 @@
-"""What a chat request to ``llm-as-judge serve`` says: one question, and how the policy samples.
+"""Chat requests to ``llm-as-judge serve``: one question, and how the policy samples.
 
-``temperature``, ``top_p`` and ``seed`` are the policy's, which writes the workflow; the executor keeps its own. Fields
-beyond the protocol (``extra_body`` of the OpenAI client): ``domain``, ``context``, ``entry_point``, ``public_tests``;
-without ``domain`` the model's name tells it (``nano:qa``). ``max_tokens`` has no effect, for the answer is what the
-workflow returns. What else cannot be done is refused, not ignored.
+``temperature``, ``top_p`` and ``seed`` apply to the policy, which writes the workflow; the executor keeps its own.
+Fields beyond the protocol (``extra_body`` of the OpenAI client): ``domain``, ``context``, ``entry_point``,
+``public_tests``. Without ``domain`` the model name decides (``nano:qa``). ``max_tokens`` has no effect, because the
+answer is what the workflow returns. Everything unsupported is refused, not ignored.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_as_judge.commands.solve_run import Draw
 from llm_as_judge.llm.protocol import BadRequest, NoModel, number, seed_of, shown
+from llm_as_judge.solver import Draw
 from llm_as_judge.types import DOMAINS, Domain, Question
 
 _UNSUPPORTED = (
@@ -38,17 +38,17 @@ class ChatRequest:
 
 
 def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> ChatRequest:
-    """``models`` are the names there are, with their domain. Raises ``BadRequest`` or ``NoModel``."""
+    """``models`` are the served names and their domains. Raises ``BadRequest`` or ``NoModel``."""
     refused = [name for name in _UNSUPPORTED if body.get(name) and body[name] != "none"]
     if body.get("response_format") not in (None, {"type": "text"}):
         refused.append("response_format")
     if body.get("modalities") not in (None, ["text"]):
         refused.append("modalities")
     if refused:
-        raise BadRequest(f"{', '.join(refused)}: not supported, for the answer is what a workflow returns")
+        raise BadRequest(f"{', '.join(refused)}: not supported, because the answer is what a workflow returns")
     model = body.get("model")
     if not isinstance(model, str) or model not in models:
-        raise NoModel(f"no model {shown(model)} here; there are {', '.join(models)}")
+        raise NoModel(f"no model {shown(model)} here; use one of {', '.join(models)}")
     stream, options = body.get("stream") or False, body.get("stream_options") or {}
     if not isinstance(stream, bool) or not isinstance(options, dict):
         raise BadRequest("stream must be true or false, stream_options an object")
@@ -95,24 +95,24 @@ def _question(body: Mapping[str, Any], domain: Domain) -> Question:
         try:
             part.encode()
         except UnicodeError as error:
-            raise BadRequest("the text holds characters that are none (lone surrogates)") from error
+            raise BadRequest("the text has invalid characters (lone surrogates)") from error
     return Question("request", text, given, context, entry, tuple(tests))
 
 
 def _conversation(messages: object) -> str:
-    """One message as it is; more of them as a dialogue, with instructions before it."""
+    """A single message as it is; several as a dialogue, preceded by the instructions."""
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages must be a list with at least one message")
-    said = [(_role(message), _text(message)) for message in messages]
-    if said[-1][0] != "User":
+    turns = [(_role(message), _text(message)) for message in messages]
+    if turns[-1][0] != "User":
         raise BadRequest("the last message must be the user's: it is the problem")
-    if not said[-1][1].strip():
-        raise BadRequest("the last message is empty; it must tell the problem")
-    orders = [text for role, text in said if role == "System"]
-    turns = [(role, text) for role, text in said if role != "System"]
-    if len(turns) == 1:
-        return "\n\n".join([*orders, turns[0][1]])
-    return "\n\n".join([*orders, *(f"{role}: {text}" for role, text in turns)])
+    if not turns[-1][1].strip():
+        raise BadRequest("the last message is empty; it must hold the problem")
+    instructions = [text for role, text in turns if role == "System"]
+    dialogue = [(role, text) for role, text in turns if role != "System"]
+    if len(dialogue) == 1:
+        return "\n\n".join([*instructions, dialogue[0][1]])
+    return "\n\n".join([*instructions, *(f"{role}: {text}" for role, text in dialogue)])
 
 
 def _role(message: object) -> str:

@@ -1,0 +1,161 @@
+"""A training run with all its parts, opened from a configuration; for ``train``, ablations and ``GRPOTrainer``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from llm_as_judge.assembly.budget import Budget
+from llm_as_judge.assembly.folder import Started, open_folder
+from llm_as_judge.assembly.follow import load_together
+from llm_as_judge.assembly.probe import PROBLEMS, probe_examples
+from llm_as_judge.assembly.problems import Problems, open_problems
+from llm_as_judge.assembly.progress import Progress, Silent
+from llm_as_judge.assembly.services import Services, open_services
+from llm_as_judge.assembly.tracking import Tracking, tracking
+from llm_as_judge.config.schema import Config
+from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.experience.recall import Recall
+from llm_as_judge.policy.device import Device
+from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.ranks import ALONE, Ranks
+from llm_as_judge.rl.report import StepReport
+from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.types import Prompt, Question
+from llm_as_judge.views.terminal import validation_line
+from llm_as_judge.workflow.catalogue import Example
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """An open run; the trainer is at its first step until ``train``."""
+
+    run: Started
+    services: Services
+    author: PolicyAuthor
+    problems: Problems
+    trainer: Trainer
+
+    async def train(self, steps: int | None = None) -> StepReport | None:
+        """Train ``steps`` steps (default: up to ``training.max_steps``), from the checkpoint if the run is resumed."""
+        if (newest := self.run.folder.resumed_from) is not None:
+            self.trainer.resume(newest)
+        return await self.trainer.train(steps)
+
+    @property
+    def trained(self) -> PolicyAuthor:
+        """The policy at the trainer's step."""
+        return replace(self.author, version=self.trainer.step)
+
+
+@asynccontextmanager
+async def open_training(
+    config: Config,
+    *,
+    resume: bool = False,
+    measured: bool = False,
+    progress: Progress | None = None,
+    ranks: Ranks = ALONE,
+) -> AsyncIterator[Training]:
+    """Open folder, services, policy and problems of a run, with held-out problems if it is ``measured``.
+
+    Raises ``ConfigError``, ``DataError``, ``ProviderError`` or ``OSError`` before any work is done.
+    """
+    shown = progress or Silent()
+    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=shown) as folder:
+        async with open_services(config, shown) as services:
+            shown.say(services.sandbox.describe().summary)
+            problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
+            author = load_together(config, ranks)
+            if problems.seen:
+                shown.say(
+                    f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
+                    "the evaluation measures memory too; split the files with llm-as-judge data process"
+                )
+            run = folder.begin(problems.digest, shown)
+            tracked.begin(run)
+            warn = progress.say if progress else logger.warning
+            trainer = _trainer(run, services, author, problems, _Reports(tracked, shown, warn), ranks)
+            yield Training(run, services, author, problems, trainer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reports:
+    """Where steps, validations and warnings are reported."""
+
+    tracked: Tracking
+    progress: Progress
+    warn: Callable[[str], None]
+
+
+def _trainer(
+    run: Started, services: Services, author: PolicyAuthor, problems: Problems, reports: _Reports, ranks: Ranks
+) -> Trainer:
+    folder, log = run.folder, run.log
+    config = folder.config
+    recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
+    device = Device()
+
+    async def validate(step: int) -> dict[str, float]:
+        writer = replace(author, version=step)
+        summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
+        reports.tracked.validation(step, summary)
+        reports.progress.say(validation_line(step, summary))
+        shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
+        return shares | {str(d): e.value for d, e in summary.domains.items()}
+
+    def build_prompt(question: Question) -> Prompt:
+        prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
+        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        return prompt
+
+    def step_done(report: StepReport) -> None:
+        log.log("usage", step=report.step, **services.usage())
+        reports.tracked.step(report)
+        reports.progress.step(report, config.training.max_steps)
+
+    parts = TrainerParts(
+        policy=author.policy,
+        engine=author.engine,
+        sampler=problems.sampler,
+        build_prompt=build_prompt,
+        rollout=services.training,
+        audit=services.audited,
+        log=log.log,
+        checkpoint_dir=folder.checkpoints,
+        buffer=recall,
+        on_step=step_done,
+        evaluate=validate if config.training.eval_every else None,
+        config_text=folder.config_text,
+        run_id=run.id,
+        load=services.clients["executor"].load,
+        device=device,
+        spent=Budget(config.budget, log.path, services.usage).spent,
+        ranks=ranks,
+    )
+    resumed = str(folder.resumed_from) if folder.resumed_from else None
+    sandbox = str(services.sandbox.describe())
+    log.log("run", id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed)
+    log.log("layers", layer1=author.prompt.system, layer2=services.enhance.as_json())
+    if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
+        log.log("examples_probe", valid=probe.shown.value, valid_without=probe.without.value, harmful=probe.harmful)
+        if probe.harmful:
+            reports.warn(str(probe))
+    return Trainer(parts, config)
+
+
+def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[Example]) -> tuple[Prompt, int]:
+    """The prompt with as many of ``examples``, best first, as fit ``training.prompt_max_length``, and their number.
+
+    An example brings its own problem's context: with all of them, problems with long contexts would never fit.
+    """
+    limit = author.config.training.prompt_max_length
+    for shown in range(len(examples), 0, -1):
+        prompt = author.prompt(question, examples[:shown])
+        if len(author.policy.encode(prompt)) <= limit:
+            return prompt, shown
+    return author.prompt(question), 0

@@ -1,0 +1,126 @@
+"""``llm-as-judge compare --ablate``: a training run without each part and for each seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llm_as_judge.assembly.progress import Progress
+    from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.ablation import Outcome, Worth
+    from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.rl.report import StepReport
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """Accuracy and tokens with all parts and without each, over the seeds."""
+
+    seeds: int
+    full: Sequence[Outcome]
+    parts: Sequence[Worth]
+    file: Path
+
+    @property
+    def table(self) -> str:
+        from llm_as_judge.evaluation.ablation import markdown
+
+        return markdown(self.full, self.parts)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "seeds": self.seeds,
+            "full": [{"accuracy": run.accuracy, "tokens": run.tokens} for run in self.full],
+            "parts": [part.as_json() for part in self.parts],
+            "table": self.table,
+        }
+
+
+async def run_ablation(
+    config: Config, parts: Sequence[str], seeds: int, *, progress: Progress | None = None
+) -> Ablation:
+    """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on.
+
+    ``results_dir/ablation_<run_name>.json`` keeps every finished run: an interrupted ablation, or one with more parts
+    or seeds, trains only what is missing. Raises ``ConfigError`` for an unknown part.
+    """
+    from llm_as_judge.assembly.progress import Silent
+    from llm_as_judge.config.identity import identity
+    from llm_as_judge.errors import ConfigError
+    from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
+    from llm_as_judge.files import write_json
+
+    progress = progress or Silent()
+    if not parts:
+        raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
+    weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
+    changes: dict[str, Mapping[str, object]] = {part: without(part, weights) for part in parts}
+    path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
+    runs: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}
+
+    async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
+        found = []
+        for seed in range(config.training.seed, config.training.seed + seeds):
+            settings = changed(config, change, name, seed)
+            run_name, digest = settings.output.run_name, identity(settings)
+            label = f"{'all parts' if name == 'full' else f'without {name}'}, seed {seed}"
+            known = runs.get(run_name)
+            if known is None or known["config"] != digest:
+                progress.say(label)
+                known = runs[run_name] = {**(await _trained(settings, progress)).as_json(), "config": digest}
+                write_json(path, {"runs": runs})
+            share, tokens = known["overall"], known["executor_tokens"]
+            progress.say(f"{label}: {100 * share:.1f} % right, {tokens:.0f} tokens")
+            found.append(Outcome(share, tokens))
+        return found
+
+    full = await outcomes("full", {})
+    ablated = {part: await outcomes(part, change) for part, change in changes.items()}
+    result = Ablation(seeds, full, worths(full, ablated), path)
+    write_json(path, {**result.as_json(), "runs": runs})
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """Progress of one run without a line for each step."""
+
+    progress: Progress
+
+    def say(self, line: str) -> None:
+        self.progress.say(line)
+
+    def step(self, report: StepReport, total: int) -> None:
+        self.progress.advance("training", report.step, total)
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        self.progress.advance(what, done, total)
+
+
+async def _trained(config: Config, progress: Progress) -> Summary:
+    """The held-out evaluation after a training run."""
+    from llm_as_judge.assembly.training import open_training
+    from llm_as_judge.evaluation.evaluate import evaluate
+
+    async with open_training(config, measured=True, progress=_Bar(progress)) as training:
+        await training.train()
+        return (await evaluate(training.problems.heldout, training.trained, training.services.official)).summary
+
+
+def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
+    """``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
+    tree = config.model_dump(mode="json")
+    for setting, value in {**change, "training.seed": seed, "tracking.report_to": ()}.items():
+        section, _, leaf = setting.partition(".")
+        tree[section][leaf] = value
+    kind = "full" if name == "full" else f"without_{name.replace('.', '_')}"
+    tree["output"]["run_name"] = run_name = f"{config.output.run_name}_{kind}_seed{seed}"
+    if (folder := config.experience_buffer.persistence_dir) is not None:  # runs must not share a buffer
+        tree["experience_buffer"]["persistence_dir"] = str(folder / run_name)
+    copy = type(config).model_validate(tree)
+    copy._base_model = config._base_model
+    return copy

@@ -1,0 +1,103 @@
+"""Training pairs of ``llm-as-judge warmup``: prompts as in training, each with a workflow to be written for it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from random import Random
+
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.types import DOMAINS, Completion, Question
+from llm_as_judge.workflow import variety
+from llm_as_judge.workflow.contract import CLASS_HEAD
+from llm_as_judge.workflow.lint.check import lint
+
+#: Workflows of each held-out problem whose loss is measured.
+_HELD_OUT = 4
+
+
+class Pairs:
+    """Generated workflows, or the user's own, for the configured training problems."""
+
+    def __init__(self, config: Config, author: PolicyAuthor) -> None:
+        """Raises ``DataError`` for too few problems and for workflows that cannot be used."""
+        self.config, self.author = config, author
+        self._operators = load_operators(config.workflow.operators)
+        self._rng = Random(f"warm-up/{config.training.seed}")
+        held_out = config.warmup.look_problems
+        drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
+        questions = list({p.question.id: p.question for p in drawn}.values())
+        self.held_out_questions, training = questions[:held_out], questions[held_out:]
+        self._training = {d: own for d in DOMAINS if (own := [q for q in training if q.domain == d])}
+        if not self._training:
+            raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
+        file = config.warmup.own_workflows
+        self._own = _read_own(file) if file else []
+        head = CLASS_HEAD if config.workflow.prefill else ""
+        if other := next((source for _, source in self._own if not source.startswith(head)), ""):
+            raise DataError(
+                f"{file}: with workflow.prefill every workflow must begin with the end of the prompt, {head!r}; one "
+                f"begins with {other[: len(head)]!r}: change it, or set workflow.prefill to false"
+            )
+
+    def draw(self) -> list[Completion]:
+        """Pairs of one step: ``workflows_per_problem`` for each of ``problems_per_step`` problems."""
+        settings = self.config.warmup
+        domains = self._rng.sample(sorted(self._training), len(self._training))
+        return [
+            self._pair(question, self._rng)
+            for domain in itertools.islice(itertools.cycle(domains), settings.problems_per_step)
+            for question in [self._rng.choice(self._training[domain])]
+            for _ in range(settings.workflows_per_problem)
+        ]
+
+    def held_out(self) -> list[Completion]:
+        """Pairs of problems that no step sees, the same every time."""
+        rng = Random("warm-up, held out")
+        return [self._pair(question, rng) for question in self.held_out_questions for _ in range(_HELD_OUT)]
+
+    def _pair(self, question: Question, rng: Random) -> Completion:
+        policy, workflow = self.author.policy, self.config.workflow
+        source, prompt = self._source(question, rng), self.author.prompt(question)
+        fenced = workflow.layer1 and workflow.prompt == "full"
+        reply = f"```python\n{source}\n```" if fenced else source
+        reply = reply.removeprefix(prompt.prefill)
+        ids = policy.tokenizer.encode(reply, add_special_tokens=False)
+        end = policy.tokenizer.eos_token_id
+        return Completion(reply, tuple(policy.encode(prompt)), (*map(int, ids), int(end)), (), "stop")
+
+    def _source(self, question: Question, rng: Random) -> str:
+        if own := [source for domain, source in self._own if domain == question.domain]:
+            return rng.choice(own)
+        recipe = variety.draw(question.domain, rng, self._operators)
+        varied, class_first = self.config.warmup.varied, self.config.workflow.prefill
+        return variety.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
+
+
+def _read_own(path: Path) -> list[tuple[str, str]]:
+    """Domain and workflow of each line of a JSONL file. Raises ``DataError`` with all unusable lines."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"warmup.own_workflows={path}: cannot be read: {error}; name a JSONL file") from error
+    found, wrong = [], []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            domain, source = str(record["domain"]), str(record["workflow"])
+        except (ValueError, KeyError, TypeError) as error:
+            wrong.append(f"{path}:{number}: needs domain and workflow ({error})")
+            continue
+        if fatal := next((finding for finding in lint(source) if finding.fatal), None):
+            wrong.append(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
+        found.append((domain, source))
+    if wrong:
+        raise DataError("\n".join(wrong[:20]))
+    return found

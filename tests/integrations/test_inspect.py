@@ -1,0 +1,85 @@
+"""Inspect evaluates the policy: as a solver, and as a model behind ``serve``."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect is a peer: make peers installs it")
+
+from inspect_ai import Task  # noqa: E402
+from inspect_ai.dataset import Sample  # noqa: E402
+from inspect_ai.log import resolve_sample_attachments  # noqa: E402
+from inspect_ai.scorer import exact  # noqa: E402
+
+from llm_as_judge.commands.serve import ServeOptions, Serving, run_server  # noqa: E402
+from llm_as_judge.config.loading import load_config  # noqa: E402
+from llm_as_judge.integrations.inspect_ai import workflow_policy  # noqa: E402
+
+pytestmark = pytest.mark.slow
+APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
+
+
+@pytest.fixture
+def settings(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    return [f"executor.base_url={address}", "generation.eval_temperature=0"]
+
+
+def evaluated(model: str, **more: Any) -> Any:
+    """The log of two problems that the policy solves at temperature 0, and one without a right answer."""
+    samples = [Sample(input=APPLES.format(n), target=str(n + 4)) for n in (3, 5)]
+    code = {"domain": "code", "entry_point": "f"}
+    samples.append(Sample(input="Return x plus 3.", target="no such answer", metadata=code))
+    task = Task(dataset=samples, scorer=exact(), **more)
+    (log,) = inspect_ai.eval(task, model=model, display="none", log_dir="logs", log_samples=True)
+    assert log.status == "success", log.error
+    assert [sample.scores["exact"].value for sample in log.samples] == ["C", "C", "I"]
+    return log
+
+
+def test_the_policy_as_a_solver(settings: list[str]) -> None:
+    log = evaluated("none", solver=workflow_policy(overrides=settings))
+
+    def transcript(sample: Any) -> Any:
+        (data,) = [event.data for event in resolve_sample_attachments(sample, "full").events if event.event == "info"]
+        return data
+
+    first, _, code = map(transcript, log.samples)
+    assert "class Workflow" in first["workflow"] and first["outcome"] == "finished"
+    assert first["calls"][0]["exchanges"][0]["prompt"]
+    assert "entry_point" in code["workflow"]
+    assert log.samples[0].output.usage.total_tokens > 300
+
+
+@pytest.fixture
+def endpoint(settings: list[str]) -> Iterator[str]:
+    """``serve`` in a thread of this process."""
+    ready, served, loop = threading.Event(), list[Serving](), asyncio.new_event_loop()
+
+    def on_ready(serving: Serving) -> None:
+        served.append(serving)
+        ready.set()
+
+    config = load_config("config/embedded.yaml", settings)
+    task = loop.create_task(run_server(config, "127.0.0.1", 0, checkpoint=None, options=ServeOptions(), ready=on_ready))
+    thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.gather(task, return_exceptions=True),))
+    thread.start()
+    assert ready.wait(300)
+    yield served[0].base_url
+    loop.call_soon_threadsafe(task.cancel)
+    thread.join(120)
+
+
+def test_the_policy_as_a_model(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKFLOWS_BASE_URL", endpoint)
+    monkeypatch.setenv("WORKFLOWS_API_KEY", "sk-none")
+    log = evaluated("openai-api/workflows/nano")
+    content = log.samples[0].output.message.content
+    thoughts = [part for part in content if getattr(part, "type", "") == "reasoning"]
+    assert "class Workflow" in thoughts[0].reasoning
