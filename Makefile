@@ -1,7 +1,7 @@
 # Targets of everyday work; `make help` lists them. ARGS passes on: make train ARGS="--set seed=1"
 # Where PyPI's torch would bring CUDA unwanted: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-vllm test-verl test-verifiers check bench
+.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-vllm test-verl test-verifiers check bench bench-methods
 
 PYTHON ?= python3
 ARGS ?=
@@ -104,3 +104,6 @@ check: setup  ## lint, formatting, types
 
 bench: peers  ## measure our parts against their peers, in one run each
 	@for file in benchmarks/*.py; do case $$file in */measure.py|*/endpoint.py|*_peer.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done
+
+bench-methods: setup  ## measure AFlow-style search and ScoreFlow-style DPO on the nano models
+	@for file in aflow score_dpo; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done

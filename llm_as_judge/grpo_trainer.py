@@ -17,7 +17,7 @@ from llm_as_judge.assembly.tracking import tracking
 from llm_as_judge.commands.train_run import assemble
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.rl.report import StepReport
+from llm_as_judge.events import StepReport
 
 
 class GRPOTrainer:

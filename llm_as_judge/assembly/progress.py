@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from llm_as_judge.rl.report import StepReport
+from llm_as_judge.events import StepReport
 
 
 class Progress(Protocol):

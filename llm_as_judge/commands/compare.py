@@ -57,15 +57,6 @@ def compare(
             "training took.",
         ),
     ] = None,
-    peers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--peers",
-            metavar="NAME,...",
-            help="Also the field's other ways, with as many tokens each: aflow (a search over workflows), score_dpo "
-            "(the policy learns from pairs of its own workflows, as ScoreFlow's does).",
-        ),
-    ] = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +79,7 @@ def compare(
 
     if ablate is not None:
         given = {"--checkpoint": checkpoint, "--untrained": untrained, "--data": data, "--limit": limit}
-        if wrong := [name for name, value in {**given, "--tokens": tokens, "--peers": peers}.items() if value]:
+        if wrong := [name for name, value in {**given, "--tokens": tokens}.items() if value]:
             raise ConfigError(f"--ablate trains policies of its own: give it without {' and '.join(wrong)}")
         return _ablate(load_settings(config, overrides, model, device), names_in(ablate), seeds, as_json)
     settings = load_settings(config, overrides, model, device)
@@ -97,12 +88,8 @@ def compare(
     import asyncio
 
     from llm_as_judge.commands.compare_run import run_comparison
-    from llm_as_judge.commands.peers_run import PEERS
     from llm_as_judge.views.terminal import TerminalProgress
 
-    wanted = names_in(peers)
-    if unknown := [name for name in wanted if name not in PEERS]:
-        raise ConfigError(f"--peers {unknown[0]!r}: there are {', '.join(PEERS)}")
     console = make_console(as_json)
     console.print(policy_name(checkpoint), highlight=False, soft_wrap=True)
     with TerminalProgress(console) as progress:
@@ -113,7 +100,6 @@ def compare(
                 checkpoint=checkpoint,
                 limit=limit,
                 tokens=tokens,
-                peers=wanted,
                 progress=progress,
             )
         )

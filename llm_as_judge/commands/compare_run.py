@@ -6,7 +6,7 @@ and a second one costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,20 +17,20 @@ from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.assembly.progress import Progress, Silent
 from llm_as_judge.assembly.recording import plan_records, policy_results, recording
 from llm_as_judge.assembly.services import Services, open_services
-from llm_as_judge.commands.peers_run import PEERS, Contest, Found
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import read_problems
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.baselines import Row, measure, plan_author
 from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, Compared, compare, front
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.halving import Search, successive_halving
-from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.checkpoint import step_of, verify
-from llm_as_judge.runlog import read_events, steps_of
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.views.charts import comparison_chart
 from llm_as_judge.views.comparison import comparison_table
@@ -49,7 +49,6 @@ class Comparison:
     problems: int
     rows: Sequence[Compared]
     search: Search | None
-    peers: Mapping[str, Any]  # what each of them found, for JSON
     usage: Usage  # of the executor, now
     sandbox: str
     file: Path
@@ -75,7 +74,6 @@ class Comparison:
             "rows": [row.as_json() for row in self.rows],
             "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
             "search": self.search.as_json() if self.search else None,
-            "peers": self.peers,
             "table": self.table,
             "picture": str(self.picture),
             "sandbox": self.sandbox,
@@ -90,25 +88,21 @@ async def run_comparison(
     checkpoint: Path | None = None,
     limit: int | None = None,
     tokens: int | None = None,
-    peers: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Comparison:
     """All rows on the problems of ``data``, by default the held-out ones; the adapter in ``checkpoint`` is the trained
     policy, without one there is none.
 
-    ``tokens`` of the executor are for each search on training problems, by default as many as the training took;
-    ``peers`` of ``PEERS`` search besides. Raises ``ConfigError`` where they do and nobody knows how many tokens.
+    ``tokens`` of the executor are for the search on training problems, by default as many as the training took.
     """
     told = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     plans = plans_of(load_operators(config.workflow.operators))
     budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
-    if budget is None and peers:
-        raise ConfigError(f"--peers {','.join(peers)}: how many tokens may the search take? Give --tokens N")
     if budget is None:
         told.say("no search for the best single workflow: how many tokens may it take? Give --tokens N")
-    async with open_services(config, told, judging=any(PEERS[peer].judged for peer in peers)) as services:
+    async with open_services(config, told, judging=False) as services:
         matrix = await measure(
             problems,
             services.official,
@@ -121,19 +115,15 @@ async def run_comparison(
             name: await policy_results(name, config, source, problems, adapter, services, told)
             for name, adapter in adapters.items()
         }
-        search, found = None, dict[str, Found]()
+        search = None
         if budget:
             training = _training(config)
             search = await _search(config, plans, training, budget, services, told)
-            contest = Contest(config, source, problems, training, budget, services, told)
-            found = {peer: await PEERS[peer].search(contest) for peer in peers}
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    measured = {one.name: one.records for one in found.values()}
-    rows = compare(matrix, policies, search.winner if search else None, measured)
+    rows = compare(matrix, policies, search.winner if search else None)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
-    ways = {name: one.as_json() for name, one in found.items()}
-    result = Comparison(config, checkpoint, len(problems), rows, search, ways, usage, sandbox, file, picture)
+    result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
     comparison_chart(rows, result.fronts, picture)
     write_json(file, result.as_json())
     return result
@@ -161,10 +151,10 @@ async def _search(
 ) -> Search:
     spent: dict[str, int] = {}
 
-    async def trial(plan: str, count: int) -> Sequence[Record]:
+    async def trial(plan: str, count: int) -> Sequence[RolloutEvent]:
         with _ledger(config, "training", problems, plan) as ledger:
             records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
-        spent[plan] = sum(record.tokens for record in records)
+        spent[plan] = sum(record.executor_tokens for record in records)
         progress.advance("search, executor tokens", min(sum(spent.values()), budget), budget)
         return records
 
@@ -178,7 +168,8 @@ def training_tokens(config: Config, checkpoint: Path) -> int | None:
         run = verify(checkpoint)
     except DataError:  # an adapter that was exported, or is another's
         return None
-    if not run or run not in {event["id"] for event in read_events(log) if event["kind"] == "run"}:
+    logged = LogReader.read(log)
+    if not run or run not in logged.run_ids:
         return None
-    steps = [step for step in steps_of(log) if step["step"] <= step_of(checkpoint)]
-    return round(sum(step["executor_tokens"] * step["rollouts"] for step in steps)) or None
+    steps = [step for step in logged.steps if step.step <= step_of(checkpoint)]
+    return round(sum(step.executor_tokens * step.rollouts for step in steps)) or None

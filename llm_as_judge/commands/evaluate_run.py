@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from llm_as_judge.assembly.policy import adapter_digest, load_author
 from llm_as_judge.assembly.problems import heldout_problems
 from llm_as_judge.assembly.progress import Progress, Silent
@@ -20,8 +22,8 @@ from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
 from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked, write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.workflow.source import WorkflowSource
@@ -127,10 +129,10 @@ def _given(workflow: WorkflowSource) -> Author:
     return Given(lambda question: workflow.text)
 
 
-def _rows(records: Sequence[Record], unnamed: str) -> dict[str, Summary]:
+def _rows(records: Sequence[RolloutEvent], unnamed: str) -> dict[str, Summary]:
     """A summary for each dataset; problems of none that has a name are those of their file."""
     own = "custom" if unnamed in DATASETS else unnamed
-    named = [r if r.dataset not in ("", "custom") else replace(r, dataset=own) for r in records]
+    named = [r if r.dataset not in ("", "custom") else msgspec.structs.replace(r, dataset=own) for r in records]
     return {
         name: summarise([r for r in named if r.dataset == name]) for name in dict.fromkeys(r.dataset for r in named)
     }

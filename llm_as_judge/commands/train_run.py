@@ -26,15 +26,15 @@ from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
+from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks, join
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
-from llm_as_judge.runlog import steps_of
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve
 from llm_as_judge.views.terminal import validation_line
@@ -152,7 +152,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
             matrix = await measure.workflows(plans)
             judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
-            run.log.log("usage", step=trainer.step, **services.usage())
+            run.log.log(UsageEvent(step=trainer.step, models=services.usage()))
             result = TrainResult(
                 run=run,
                 before=before,
@@ -168,8 +168,8 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
                 seconds={"training": training_seconds, "all": time.monotonic() - begun},
             )
         write_json(folder.results, result.as_json())
-        steps, validations = steps_of(folder.log_file), steps_of(folder.log_file, "eval")
-        learning_curve(steps, folder.curve, before.overall.value, after.overall.value, validations)
+        logged = LogReader.read(folder.log_file)
+        learning_curve(logged.steps, folder.curve, before.overall.value, after.overall.value, logged.evals)
     return result
 
 
@@ -234,11 +234,12 @@ def assemble(
 
     def build_prompt(question: Question) -> Prompt:
         prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
-        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        event = PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        log.log(event)
         return prompt
 
     def step_done(report: StepReport) -> None:
-        log.log("usage", step=report.step, **services.usage())
+        log.log(UsageEvent(step=report.step, models=services.usage()))
         on_step(report)
 
     parts = TrainerParts(
@@ -262,10 +263,11 @@ def assemble(
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
-    log.log("run", id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed)
-    log.log("layers", layer1=author.prompt.system, layer2=services.enhance.as_json())
+    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
     if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
-        log.log("examples_probe", valid=probe.shown.value, valid_without=probe.without.value, harmful=probe.harmful)
+        shown, without = probe.shown.value, probe.without.value
+        log.log(ExamplesProbeEvent(valid=shown, valid_without=without, harmful=probe.harmful))
         if probe.harmful:
             warn(str(probe))
     return Trainer(parts, config)

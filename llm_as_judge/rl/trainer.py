@@ -19,12 +19,13 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.events import AuditEvent, CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.pipeline import Pipeline, seed_of
-from llm_as_judge.rl.report import StepReport, Timer, Use, log_step, step_report
+from llm_as_judge.rl.report import Timer, Use, log_step, step_report
 from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.update import TrainingStopped, Updater
 from llm_as_judge.types import Group
@@ -104,7 +105,7 @@ class Trainer:
                     self.parts.on_step(report)
                 every = config.eval_every
                 if self.parts.evaluate is not None and every and self.step % every == 0:
-                    self.parts.log("eval", step=self.step, **await self.parts.evaluate(self.step))
+                    self.parts.log(EvalEvent(step=self.step, scores=await self.parts.evaluate(self.step)))
         except TrainingStopped:
             raise
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
@@ -132,7 +133,7 @@ class Trainer:
             run_id=self.parts.run_id,
         )
         self._saved = state.step
-        self.parts.log("checkpoint", step=state.step, path=str(path))
+        self.parts.log(CheckpointEvent(step=state.step, path=str(path)))
         return path
 
     async def _save_on_the_way_out(self) -> None:
@@ -193,7 +194,7 @@ class Trainer:
             parts.buffer.save()
         log_step(parts.log, credited, report)
         if parts.audit is not None:
-            parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
+            parts.log(AuditEvent(step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms]))
         if collapse:
             raise TrainingStopped(collapse)
         return report

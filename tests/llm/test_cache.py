@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.llm.cache import ResponseCache, request_key
 from llm_as_judge.llm import cache as cache_module
+from llm_as_judge.llm.cache import ResponseCache, request_key
 
 
 def test_key_ignores_key_order_and_nothing_else() -> None:

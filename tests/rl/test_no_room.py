@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from helpers.tiny import Events, ListBuffer, bandit_trainer
 from safetensors import SafetensorError
 
+from llm_as_judge.events import Event
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.trainer import Trainer
 
@@ -25,10 +25,10 @@ async def test_a_step_that_the_log_or_the_buffer_has_no_room_for_is_saved(tmp_pa
     full = OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
 
     class FullLog(Events):
-        def log(self, event: str, /, **fields: Any) -> None:
-            if event == kind and fields["step"] == 3:
+        def log(self, event: Event) -> None:
+            if event.__struct_config__.tag == kind and getattr(event, "step", 0) == 3:
                 raise full
-            super().log(event, **fields)
+            super().log(event)
 
     class FullBuffer(ListBuffer):
         saves = 0
@@ -56,8 +56,8 @@ async def test_a_log_without_room_for_the_checkpoints_line_does_not_deny_the_che
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class FullLog(Events):
-        def log(self, event: str, /, **fields: Any) -> None:
-            if event in ("step", "checkpoint"):
+        def log(self, event: Event) -> None:
+            if event.__struct_config__.tag in ("step", "checkpoint"):
                 raise OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
 
     with caplog.at_level(logging.WARNING), pytest.raises(OSError, match="No space left"):

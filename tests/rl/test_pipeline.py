@@ -16,8 +16,8 @@ import torch
 from helpers.tiny import EchoRunner, Events, ListBuffer, LuckyJudge, bandit_trainer, tiny_policy
 
 from llm_as_judge.errors import ProviderError
+from llm_as_judge.events import StepReport
 from llm_as_judge.policy.device import Device
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
 
@@ -205,7 +205,7 @@ async def test_the_executor_works_while_the_policy_does(tmp_path: Path) -> None:
         begun = time.perf_counter()
         await made.train()
         seconds[lookahead] = time.perf_counter() - begun
-        assert all(0 < r.use.device_busy <= 1.05 for r in reports)
+        assert all(0 < r.device_busy <= 1.05 for r in reports)
     assert seconds[0] > 8 * 0.4
     assert seconds[2] < seconds[0] - 3 * 0.4
 

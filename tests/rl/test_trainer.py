@@ -30,8 +30,8 @@ from helpers.tiny import (
 from pydantic import ValidationError
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
+from llm_as_judge.events import StepReport
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.schedule import sampling_at
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
@@ -92,7 +92,8 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
     await resumed.train(2)
     assert equal(weights(straight), weights(resumed))
     # Timings aside, the reports are the same, NaN standing for nothing measured.
-    strip = [[{**vars_of(r), "seconds": 0, "use": 0} for r in rs] for rs in (straight_reports, reports)]
+    timings = dict.fromkeys(("seconds", "device_busy", "executor_slots", "slot_wait_s"), 0)
+    strip = [[vars_of(r) | timings for r in rs] for rs in (straight_reports, reports)]
     assert repr(strip[0]) == repr(strip[1])
     assert straight.parts.buffer is not None and resumed.parts.buffer is not None
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
@@ -103,7 +104,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any]) ->
 
 
 def vars_of(report: StepReport) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in StepReport.__dataclass_fields__}
+    return {name: getattr(report, name) for name in StepReport.__struct_fields__}
 
 
 async def test_a_reply_that_the_prompt_begins_is_trained_on_its_own_tokens_and_run_as_a_whole(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ async def test_evaluation_runs_when_due_and_is_logged(tmp_path: Path) -> None:
     events = Events()
     await bandit_trainer(tmp_path, events=events, evaluate=evaluate, eval_every=2).train(5)
     assert seen == [2, 4]
-    assert [e["val_accuracy"] for e in events.of("eval")] == [0.5, 0.5]
+    assert [e["scores"]["val_accuracy"] for e in events.of("eval")] == [0.5, 0.5]
 
 
 async def test_prompts_that_do_not_fit_are_drawn_again_or_reported(tmp_path: Path) -> None:
