@@ -33,8 +33,8 @@ from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
+from llm_as_judge.events import StepReport
 from llm_as_judge.rl.parts import TrainerParts
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Completion

@@ -11,7 +11,7 @@ from pathlib import Path
 from llm_as_judge.assembly.training import open_training
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.rl.report import StepReport
+from llm_as_judge.events import StepReport
 
 
 class GRPOTrainer:

@@ -1,57 +1,82 @@
-"""The event log: one JSON object a line, only ever appended, readable while it is written and after a crash.
+"""The log of a run: one JSON object a line, only ever appended, readable while it grows and after a crash.
 
-log = EventLog("logs/run.jsonl"); log.log("step", step=1, reward=4.2)
-for event in read_events("logs/run.jsonl"): print(event["kind"], event["time"])
+log = EventLog("logs/run.jsonl")
+log.log(CheckpointEvent(step=1, path="checkpoints/step_1"))
+reader = LogReader("logs/run.jsonl")
+for event in reader.new(): ...
+reader.steps, reader.usage, reader.seconds
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import math
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
+from llm_as_judge.events import (
+    EvalEvent,
+    Event,
+    LayersEvent,
+    PromptEvent,
+    RolloutEvent,
+    RunEvent,
+    StepReport,
+    UsageEvent,
+)
 from llm_as_judge.files import naming
 
 logger = logging.getLogger(__name__)
 
-Event = TypeVar("Event")
+#: Bytes of one rollout in a log; longer texts are cut in their middle until the rollout fits.
+ROLLOUT_BYTES = 256_000
+_LONGEST = (20_000, 4_000, 800, 160, 32)  # characters of a text, tried in this order
+_FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
-_HEAD = 120  # bytes of a line in which its kind stands
+_HEAD = 120  # bytes of a line that contain its kind
+_PROMPTS = 5_000  # prompts kept until their step is finished
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FinishedStep:
+    """A step with everything that belongs to it; ``system`` is the system prompt that all problems share."""
+
+    run: RunEvent
+    report: StepReport
+    rollouts: Sequence[RolloutEvent]
+    prompts: Mapping[str, PromptEvent]  # by problem
+    system: str
 
 
 class EventLog:
-    """Appends events to ``path``. Several writers may share a file: every event is one write of one line."""
+    """Appends events to a file. Several writers may share it: every event is one write of one line."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         size = os.fstat(self._file).st_size
-        #: The last line is not whole, for a run died within it or the disk was full; the next event must not join it.
+        #: A crash or a full disk left the last line incomplete; the next event starts a new line.
         self._torn = bool(size) and os.pread(self._file, 1, size - 1) != b"\n"
 
-    def log(self, kind: str, /, **fields: Any) -> None:
-        """Write one event with ``kind`` and ``time`` (Unix seconds); nan and infinity become null.
+    def log(self, event: Event) -> None:
+        """Writes one event. NaN and infinity become null, a rollout takes at most ``ROLLOUT_BYTES``.
 
         Raises ``OSError`` with the name of the file.
         """
-        event = {"time": time.time(), "kind": kind, **fields}
-        line = (json.dumps(_plain(event), allow_nan=False, ensure_ascii=True) + "\n").encode()
+        line = encoded(event) + b"\n"
         if self._torn:
             line = b"\n" + line
         with naming(self.path):
             while line:
-                written = os.write(self._file, line)
-                line = line[written:]
+                line = line[os.write(self._file, line) :]
                 self._torn = bool(line)
 
     def close(self) -> None:
@@ -64,94 +89,246 @@ class EventLog:
         self.close()
 
 
-def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The events of a log, oldest first; none for a file that does not exist yet.
+def encoded(event: Event) -> bytes:
+    """The event's line without its end."""
+    fields = plain(event)
+    line = msgspec.json.encode(fields)
+    if not isinstance(event, RolloutEvent) or len(line) <= _LONGEST[0]:
+        return line
+    fields = _shortened(fields, _LONGEST[0])
+    own = {name: fields[name] for name in ("text", "workflow")}  # the part that readers need most
+    for longest in _LONGEST:
+        line = msgspec.json.encode(_shortened(fields, longest) | own)
+        if len(line) <= ROLLOUT_BYTES:
+            return line
+    return msgspec.json.encode(_shortened({**fields, "calls": [], "judged": []}, _LONGEST[-1]) | own)
 
-    A line that a crash tore is skipped: silently at the end, where it may still be under way, else with a
-    warning.
+
+def plain(event: Event) -> dict[str, Any]:
+    """The event as JSON data, with its kind and time first."""
+    fields = {name: json_data(getattr(event, name)) for name in event.__struct_fields__}
+    return {"kind": event.__struct_config__.tag, "time": event.time or time.time()} | {
+        name: value for name, value in fields.items() if name != "time"
+    }
+
+
+class LogReader:
+    """Reads a log as it grows and keeps the figures of the whole run.
+
+    ``new`` yields the events written since the last call. A line that is still being written is left for the next
+    call, a torn one is skipped with a warning. When a session resumes from an earlier step, the figures of later steps
+    are dropped. When another file replaces the log, reading starts again.
+
+    Without ``rollouts`` the long lines (rollouts, prompts, audits) are skipped unread.
     """
-    if not Path(path).exists():
-        return
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = None
-            if isinstance(event, dict) and "kind" in event:
-                yield event
-            elif line.endswith(b"\n") and line.strip():
-                logger.warning("%s:%d: skipped a torn line", path, number)
 
-
-class EventReader(Generic[Event]):
-    """Reads a log as it grows: ``new`` gives what was written since the last call, oldest first.
-
-    Events of the kinds in ``types`` come as these structures, which costs a fraction of a mapping; those in ``skip``
-    not at all. A line that is still being written waits for the next call, one that a crash tore is left out. Where
-    another log has taken the place of the one read, it is read from its start.
-    """
-
-    def __init__(
-        self, path: str | Path, types: Mapping[str, type[Event]] | None = None, skip: Collection[str] = ()
-    ) -> None:
+    def __init__(self, path: str | Path, *, rollouts: bool = True) -> None:
         self.path = Path(path)
-        self._decoders = {kind: msgspec.json.Decoder(of) for kind, of in (types or {}).items()}
-        self._plain = msgspec.json.Decoder()
-        self._skip = frozenset(skip)
+        self._skipped = () if rollouts else ("rollout", "prompt", "layers", "audit")
         self._offset, self._inode = 0, -1
+        self._start()
 
-    def new(self) -> Iterator[Event | dict[str, Any]]:
+    @classmethod
+    def read(cls, path: str | Path) -> LogReader:
+        """Reads everything but the rollouts; an absent file is an empty log."""
+        reader = cls(path, rollouts=False)
+        for _ in reader.new():
+            pass
+        return reader
+
+    def _start(self) -> None:
+        self.run = RunEvent()
+        self.run_ids: set[str] = set()
+        self._reports: dict[int, StepReport] = {}
+        self._evals: dict[int, EvalEvent] = {}
+        self._usage: list[Mapping[str, Any]] = []  # of each session
+        self._spans: list[list[float]] = []  # start and last event of each session
+        self._prompts: dict[str, PromptEvent] = {}
+        self._pending: list[RolloutEvent] = []
+        self._system = ""
+
+    @property
+    def steps(self) -> list[StepReport]:
+        return [self._reports[step] for step in sorted(self._reports)]
+
+    @property
+    def evals(self) -> list[EvalEvent]:
+        return [self._evals[step] for step in sorted(self._evals)]
+
+    @property
+    def usage(self) -> dict[str, dict[str, float]]:
+        """Requests, tokens and cost of each model role, summed over all sessions."""
+        total: dict[str, dict[str, float]] = {}
+        for session in self._usage:
+            for role, counts in session.items():
+                own = total.setdefault(role, {})
+                for name, value in counts.items():
+                    own[name] = own.get(name, 0) + value
+        return total
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all sessions, each from its start to its last event."""
+        return sum(last - first for first, last in self._spans)
+
+    def new(self) -> Iterator[Event]:
         if not self.path.exists():
             return
         with open(self.path, "rb") as file:
             status = os.fstat(file.fileno())
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._offset, self._inode = 0, status.st_ino
+                self._start()
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     return
                 self._offset += len(line)
-                found = _KIND.search(line, 0, _HEAD)
-                kind = found[1].decode() if found else ""
-                if kind in self._skip:
-                    continue
-                try:
-                    event = self._decoders.get(kind, self._plain).decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError):
-                    if line.strip():
-                        logger.warning("%s: skipped a torn line before byte %d", self.path, self._offset)
-                    continue
-                if kind in self._decoders or (isinstance(event, dict) and "kind" in event):
+                if (event := self._decoded(line)) is not None:
+                    self._add(event)
                     yield event
 
+    def finished(self) -> Iterator[RunEvent | FinishedStep]:
+        """New sessions, and new steps with their rollouts."""
+        for event in self.new():
+            if isinstance(event, RunEvent):
+                yield event
+            elif isinstance(event, StepReport):
+                rollouts = [rollout for rollout in self._pending if rollout.step == event.step]
+                self._pending = [rollout for rollout in self._pending if rollout.step > event.step]
+                prompts = {r.problem: self._prompts[r.problem] for r in rollouts if r.problem in self._prompts}
+                yield FinishedStep(self.run, event, rollouts, prompts, self._system)
+            elif isinstance(event, RolloutEvent):
+                self._pending.append(event)
 
-def steps_of(log: Path, kind: str = "step") -> list[dict[str, Any]]:
-    """The events of a ``kind``, one for each step: a resumed run's later record of a step wins."""
-    events = EventReader[Any](log, skip=("rollout", "prompt", "layers", "audit", "usage"))
-    found = {event["step"]: event for event in events.new() if event["kind"] == kind}
-    return [found[step] for step in sorted(found)]
+    def _decoded(self, line: bytes) -> Event | None:
+        found = _KIND.search(line, 0, _HEAD)
+        kind = found[1].decode() if found else ""
+        if kind in self._skipped:
+            return None
+        try:
+            if kind in _DECODERS:
+                event: Event = _DECODERS[kind].decode(line)
+                return event
+            fields = msgspec.json.decode(line)
+            if kind in _CONVERTED:
+                return _converted(kind, fields)
+            if isinstance(fields, dict) and "kind" in fields:
+                return None  # of another version
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        if line.strip():
+            logger.warning("%s: skipped an unreadable line before byte %d", self.path, self._offset)
+        return None
+
+    def _add(self, event: Event) -> None:
+        if self._spans:
+            self._spans[-1][1] = event.time
+        match event:
+            case RunEvent():
+                self.run = event
+                self.run_ids.add(event.id)
+                self._spans.append([event.time, event.time])
+                self._usage.append({})
+                self._pending.clear()
+                self._reports = {step: one for step, one in self._reports.items() if step <= event.kept}
+                self._evals = {step: one for step, one in self._evals.items() if step <= event.kept}
+            case StepReport():
+                self._reports[event.step] = event
+            case EvalEvent():
+                self._evals[event.step] = event
+            case UsageEvent():
+                self._usage[-1:] = [event.models]
+            case LayersEvent():
+                self._system = event.layer1
+            case PromptEvent():
+                self._prompts.pop(event.problem, None)
+                self._prompts[event.problem] = event
+                if len(self._prompts) > _PROMPTS:
+                    del self._prompts[next(iter(self._prompts))]
 
 
-def step_in(checkpoint: object) -> int:
-    """The step in a checkpoint's path, 0 for none."""
-    found = re.search(r"step_(\d+)\W*$", str(checkpoint or ""))
-    return int(found[1]) if found else 0
+def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The raw JSON objects of a log, oldest first, for scripts and tests; unreadable lines are skipped."""
+    if not Path(path).exists():
+        return
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                event = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if isinstance(event, dict) and "kind" in event:
+                yield event
 
 
-def _plain(value: Any) -> Any:
-    """``value`` as what JSON holds; anything else as its ``str``."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+def is_log(path: Path) -> bool:
+    """Whether one of the file's first lines is an event, or no line is complete yet."""
+    with open(path, "rb") as file:
+        *lines, rest = file.read(1_000_000).split(b"\n")
+    return any(_KIND.search(line, 0, _HEAD) for line in lines) or (not lines and rest[:1] in (b"", b"{"))
+
+
+def _converted(kind: str, fields: dict[str, Any]) -> Event:
+    """An event in whose file null means NaN, or that version 0.2 wrote in another form."""
+    if kind == "step":
+        return msgspec.convert(measured(fields), StepReport)
+    own: dict[str, Any] = {name: fields.pop(name) for name in ("kind", "time", "step") if name in fields}
+    name, of = _CONVERTED[kind]
+    values = fields.get(name) or {key: v for key, v in fields.items() if not isinstance(v, (str, list))}
+    if kind == "usage":
+        values = {role: counts for role, counts in values.items() if isinstance(counts, dict)}
+    return msgspec.convert(own | {name: measured(values)}, of)
+
+
+def measured(value: Any) -> Any:
+    """``value`` with NaN for null."""
+    if isinstance(value, dict):
+        return {name: measured(item) for name, item in value.items()}
+    return math.nan if value is None else value
+
+
+_CONVERTED: Mapping[str, tuple[str, type[Event]]] = {
+    "step": ("", StepReport),
+    "usage": ("models", UsageEvent),
+    "eval": ("scores", EvalEvent),
+}
+_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
+    str(of.__struct_config__.tag): msgspec.json.Decoder(of)
+    for of in Event.__subclasses__()
+    if of.__struct_config__.tag not in _CONVERTED
+}
+
+
+def json_data(value: Any) -> Any:
+    """``value`` as JSON data; anything unknown as its ``str``."""
+    if isinstance(value, str):
+        # A lone surrogate cannot be written as UTF-8.
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (int, bool)):
-        return value
-    text = value if isinstance(value, str) else str(value)
-    # Half a surrogate pair is no text in UTF-8, and a reader would take the line for a torn one.
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {json_data(str(key)): json_data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [json_data(item) for item in value]
+    return json_data(str(value))
+
+
+def _shortened(value: Any, longest: int) -> Any:
+    """``value`` without the middle of every text over ``longest`` characters and of very long lists."""
+    if isinstance(value, str) and len(value) > longest:
+        half = longest // 2
+        return f"{value[:half]}\n... {len(value) - 2 * half} characters left out ...\n{value[-half:]}"
+    items = max(_FEWEST, longest // 10)
+    if isinstance(value, dict):
+        return {key[:longest]: _shortened(item, longest) for key, item in list(value.items())[:items]}
+    if isinstance(value, list):
+        cut = value if len(value) <= items else [*value[: items // 2], *value[-(items // 2) :]]
+        return [_shortened(item, longest) for item in cut]
+    return value

@@ -17,7 +17,7 @@ LAYERS = {
     for layer, names in enumerate(
         (
             "types errors",
-            "files runlog config answers",
+            "files events runlog config answers",
             "llm sandbox operators rewards",
             "judging workflow data experience policy",
             "rl",

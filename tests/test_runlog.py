@@ -1,4 +1,4 @@
-"""The event log survives crashes and odd values."""
+"""The log of a run: it survives crashes, full disks, resumed runs and odd values, and stays small."""
 
 from __future__ import annotations
 
@@ -8,102 +8,237 @@ import logging
 import math
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.rollouts import problem, rollout
 
-from llm_as_judge.runlog import EventLog, EventReader, read_events
-from llm_as_judge.types import Verdict
+from llm_as_judge.events import (
+    AuditEvent,
+    CheckpointEvent,
+    EvalEvent,
+    Event,
+    PromptEvent,
+    RolloutEvent,
+    RunEvent,
+    StepReport,
+    UsageEvent,
+)
+from llm_as_judge.rl.report import rollout_event
+from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
+from llm_as_judge.types import Exchange, Execution, OperatorCall
+
+OLD = Path(__file__).parent / "helpers/run_0_2.jsonl"
 
 
-def test_events_come_back_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "logs" / "run.jsonl"
+def write(path: Path, *events: Event) -> Path:
     with EventLog(path) as log:
-        log.log("start", seed=0)
-        log.log("step", step=1, terms={"correctness": 10.0}, verdict=Verdict(True, "rules"))
-        assert [event["kind"] for event in read_events(path)] == ["start", "step"]  # readable while open
-    events = list(read_events(path))
-    assert events[1]["terms"] == {"correctness": 10.0}
-    assert events[1]["verdict"]["tier"] == "rules"
-    assert events[0]["time"] <= events[1]["time"]
-    assert list(read_events(tmp_path / "absent.jsonl")) == []
+        for event in events:
+            log.log(event)
+    return path
+
+
+def kinds(path: Path) -> list[str]:
+    return [event["kind"] for event in read_events(path)]
+
+
+def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "run.jsonl"
+    events: list[Event] = [
+        RunEvent(id="a", config="training:\n  max_steps: 3\n", resumed_from=None),
+        rollout_event(rollout(problem("p", "math"), True), step=1, advantage=0.5),
+        StepReport(step=1, accuracy=0.5, kl=math.nan, domain_accuracy={"math": 0.5, "qa": math.nan}),
+        UsageEvent(step=1, models={"executor": {"calls": 3, "cost": 0.5}}),
+        EvalEvent(step=1, scores={"overall": 0.25, "qa": math.nan}),
+        CheckpointEvent(step=1, path="x/step_1"),
+    ]
+    with EventLog(path) as log:
+        for event in events:
+            log.log(event)
+        found = list(LogReader(path).new())  # while it is open
+    assert [type(event) for event in found] == [type(event) for event in events]
+    assert all(a.time > 0 for a in found)
+    report, read = events[2], found[2]
+    assert isinstance(report, StepReport) and isinstance(read, StepReport)
+    assert math.isnan(read.kl) and math.isnan(read.domain_accuracy["qa"]) and read.accuracy == 0.5
+    made, back = events[1], found[1]
+    assert isinstance(made, RolloutEvent) and isinstance(back, RolloutEvent)
+    assert back.source == made.source and list(back.calls) == list(made.calls) and back.advantage == 0.5
+    assert LogReader.read(tmp_path / "absent.jsonl").steps == []
 
 
 def test_a_torn_last_line_is_skipped_and_not_joined(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "run.jsonl"
-    with EventLog(path) as log:
-        log.log("one")
+    path = write(tmp_path / "run.jsonl", RunEvent(id="one"))
     with open(path, "a") as file:
         file.write('{"kind": "tor')
-    assert [event["kind"] for event in read_events(path)] == ["one"]
-    assert not caplog.records
-    with EventLog(path) as log:
-        log.log("two")
+    assert LogReader.read(path).run.id == "one" and not caplog.records
+    write(path, RunEvent(id="two"))
     with caplog.at_level(logging.WARNING):
-        assert [event["kind"] for event in read_events(path)] == ["one", "two"]
-    assert "run.jsonl:2" in caplog.text
+        assert LogReader.read(path).run_ids == {"one", "two"}
+    assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
-def test_a_full_disk_is_told_with_the_files_name_and_the_next_event_is_whole(
+def test_unreadable_lines_and_unknown_kinds_are_skipped(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.jsonl", StepReport(step=1))
+    with open(path, "ab") as file:
+        file.write(b'{"time": 1, "kind": "step", "st\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
+        file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n')
+    write(path, StepReport(step=2))
+    assert [step.step for step in LogReader.read(path).steps] == [1, 2]
+
+
+def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    reader = LogReader(path)
+    assert list(reader.new()) == []
+    write(path, RunEvent(id="run-1"), StepReport(step=1))
+    assert len(list(reader.new())) == 2 and list(reader.new()) == []
+    with open(path, "ab") as file:
+        file.write(b'{"kind": "step", "st')
+        file.flush()
+        assert list(reader.new()) == []
+        file.write(b'ep": 2, "time": 1}\n')
+    assert [event.step for event in reader.new() if isinstance(event, StepReport)] == [2]
+    path.rename(tmp_path / "old.jsonl")
+    write(path, RunEvent(id="run-2"))
+    assert len(list(reader.new())) == 1 and reader.run_ids == {"run-2"} and reader.steps == []
+
+
+def test_a_resumed_session_replaces_later_steps_and_adds_to_usage(tmp_path: Path) -> None:
+    usage = UsageEvent(models={"executor": {"calls": 2, "cost": 1.5}})
+    path = write(
+        tmp_path / "run.jsonl",
+        RunEvent(id="a", time=100.0),
+        *(StepReport(step=n, accuracy=n / 10, time=100.0 + n) for n in (1, 2, 3)),
+        EvalEvent(step=3, scores={"overall": 0.5}, time=104.0),
+        usage,
+        RunEvent(id="b", resumed_from="checkpoints/nano/run/step_2", time=1000.0),
+        StepReport(step=3, accuracy=0.9, time=1010.0),
+    )
+    log = LogReader.read(path)
+    assert [(step.step, step.accuracy) for step in log.steps] == [(1, 0.1), (2, 0.2), (3, 0.9)]
+    assert log.evals == [] and log.usage == {"executor": {"calls": 2, "cost": 1.5}}
+
+
+def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
+    made = rollout(problem("p", "math"), True)
+    path = write(
+        tmp_path / "run.jsonl",
+        RunEvent(id="a"),
+        PromptEvent(problem="p", user="asked"),
+        rollout_event(made, step=1),
+        RunEvent(id="a"),  # the first session ended within its step
+        rollout_event(made, step=1),
+        StepReport(step=1),
+        rollout_event(made, step=2),
+    )
+    (step,) = (found for found in LogReader(path).finished() if isinstance(found, FinishedStep))
+    assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
+
+
+def test_a_full_disk_raises_with_the_file_and_the_next_event_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "run.jsonl"
-    write = os.write
+    path, write_some = tmp_path / "run.jsonl", os.write
 
     def half(file: int, data: bytes) -> int:
         monkeypatch.setattr(os, "write", full)
-        return write(file, data[: len(data) // 2])
+        return write_some(file, data[: len(data) // 2])
 
     def full(file: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with EventLog(path) as log:
-        log.log("one")
+        log.log(StepReport(step=1))
         monkeypatch.setattr(os, "write", half)
         with pytest.raises(OSError, match="No space left") as caught:
-            log.log("two")
+            log.log(StepReport(step=2))
         assert caught.value.filename == str(path)
-        monkeypatch.setattr(os, "write", write)
-        log.log("three")
-    assert [event["kind"] for event in read_events(path)] == ["one", "three"]
+        monkeypatch.setattr(os, "write", write_some)
+        log.log(StepReport(step=3))
+    assert [step.step for step in LogReader.read(path).steps] == [1, 3]
+    device = tmp_path / "device.jsonl"
+    device.symlink_to("/dev/full")
+    with EventLog(device) as log, pytest.raises(OSError, match="No space left") as caught:
+        log.log(StepReport(step=1))
+    assert caught.value.filename == str(device)
 
 
-def test_a_device_that_is_full_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.symlink_to("/dev/full")
-    with EventLog(path) as log, pytest.raises(OSError, match="No space left") as caught:
-        log.log("one")
-    assert caught.value.filename == str(path)
-
-
-def test_every_line_is_strict_json_of_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with EventLog(path) as log:
-        log.log("odd", nan=math.nan, inf=[math.inf], text="a\nb\u2028\ud800", path=tmp_path, keys={1: {2}})
-    (line,) = path.read_text().splitlines()
-    event = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert (event["nan"], event["inf"], event["keys"]) == (None, [None], {"1": [2]})
+def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
+    odd: dict[Any, Any] = {
+        "nan": math.nan, "inf": [math.inf], "text": "a\nb\u2028\ud800c", "path": tmp_path, 1: {2}, "big": 10**30,
+    }  # fmt: skip
+    path = write(tmp_path / "run.jsonl", AuditEvent(step=1, domains=odd), PromptEvent(problem="p", user="a\ud800\x00"))
+    first, second = path.read_text("utf-8").strip().split("\n")
+    found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["domains"]
+    assert (found["nan"], found["inf"], found["1"], found["big"]) == (None, [None], [2], str(10**30))
+    assert found["text"] == "a\nb\u2028?c" and json.loads(second)["user"] == "a?\x00"
 
 
 def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
 
-    def write(name: str) -> None:
-        with EventLog(path) as log:
-            for _ in range(100):
-                log.log(name, filler="x" * 500)
+    def write_many(name: str) -> None:
+        write(path, *(PromptEvent(problem=name, user="x" * 500) for _ in range(100)))
 
-    threads = [threading.Thread(target=write, args=(str(i),)) for i in range(4)]
+    threads = [threading.Thread(target=write_many, args=(str(i),)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    kinds = [event["kind"] for event in read_events(path)]
-    assert sorted(kinds) == sorted(str(i) for i in range(4) for _ in range(100))
+    found = [event.problem for event in LogReader(path).new() if isinstance(event, PromptEvent)]
+    assert sorted(found) == sorted(str(i) for i in range(4) for _ in range(100))
 
 
-def test_half_a_surrogate_pair_does_not_cost_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with EventLog(path) as log:
-        log.log("rollout", text="a\ud800b \u00e9 \x00")
-    assert [event["text"] for event in EventReader[dict[str, str]](path).new()] == ["a?b \u00e9 \x00"]
+def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
+    made = rollout(problem("p", "math"), True)
+    many = OperatorCall("ScEnsemble", {"solutions": ["a solution"] * 9_000, "x" * 10**6: 1}, {"response": "b" * 10**6})
+    talk = OperatorCall(
+        "Custom", {}, {}, tuple(Exchange("c" * 50_000, "d" * 50_000, "stop", 1, 1, 0, 0.1) for _ in range(9))
+    )
+    cases = {
+        "24 calls with 9,000 texts each": (many,) * 24,
+        "many long exchanges": (talk,) * 24,
+        "deeply nested": (OperatorCall("Custom", {"input": [[["e" * 100] * 100] * 100] * 9}, {}),),
+        "a thousand calls": (talk,) * 1000,
+    }
+    wrong = []
+    for name, calls in cases.items():
+        long = replace(made, execution=Execution("finished", "f" * 10**6, calls, "g" * 10**6))
+        path = write(tmp_path / f"{name}.jsonl", rollout_event(long, step=1))
+        (found,) = LogReader(path).new()
+        if path.stat().st_size > ROLLOUT_BYTES or not isinstance(found, RolloutEvent) or found.source != made.workflow:
+            wrong.append((name, path.stat().st_size))
+    assert not wrong
+    (found,) = LogReader(tmp_path / "24 calls with 9,000 texts each.jsonl").new()
+    assert isinstance(found, RolloutEvent) and len(found.calls) == 24 and "left out" in (found.answer or "")
+
+
+def test_a_log_of_version_0_2_is_read() -> None:
+    """Written by version 0.2, with its long texts cut."""
+    assert is_log(OLD)
+    reader = LogReader(OLD)
+    steps = [found for found in reader.finished() if isinstance(found, FinishedStep)]
+    assert [step.report.step for step in steps] == [1, 2]
+    assert [len(step.rollouts) for step in steps] == [6, 6] and all(step.prompts for step in steps)
+    assert all(rollout.calls and rollout.shape for step in steps for rollout in step.rollouts)
+    assert reader.evals[0].scores.keys() == {"overall", "valid_rate", "math", "code", "qa"}
+    assert reader.usage["executor"]["calls"] > 0 and reader.run.setting("training", "max_steps") == "2"
+    assert 0 < steps[0].report.device_busy <= 1
+
+
+def test_other_files_are_no_logs(tmp_path: Path) -> None:
+    wrong = []
+    for content, expected in (
+        (b"", True),
+        (b'{"kind": "ru', True),
+        (b"a,b\n1,2\n", False),
+        (b'{\n  "a": 1\n}\n', False),
+        (b"\x00" * 99, False),
+    ):
+        (tmp_path / "file").write_bytes(content)
+        if is_log(tmp_path / "file") is not expected:
+            wrong.append(content)
+    assert not wrong

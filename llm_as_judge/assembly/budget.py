@@ -1,4 +1,4 @@
-"""What a run may cost, over all its sessions, and what it has cost so far, from its log and its models' meters."""
+"""The budget of a run over all its sessions: cost, tokens and hours."""
 
 from __future__ import annotations
 
@@ -6,36 +6,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.llm.client import Usage
-from llm_as_judge.runlog import read_events
+from llm_as_judge.runlog import LogReader
 
 
 def usage_of(log: Path) -> dict[str, Usage]:
-    """What the models were asked in all sessions of a run, as far as its log tells: each counts from its start."""
-    total, session = dict[str, Usage](), dict[str, Usage]()
-    for event in read_events(log):
-        if event["kind"] == "run":
-            total, session = added(total, session), {}
-        elif event["kind"] == "usage":
-            session = {role: Usage(**u) for role, u in event.items() if isinstance(u, dict)}
-    return added(total, session)
-
-
-def seconds_of(log: Path) -> float:
-    """How long all sessions of a run took, each from its start to the last event in its log."""
-    total, began, last = 0.0, None, 0.0
-    for event in read_events(log):
-        if event["kind"] == "run":
-            total += last - began if began is not None else 0.0
-            began = event["time"]
-        last = event["time"]
-    return total + (last - began if began is not None else 0.0)
+    """Usage of each model in all sessions of a run; an absent log counts as empty."""
+    return _usages(LogReader.read(log))
 
 
 def added(one: Mapping[str, Usage], other: Mapping[str, Usage]) -> dict[str, Usage]:
-    """The sums by role."""
+    """Sums by role."""
 
     def add(a: Usage, b: Usage) -> Usage:
         return Usage(**{name: value + asdict(b)[name] for name, value in asdict(a).items()})
@@ -44,22 +28,29 @@ def added(one: Mapping[str, Usage], other: Mapping[str, Usage]) -> dict[str, Usa
 
 
 class Budget:
-    """``log`` is read once, for what earlier sessions took; ``usage`` is of this one."""
+    """Checks the limits; ``log`` is read once for earlier sessions, ``usage`` counts this one."""
 
     def __init__(self, config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usage]]) -> None:
         self._config, self._usage = config, usage
-        self._earlier, self._seconds = usage_of(log), seconds_of(log)
+        earlier = LogReader.read(log)
+        self._earlier, self._seconds = _usages(earlier), earlier.seconds
         self._began = time.monotonic()
 
     def spent(self) -> str:
-        """Which limit is reached, with the cure; empty where none is."""
+        """The limit that is reached, with the cure; empty if none is."""
         models = added(self._earlier, self._usage()).values()
-        taken = {
+        limits = {
             "max_cost": (self._config.max_cost, sum(u.cost for u in models)),
             "max_tokens": (self._config.max_tokens, sum(u.prompt_tokens + u.completion_tokens for u in models)),
             "max_hours": (self._config.max_hours, (self._seconds + time.monotonic() - self._began) / 3600),
         }
-        for name, (limit, value) in taken.items():
+        for name, (limit, value) in limits.items():
             if limit is not None and value >= limit:
-                return f"budget.{name}={limit:g} is spent ({value:.4g}); go on with --resume --set budget.{name}=MORE"
+                cure = f"continue with --resume --set budget.{name}=MORE"
+                return f"budget.{name}={limit:g} is spent ({value:.4g}); {cure}"
         return ""
+
+
+def _usages(log: LogReader) -> dict[str, Usage]:
+    counts: dict[str, dict[str, Any]] = log.usage
+    return {role: Usage(**own) for role, own in counts.items()}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from llm_as_judge.rl.report import StepReport
+from llm_as_judge.events import StepReport
 
 
 class Progress(Protocol):

@@ -1,5 +1,5 @@
-"""Where an evaluation's records lie: the file's name tells all that decides what it comes to, so that what is there
-need not be done again.
+"""Files of evaluation records. A file's name contains a digest of everything that decides its records, so that existing
+records can be reused.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import evaluate
-from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
 from llm_as_judge.types import Problem
 
 
 @contextmanager
 def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
-    """The ledger in ``records``. Raises ``ConfigError`` where another process writes it."""
+    """Opens the ledger in ``records``. Raises ``ConfigError`` if another process has it open."""
 
     def under_way(holder: str) -> ConfigError:
         return ConfigError(f"{records} is being written by another process ({holder}); wait for it, then --resume")
@@ -41,9 +42,9 @@ async def policy_results(
     checkpoint: Path | None,
     services: Services,
     progress: Progress,
-) -> Sequence[Record]:
-    """Of the policy with the adapter in ``checkpoint``. What ``evaluate`` has recorded of the same policy and problems
-    is taken; without anything left to do none is loaded. ``name`` is for ``progress``.
+) -> Sequence[RolloutEvent]:
+    """Records of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
+    reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
     """
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if len(ledger.known) == len(problems):
@@ -61,7 +62,7 @@ def policy_records(
     samples: int = 1,
     given: Sequence[str] = (),
 ) -> Path:
-    """Of the policy's workflows on ``problems``, which ``source`` names; ``given``: of these texts in its place."""
+    """File for the policy's workflows on ``problems``, named by ``source``; ``given``: texts used instead of it."""
     told = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
     parts = [
         {**told, "model": {name: told["model"][name] for name in ("model_name", "adapter", "dtype")}},
@@ -75,7 +76,7 @@ def policy_records(
 
 
 def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
-    """Of a plan's ``texts`` on ``problems``; no policy has a part in them."""
+    """File for a plan's ``texts`` on ``problems``; no policy is involved."""
     told = decisive(config, ("executor", "sandbox", "workflow"))
     return _file(config, "comparison", f"{source}_{plan}", [told, [repr(problem) for problem in problems], list(texts)])
 

@@ -20,7 +20,7 @@ from llm_as_judge.assembly.folder import Started
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.summary import Summary
-from llm_as_judge.rl.report import StepReport
+from llm_as_judge.events import StepReport
 
 logger = logging.getLogger(__name__)
 

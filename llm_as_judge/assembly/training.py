@@ -17,11 +17,11 @@ from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
@@ -110,11 +110,12 @@ def _trainer(
 
     def build_prompt(question: Question) -> Prompt:
         prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
-        log.log("prompt", problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        event = PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        log.log(event)
         return prompt
 
     def step_done(report: StepReport) -> None:
-        log.log("usage", step=report.step, **services.usage())
+        log.log(UsageEvent(step=report.step, models=services.usage()))
         reports.tracked.step(report)
         reports.progress.step(report, config.training.max_steps)
 
@@ -139,10 +140,11 @@ def _trainer(
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
-    log.log("run", id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed)
-    log.log("layers", layer1=author.prompt.system, layer2=services.enhance.as_json())
+    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
     if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
-        log.log("examples_probe", valid=probe.shown.value, valid_without=probe.without.value, harmful=probe.harmful)
+        shown, without = probe.shown.value, probe.without.value
+        log.log(ExamplesProbeEvent(valid=shown, valid_without=without, harmful=probe.harmful))
         if probe.harmful:
             reports.warn(str(probe))
     return Trainer(parts, config)

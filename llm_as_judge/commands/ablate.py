@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.ablation import Outcome, Worth
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.rl.report import StepReport
+    from llm_as_judge.events import StepReport
 
 
 @dataclass(frozen=True, slots=True)

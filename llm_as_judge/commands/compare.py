@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.halving import Search
-    from llm_as_judge.evaluation.records import Ledger, Record
+    from llm_as_judge.evaluation.records import Ledger
+    from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
     from llm_as_judge.types import Problem
 
@@ -175,10 +176,10 @@ async def _search(
 
     spent: dict[str, int] = {}
 
-    async def trial(plan: str, count: int) -> Sequence[Record]:
+    async def trial(plan: str, count: int) -> Sequence[RolloutEvent]:
         with _ledger(config, "training", problems, plan) as ledger:
             records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
-        spent[plan] = sum(record.tokens for record in records)
+        spent[plan] = sum(record.executor_tokens for record in records)
         progress.advance("search, executor tokens", min(sum(spent.values()), budget), budget)
         return records
 
@@ -189,17 +190,18 @@ def training_tokens(config: Config, checkpoint: Path) -> int | None:
     """Executor tokens used by the training up to ``checkpoint``; None if its log is missing."""
     from llm_as_judge.errors import DataError
     from llm_as_judge.rl.checkpoint import step_of, verify
-    from llm_as_judge.runlog import read_events, steps_of
+    from llm_as_judge.runlog import LogReader
 
     log = config.output.log_dir / checkpoint.parent.parent.name / f"{checkpoint.parent.name}.jsonl"
     try:
         run = verify(checkpoint)
     except DataError:  # an exported adapter, or another program's
         return None
-    if not run or run not in {event["id"] for event in read_events(log) if event["kind"] == "run"}:
+    logged = LogReader.read(log)
+    if not run or run not in logged.run_ids:
         return None
-    steps = [step for step in steps_of(log) if step["step"] <= step_of(checkpoint)]
-    return round(sum(step["executor_tokens"] * step["rollouts"] for step in steps)) or None
+    steps = [step for step in logged.steps if step.step <= step_of(checkpoint)]
+    return round(sum(step.executor_tokens * step.rollouts for step in steps)) or None
 
 
 @grouped

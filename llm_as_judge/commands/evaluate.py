@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from llm_as_judge.commands.options import (
@@ -28,8 +29,8 @@ from llm_as_judge.commands.options import (
 if TYPE_CHECKING:
     from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.records import Record
     from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
     from llm_as_judge.workflow.source import WorkflowSource
 
@@ -152,13 +153,13 @@ async def run_evaluation(
     return result
 
 
-def _rows(records: Sequence[Record], source: str) -> dict[str, Summary]:
+def _rows(records: Sequence[RolloutEvent], source: str) -> dict[str, Summary]:
     """A summary for each dataset; problems without a dataset are named after their file, ``source``."""
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.evaluation.summary import summarise
 
     unnamed = "custom" if source in DATASETS else source
-    named = [r if r.dataset not in ("", "custom") else replace(r, dataset=unnamed) for r in records]
+    named = [r if r.dataset not in ("", "custom") else msgspec.structs.replace(r, dataset=unnamed) for r in records]
     return {
         name: summarise([r for r in named if r.dataset == name]) for name in dict.fromkeys(r.dataset for r in named)
     }

@@ -24,25 +24,26 @@ def monitor(
     model: ModelName = None,
     overrides: Overrides = None,
     every: Every = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Show how the run stands now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
 ) -> None:
-    """Watch a run until its last step, or until Ctrl-C; without a terminal, show once how it stands."""
+    """Follow a run until its last step or Ctrl-C; without a terminal, show its current state once."""
     settings = load_settings(config, overrides, model, None)
 
     import time
 
     from rich.live import Live
 
-    from llm_as_judge.commands.watch_run import watch
-    from llm_as_judge.views.watch import look_panel
+    from llm_as_judge.assembly.logs import find_log
+    from llm_as_judge.runlog import LogReader
+    from llm_as_judge.views.watch import look_at_log, look_panel
 
-    console, watched = make_console(False), watch(settings, run)
-    look = watched.look()
+    console, reader = make_console(False), LogReader(find_log(settings, run, newest=True), rollouts=False)
+    look = look_at_log(reader)
     if once or look.done or not console.is_terminal:
         console.print(look_panel(look))
         return
     with Live(look_panel(look), console=console, auto_refresh=False) as live:
         while not look.done:
             time.sleep(every)
-            look = watched.look()
+            look = look_at_log(reader)
             live.update(look_panel(look), refresh=True)

@@ -24,9 +24,9 @@ def trace(
     overrides: Overrides = None,
     endpoint: Annotated[
         str | None,
-        typer.Option("--endpoint", metavar="URL", help="Of OTLP over HTTP, such as http://localhost:6006/v1/traces."),
+        typer.Option("--endpoint", metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as the run grows, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue as the run grows, until Ctrl-C.")] = False,
     every: Every = 2.0,
 ) -> None:
     """Send rollouts to Phoenix, Langfuse, Jaeger or another OpenTelemetry collector."""
@@ -34,17 +34,23 @@ def trace(
 
     import time
 
-    from llm_as_judge.commands.trace_run import trace as open_trace
+    from llm_as_judge.assembly.logs import find_log
+    from llm_as_judge.runlog import FinishedStep, LogReader
+    from llm_as_judge.views.spans import Spans
 
-    traced = open_trace(settings, run, endpoint)
+    reader, spans = LogReader(find_log(settings, run, newest=True)), Spans(endpoint)
+
+    def send_new() -> int:
+        return sum(spans.send(found) for found in reader.finished() if isinstance(found, FinishedStep))
+
     try:
-        typer.echo(f"{traced.update():,} rollouts sent")
+        typer.echo(f"{send_new():,} rollouts sent")
         while follow:
             time.sleep(every)
-            if sent := traced.update():
+            if sent := send_new():
                 typer.echo(f"{sent:,} rollouts sent")
     except KeyboardInterrupt:
         if not follow:
             raise
     finally:
-        traced.spans.close()
+        spans.close()

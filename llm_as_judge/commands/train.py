@@ -103,9 +103,10 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.agreement import agreement
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
+    from llm_as_judge.events import UsageEvent
     from llm_as_judge.files import write_json
     from llm_as_judge.rl.ranks import join
-    from llm_as_judge.runlog import steps_of
+    from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve
     from llm_as_judge.workflow.catalogue import PLANS
 
@@ -138,7 +139,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
             judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
             step = training.trainer.step
-            run.log.log("usage", step=step, **services.usage())
+            run.log.log(UsageEvent(step=step, models=services.usage()))
             result = TrainResult(
                 run=run,
                 before=before,
@@ -154,8 +155,8 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
                 seconds={"training": training_seconds, "all": time.monotonic() - begun},
             )
             write_json(folder.results, result.as_json())
-            steps, validations = steps_of(folder.log_file), steps_of(folder.log_file, "eval")
-            learning_curve(steps, folder.curve, before.overall.value, result.after.overall.value, validations)
+            logged = LogReader.read(folder.log_file)
+            learning_curve(logged.steps, folder.curve, before.overall.value, result.after.overall.value, logged.evals)
     return result
 
 

@@ -1,8 +1,17 @@
-"""``llm-as-judge view``: a run's rollouts in Inspect's viewer."""
+"""``llm-as-judge view``: a run's rollouts and its model's evaluations in Inspect's viewer.
+
+The Inspect logs are next to the event log, one for each step, and are written as the run grows. Existing ones are not
+written again; a step that a resumed run repeats replaces the earlier one.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +24,127 @@ from llm_as_judge.commands.options import (
     RunName,
     load_settings,
 )
+from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.runlog import LogReader
+
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
+
+_START_S = 60.0  # for Inspect's server to start
+
+
+@dataclass
+class InspectLogs:
+    """The Inspect logs of the event log ``path`` and of the evaluations in the folder ``records``."""
+
+    path: Path
+    records: Path
+    _reader: LogReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = LogReader(self.path)
+
+    @property
+    def folder(self) -> Path:
+        return self.path.with_suffix(".inspect")
+
+    def update(self) -> list[Path]:
+        """Writes the logs of new steps and evaluations; raises ``OSError``."""
+        from llm_as_judge.views.inspect_logs import announce
+
+        written = [*self._steps(), *self._evaluations()]
+        if written:
+            announce(written[-1])
+        return written
+
+    def _steps(self) -> Iterator[Path]:
+        from llm_as_judge.events import RunEvent
+        from llm_as_judge.views.inspect_logs import log_name, step_log, step_name, time_of, write_log
+
+        for found in self._reader.finished():
+            if isinstance(found, RunEvent):
+                for step, file in self._existing():
+                    if step > found.kept and time_of(file) < int(found.time):
+                        file.unlink()
+            elif found.rollouts:
+                step = found.report.step
+                file = self.folder / log_name(min(r.time for r in found.rollouts), step_name(step))
+                others = [other for number, other in self._existing() if number == step and other != file]
+                if not file.exists():
+                    write_log(step_log(found), file)
+                    yield file
+                for other in others:
+                    other.unlink()
+
+    def _existing(self) -> Iterator[tuple[int, Path]]:
+        for file in self.folder.glob("*_step-*_*.json"):
+            yield int(file.name.split("_")[1].removeprefix("step-")), file
+
+    def _evaluations(self) -> Iterator[Path]:
+        from llm_as_judge.evaluation.records import read_records
+        from llm_as_judge.views.inspect_logs import log_name, records_log, write_log
+
+        for source in sorted(self.records.glob(f"{self.path.parent.name}_*.jsonl")):
+            moment, name = source.stat().st_mtime, f"evaluation-{source.stem.replace('_', '-')}"
+            file = self.folder / log_name(moment, name)
+            try:
+                records = [] if file.exists() else list(read_records(source))
+            except DataError as error:
+                typer.echo(f"skipped {error}", err=True)
+                continue
+            if not records:
+                continue
+            for other in self.folder.glob(f"*_{name}_*.json"):
+                other.unlink()
+            write_log(records_log(records, name, self.path.parent.name, moment), file)
+            yield file
+
+
+def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
+    """Of ``run``, by default the one whose log was written last; raises ``ConfigError`` if there is none."""
+    from llm_as_judge.assembly.logs import find_log
+
+    return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
+
+
+@contextmanager
+def inspect_server(folder: Path, port: int) -> Iterator[str]:
+    """Runs ``inspect view`` on ``folder`` and gives its address. Raises ``ConfigError`` if the port is taken."""
+    import socket
+    import subprocess
+    import sys
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(f"--port {port} is in use ({error.strerror}); choose another, or 0 for any") from error
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "inspect_ai", "view", "start", "--log-dir", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + _START_S
+    try:
+        while True:
+            if server.poll() is not None:
+                said = (server.stderr.read() if server.stderr else "").strip().splitlines()
+                raise InfrastructureError(f"inspect view ended with status {server.returncode}: {' '.join(said[-3:])}")
+            with socket.socket() as client:
+                if client.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            if time.monotonic() > end:
+                raise InfrastructureError(f"inspect view did not answer on port {port} within {_START_S:.0f} s")
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(5)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def view(
@@ -23,11 +153,11 @@ def view(
     model: ModelName = None,
     overrides: Overrides = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0 = any that is free.")
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = 7575,
-    write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs, and end.")] = False,
+    write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
     browser: Annotated[
-        bool | None, typer.Option("--browser/--no-browser", help="Open a browser; by default from a terminal.")
+        bool | None, typer.Option("--browser/--no-browser", help="Open a browser (default: if run in a terminal).")
     ] = None,
     every: Every = 2.0,
 ) -> None:
@@ -35,10 +165,7 @@ def view(
     settings = load_settings(config, overrides, model, None)
 
     import sys
-    import time
     import webbrowser
-
-    from llm_as_judge.commands.view_run import inspect_logs, inspect_server
 
     logs = inspect_logs(settings, run)
     written = len(logs.update())
@@ -46,7 +173,7 @@ def view(
         typer.echo(f"{written} new Inspect logs in {logs.folder}")
         return
     with inspect_server(logs.folder, port) as address:
-        typer.echo(f"{logs.path} at {address}; Ctrl-C stops it")
+        typer.echo(f"{logs.path} at {address}; stop with Ctrl-C")
         if sys.stdout.isatty() if browser is None else browser:
             webbrowser.open(address)
         try:

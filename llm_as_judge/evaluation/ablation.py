@@ -1,6 +1,6 @@
-"""What a part is worth: the same training with and without it, over the same seeds, compared pairwise.
+"""Ablations: the same training with and without a part, over the same seeds, compared in pairs.
 
-No training happens here: ``without`` names the settings that take a part away, ``table`` sums up what the runs came to.
+``without`` gives the settings that remove a part, ``worths`` sums up the finished runs. Nothing is trained here.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ from statistics import fmean, stdev
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.metrics import number
+from llm_as_judge.rewards.total import TERMS
 
-REWARD_PARTS = ("efficiency", "simplicity", "format", "repetition")
-PARTS: tuple[str, ...] = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in REWARD_PARTS))
+PARTS = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
+#: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom.
+_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604,
+            2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run after training: accuracy in [0, 1] and executor tokens per workflow, on the held-out problems."""
+    """A trained policy on the held-out problems: accuracy in [0, 1] and executor tokens per workflow."""
 
     accuracy: float
     tokens: float
@@ -32,29 +36,36 @@ class Difference:
     mean: float
     half: float
 
+    def text(self, scale: float, digits: int) -> str:
+        mean, half = scale * self.mean, scale * self.half
+        text = f"{mean:+.{digits}f}"
+        return text if math.isnan(half) else f"{text} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """``accuracy`` and ``tokens`` without the part; ``worth`` and ``saved`` are with it minus without it."""
+    """``accuracy`` and ``tokens`` without the part; ``worth`` and ``added`` are with it minus without it."""
 
     part: str
     accuracy: float
     tokens: float
     worth: Difference
-    saved: Difference
+    added: Difference  # tokens
 
     def as_json(self) -> dict[str, Any]:
         return {
             "part": self.part,
             "accuracy": self.accuracy,
             "tokens": self.tokens,
-            "worth": [self.worth.mean, _known(self.worth.half)],
-            "tokens_added": [self.saved.mean, _known(self.saved.half)],
+            "worth": [self.worth.mean, number(self.worth.half)],
+            "tokens_added": [self.added.mean, number(self.added.half)],
         }
 
 
 def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
-    """The settings that take ``part`` away; a reward term's weight goes to correctness. Raises ``ConfigError``."""
+    """Settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
+    if part not in PARTS:
+        raise ConfigError(f"--ablate {part!r}: unknown part; choose from {', '.join(PARTS)}")
     if part == "layer1":
         return {"workflow.layer1": False}
     if part == "layer2":
@@ -62,14 +73,12 @@ def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
     if part == "buffer":
         return {"experience_buffer.enabled": False}
     term = part.removeprefix("reward.")
-    if part not in PARTS:
-        raise ConfigError(f"--ablate {part!r}: there are {', '.join(PARTS)}")
-    changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights[term]}
+    changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights.get(term, 0.0)}
     return {"reward.reward_weights": changed}
 
 
 def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Difference:
-    """Paired by seed: mean and half-width of Student's 95 % interval."""
+    """Paired by seed, with Student's 95 % interval."""
     pairs = [a - b for a, b in zip(with_it, without_it, strict=True)]
     n = len(pairs)
     if n < 2:
@@ -77,18 +86,16 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Differe
     return Difference(fmean(pairs), students_t(n - 1) * stdev(pairs) / math.sqrt(n))
 
 
-def students_t(freedom: int, level: float = 0.95) -> float:
-    """Two-sided quantile of Student's distribution with ``freedom`` degrees of freedom."""
-    from mpmath import betainc, findroot
-
-    def outside(t: float) -> float:
-        return float(betainc(freedom / 2, 0.5, 0, freedom / (freedom + t * t), regularized=True)) - (1 - level)
-
-    return float(findroot(outside, (1.0, 13.0 if freedom == 1 else 5.0), solver="anderson"))
+def students_t(freedom: int) -> float:
+    """Two-sided 95 % quantile; beyond the table the first terms of its expansion about the normal quantile."""
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    z, n = 1.959964, freedom
+    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
 
 
 def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
-    """What each part is worth; ``full[i]`` and ``ablated[part][i]`` are of the same seed."""
+    """``full[i]`` and ``ablated[part][i]`` have the same seed."""
     return [
         Worth(
             part,
@@ -102,24 +109,13 @@ def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) ->
 
 
 def markdown(full: Sequence[Outcome], ablated: Sequence[Worth]) -> str:
-    """The table as it goes into a page: accuracies in percent, differences in points, intervals in brackets."""
+    """A table with accuracies in percent, differences in points and intervals in brackets."""
     lines = [
         "| without | accuracy % | worth of the part, points [95 %] | tokens | tokens added by the part [95 %] |",
         "| --- | ---: | ---: | ---: | ---: |",
         f"| nothing | {100 * fmean(r.accuracy for r in full):.1f} | | {fmean(r.tokens for r in full):.0f} | |",
     ]
     for row in ablated:
-        worth, tokens = _interval(row.worth, 100, 1), _interval(row.saved, 1, 0)
+        worth, tokens = row.worth.text(100, 1), row.added.text(1, 0)
         lines.append(f"| {row.part} | {100 * row.accuracy:.1f} | {worth} | {row.tokens:.0f} | {tokens} |")
     return "\n".join(lines)
-
-
-def _known(value: float) -> float | None:
-    """JSON has no NaN."""
-    return None if math.isnan(value) else value
-
-
-def _interval(value: Difference, scale: float, digits: int) -> str:
-    mean, half = scale * value.mean, scale * value.half
-    text = f"{mean:+.{digits}f}"
-    return text if math.isnan(half) else f"{text} [{mean - half:+.{digits}f}, {mean + half:+.{digits}f}]"

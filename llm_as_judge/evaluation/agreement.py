@@ -1,4 +1,4 @@
-"""How far the LLM judge alone agrees with the rules, on answers whose truth the rules know."""
+"""Agreement of the LLM judge alone with the rules, on answers that the rules decided."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LIMIT = 200
 @dataclass(frozen=True, slots=True)
 class Agreement:
     pairs: int
-    agreement: float | None  # of the pairs that were decided
+    agreement: float | None  # share of the decided pairs
     false_accepts: int
     false_rejects: int
     abstained: int
 
 
 async def agreement(judge: JudgeLike, rollouts: Sequence[Rollout]) -> Agreement:
-    """``judge``'s verdicts beside those of ``rollouts``, which rules gave; code has no part in it."""
+    """Compares ``judge`` with the verdicts of ``rollouts``, which rules gave; code is left out."""
     known = [r for r in rollouts if r.execution.answer and not r.problem.reference.tests]
     asked = known[:: max(1, len(known) // LIMIT)][:LIMIT]
     verdicts = await asyncio.gather(*(judge.verdict(r.problem, r.execution.answer, r.execution.cut_off) for r in asked))

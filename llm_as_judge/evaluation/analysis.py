@@ -1,7 +1,6 @@
-"""A training run's event log summed up: by domain, dataset, operator, shape, lint code and failure, and over time.
+"""Rollouts of a run by domain, dataset, operator, shape, lint code and failure, and over time.
 
-One pass, with what is kept growing with steps and not with rollouts. A step that was done again after a resumption
-counts once, as the later session did it.
+A log of any length is read once. Only sums are kept, by step, so that steps which a resumed run repeats count once.
 """
 
 from __future__ import annotations
@@ -9,78 +8,48 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from llm_as_judge.evaluation.logged import LoggedRollout
-from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.runlog import EventReader, step_in
+from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
+from llm_as_judge.runlog import LogReader, json_data
 from llm_as_judge.workflow.lint.codes import CODES
-from llm_as_judge.workflow.shape import shape
 
-#: What a rollout is told apart by.
 DIMENSIONS = ("domain", "dataset", "operator", "shape", "lint", "failure")
 _PARTS = 10  # of a run, over time
 _LONGEST = 80  # characters of a failure
 
 
-class RolloutLine(msgspec.Struct):
-    """What is read of a rollout's event; the text only where an older log does not tell its shape."""
-
-    step: int
-    domain: str
-    outcome: str
-    text: msgspec.Raw
-    correct: bool | None
-    reward: float | None
-    dataset: str = ""
-    error: str = ""
-    reason: str = ""
-    shape: str | None = None
-    executor_tokens: int = 0
-    completion_tokens: int = 0
-    cost: float = 0.0
-    lint: list[str] = []
-    operators: list[str] = []
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Of some rollouts; shares in [0, 1], means of nothing are NaN."""
+    """Figures of some rollouts; shares in [0, 1], NaN for means over nothing."""
 
     rollouts: int
-    accuracy: float  # of scored ones
-    valid_rate: float  # of those that were not our fault
-    reward: float  # mean of scored ones
+    accuracy: float  # of scored rollouts
+    valid_rate: float  # without infrastructure faults
+    reward: float  # mean over scored rollouts
     executor_tokens: float  # mean
     cost: float  # sum
     unscored: int
 
-    def as_json(self) -> dict[str, Any]:
-        means = ("accuracy", "valid_rate", "reward", "executor_tokens")
-        told = {name: number(getattr(self, name)) for name in means}
-        return {"rollouts": self.rollouts, **told, "cost": self.cost, "unscored": self.unscored}
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some steps in a row. ``zero_variance`` is the share of groups without contrast, ``seconds`` a step's mean."""
+    """Figures of consecutive steps; ``seconds`` is the mean of a step."""
 
     first: int
     last: int
     line: Line
-    zero_variance: float
+    zero_variance: float  # share of groups without contrast
     kl: float
     entropy: float
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        figures = ("zero_variance", "kl", "entropy", "seconds")
-        own = {name: number(getattr(self, name)) for name in figures}
-        return {"steps": [self.first, self.last], **self.line.as_json(), **own}
+        fields = json_data(self)
+        return {"steps": [fields.pop("first"), fields.pop("last")], **fields.pop("line"), **fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +60,22 @@ class Analysis:
     time: Sequence[Part]
 
     def as_json(self) -> dict[str, Any]:
-        by = {dimension: {key: line.as_json() for key, line in lines.items()} for dimension, lines in self.by.items()}
-        time = [part.as_json() for part in self.time]
-        return {"log": str(self.log), "total": self.total.as_json(), "by": by, "time": time}
+        return {**json_data(self), "time": [part.as_json() for part in self.time]}
 
 
+@dataclass(slots=True)
 class _Sums:
-    __slots__ = ("cost", "faults", "finished", "n", "reward", "right", "scored", "tokens")
+    rollouts: int = 0
+    scored: int = 0
+    right: int = 0
+    finished: int = 0
+    faults: int = 0
+    tokens: int = 0
+    reward: float = 0.0
+    cost: float = 0.0
 
-    def __init__(self) -> None:
-        self.n = self.scored = self.right = self.finished = self.faults = self.tokens = 0
-        self.reward = self.cost = 0.0
-
-    def add(self, rollout: RolloutLine | LoggedRollout) -> None:
-        self.n += 1
+    def add(self, rollout: RolloutEvent) -> None:
+        self.rollouts += 1
         self.tokens += rollout.executor_tokens
         self.cost += rollout.cost
         self.finished += rollout.outcome == "finished"
@@ -119,66 +90,76 @@ class _Sums:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def line(self) -> Line:
-        ours = self.n - self.faults
         return Line(
-            self.n, _share(self.right, self.scored), _share(self.finished, ours), _share(self.reward, self.scored),
-            _share(self.tokens, self.n), self.cost, self.n - self.scored,
-        )  # fmt: skip
+            rollouts=self.rollouts,
+            accuracy=_share(self.right, self.scored),
+            valid_rate=_share(self.finished, self.rollouts - self.faults),
+            reward=_share(self.reward, self.scored),
+            executor_tokens=_share(self.tokens, self.rollouts),
+            cost=self.cost,
+            unscored=self.rollouts - self.scored,
+        )
 
 
 _Key = tuple[str, str]
 
 
+@dataclass
 class LogSums:
-    """Sums by step, so that what a resumption threw away can be thrown away here."""
+    """Sums of rollouts by step, dimension and key."""
 
-    def __init__(self) -> None:
-        self.sums: dict[int, dict[_Key, _Sums]] = {}
-        self.reports: dict[int, Mapping[str, Any]] = {}
-        self._shapes: dict[bytes | str, str] = {}
+    _steps: dict[int, dict[_Key, _Sums]] = field(default_factory=dict)
 
-    def add(self, event: RolloutLine | LoggedRollout | Mapping[str, Any]) -> None:
-        if not isinstance(event, Mapping):
-            sums = self.sums.setdefault(event.step, {})
-            for key in self._keys(event):
-                if key not in sums:
-                    sums[key] = _Sums()
-                sums[key].add(event)
-        elif event["kind"] == "step":
-            self.reports[event["step"]] = event
-        elif event["kind"] == "run":
-            kept = step_in(event.get("resumed_from"))
-            self.sums = {step: sums for step, sums in self.sums.items() if step <= kept}
-            self.reports = {step: report for step, report in self.reports.items() if step <= kept}
+    def add(self, event: RolloutEvent | RunEvent) -> None:
+        if isinstance(event, RunEvent):
+            self._steps = {step: sums for step, sums in self._steps.items() if step <= event.kept}
+            return
+        sums = self._steps.setdefault(event.step, {})
+        for key in _keys(event):
+            sums.setdefault(key, _Sums()).add(event)
 
-    def analysis(self, path: Path) -> Analysis:
-        """Of what was added, from ``path``."""
-        joined = _joined(self.sums.values())
+    def analysis(self, path: Path, reports: Iterable[StepReport]) -> Analysis:
+        joined = _joined(self._steps.values())
         by: dict[str, dict[str, Line]] = {dimension: {} for dimension in DIMENSIONS}
-        for (dimension, key), sums in sorted(joined.items(), key=lambda item: (-item[1].n, item[0])):
+        for (dimension, key), sums in sorted(joined.items(), key=lambda item: (-item[1].rollouts, item[0])):
             if dimension:
                 by[dimension][key] = sums.line()
-        return Analysis(path, joined.get(("", ""), _Sums()).line(), by, _over_time(self))
+        return Analysis(path, joined.get(("", ""), _Sums()).line(), by, self._over_time(reports))
 
-    def _keys(self, event: RolloutLine | LoggedRollout) -> list[_Key]:
-        keys = [("", ""), ("domain", event.domain), ("dataset", event.dataset or "none"), ("shape", self._shape(event))]
-        keys += [("operator", name) for name in set(event.operators)]
-        keys += [("lint", code) for code in set(event.lint)]
-        failure = failure_of(event)
-        return [*keys, ("failure", failure)] if failure else keys
+    def _over_time(self, reports: Iterable[StepReport]) -> list[Part]:
+        known = {report.step: report for report in reports}
+        steps = sorted(self._steps)
+        size = max(1, math.ceil(len(steps) / _PARTS))
+        parts = []
+        for start in range(0, len(steps), size):
+            own = steps[start : start + size]
+            sums = _joined({("", ""): self._steps[step]["", ""]} for step in own)["", ""]
+            part = [known[step] for step in own if step in known]
+            parts.append(
+                Part(
+                    first=own[0],
+                    last=own[-1],
+                    line=sums.line(),
+                    zero_variance=_share(sum(r.skipped_groups for r in part), sum(r.groups for r in part)),
+                    kl=mean_known([r.kl for r in part]),
+                    entropy=mean_known([r.entropy for r in part]),
+                    seconds=mean_known([sum(r.seconds.values()) for r in part]),
+                )
+            )
+        return parts
 
-    def _shape(self, event: RolloutLine | LoggedRollout) -> str:
-        found = event.shape
-        if found is None:
-            text = event.text if isinstance(event.text, str) else bytes(event.text)
-            if text not in self._shapes:
-                self._shapes[text] = shape(text if isinstance(text, str) else msgspec.json.decode(text, type=str))
-            found = self._shapes[text]
-        return found or "no operator"
+
+def analyze_log(path: Path) -> Analysis:
+    """Reads the whole log; unreadable lines are skipped."""
+    reader, sums = LogReader(path), LogSums()
+    for event in reader.new():
+        if isinstance(event, (RolloutEvent, RunEvent)):
+            sums.add(event)
+    return sums.analysis(path, reader.steps)
 
 
-def failure_of(event: RolloutLine | LoggedRollout) -> str:
-    """What went wrong in a rollout, in few words; empty for a right answer."""
+def failure_of(event: RolloutEvent) -> str:
+    """What went wrong in a rollout, in a few words; empty for a correct answer."""
     if event.correct is None:
         return f"unscored: {_head(event.reason or event.error)}"
     if event.outcome == "invalid":
@@ -189,55 +170,28 @@ def failure_of(event: RolloutLine | LoggedRollout) -> str:
     return "" if event.correct else "wrong answer"
 
 
+def _keys(event: RolloutEvent) -> list[_Key]:
+    keys = [("", ""), ("domain", event.domain), ("dataset", event.dataset or "none")]
+    keys.append(("shape", event.shape or "no operator"))
+    keys += [("operator", name) for name in set(event.operators)]
+    keys += [("lint", code) for code in set(event.lint)]
+    failure = failure_of(event)
+    return [*keys, ("failure", failure)] if failure else keys
+
+
 def _head(text: str) -> str:
-    """The kind of an error, without what differs from case to case."""
+    """The kind of an error, without details that differ from case to case."""
     first = text.partition("\n")[0].partition(":")[0].strip()
-    return re.sub(r"\d+", "N", first)[:_LONGEST] or "no reason told"
-
-
-def analyze_log(path: Path) -> Analysis:
-    """Reads ``path`` once, line by line; a torn line is left out."""
-    log = LogSums()
-    for event in EventReader(path, {"rollout": RolloutLine}, skip=("prompt", "layers", "audit", "usage")).new():
-        log.add(event)
-    return log.analysis(path)
+    return re.sub(r"\d+", "N", first)[:_LONGEST] or "no reason given"
 
 
 def _joined(parts: Iterable[Mapping[_Key, _Sums]]) -> dict[_Key, _Sums]:
     total: dict[_Key, _Sums] = {}
     for part in parts:
         for key, sums in part.items():
-            if key not in total:
-                total[key] = _Sums()
-            total[key].join(sums)
+            total.setdefault(key, _Sums()).join(sums)
     return total
-
-
-def _over_time(log: LogSums) -> list[Part]:
-    steps = sorted(log.sums)
-    size = max(1, math.ceil(len(steps) / _PARTS))
-    return [_part(steps[i : i + size], log) for i in range(0, len(steps), size)]
-
-
-def _part(steps: Sequence[int], log: LogSums) -> Part:
-    own = _joined([{("", ""): log.sums[step]["", ""]} for step in steps])["", ""]
-    reports = [log.reports[step] for step in steps if step in log.reports]
-    groups, skipped = (sum(report[name] for report in reports) for name in ("groups", "skipped_groups"))
-    return Part(
-        first=steps[0],
-        last=steps[-1],
-        line=own.line(),
-        zero_variance=_share(skipped, groups),
-        kl=_mean([report.get("kl") for report in reports]),
-        entropy=_mean([report.get("entropy") for report in reports]),
-        seconds=_mean([sum(report["seconds"].values()) for report in reports]),
-    )
 
 
 def _share(part: float, whole: int) -> float:
     return part / whole if whole else math.nan
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else math.nan

@@ -1,8 +1,8 @@
-"""What the learned policy is measured against, on the same problems and the same executor.
+"""Baselines for the learned policy, on the same problems and the same executor.
 
-Every plan of ``workflow.catalogue`` runs on every problem once; the rows are read off that matrix: one plain call
-everywhere, the best single plan everywhere, a plan drawn at random, and the best plan of each domain (oracle). The
-best and the oracle are chosen on the very problems they are measured on, which favours them.
+Every plan of ``workflow.catalogue`` runs on every problem once. The rows come from that matrix: one plain call, the
+best single plan, a random plan, and the best plan of each domain (oracle). The best plan and the oracle are chosen on
+the problems they are measured on, which favours them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from llm_as_judge.evaluation.evaluate import Evaluation, Given, Log, Unwritten, evaluate
-from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, number
+from llm_as_judge.evaluation.evaluate import Evaluation, Given, evaluate
+from llm_as_judge.evaluation.metrics import Estimate, estimate, mean
 from llm_as_judge.evaluation.official import share
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.runlog import json_data
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
 from llm_as_judge.workflow.catalogue import PLANS, workflow
 
@@ -27,12 +29,12 @@ ORACLE = "per-domain oracle"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way to answer all problems. Tokens are the executor's; they, cost and seconds are means over the workflows
-    that were not our fault.
+    """One method on all problems. Executor tokens, cost and seconds are means over workflows without infrastructure
+    faults.
     """
 
     name: str
-    plan: Mapping[Domain, str]  # of each domain; empty where a policy wrote the workflows
+    plan: Mapping[Domain, str]  # of each domain; empty for a policy
     by_problem: tuple[float | None, ...]  # share right of each, None = unscored
     overall: Estimate
     domains: Mapping[Domain, Estimate]
@@ -42,30 +44,31 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         estimates = {"overall": self.overall} | {str(d): e for d, e in self.domains.items()}
-        return {
-            **{name: number(e.value) for name, e in estimates.items()},
+        row = {
+            **{name: e.value for name, e in estimates.items()},
             "interval": {name: [e.low, e.high] for name, e in estimates.items()},
-            "executor_tokens": number(self.tokens),
-            "cost": number(self.cost),
-            "seconds": number(self.seconds),
-            "plan": dict(self.plan),
+            "executor_tokens": self.tokens,
+            "cost": self.cost,
+            "seconds": self.seconds,
+            "plan": self.plan,
         }
+        return dict(json_data(row))
 
 
-def row(name: str, records: Sequence[Record], plan: Mapping[Domain, str] | None = None) -> Row:
-    """Of one record for each problem."""
+def row(name: str, records: Sequence[RolloutEvent], plan: Mapping[Domain, str] | None = None) -> Row:
+    """From one record for each problem."""
     return _row(name, plan or {}, [share([r.correct]) for r in records], [r.domain for r in records], records)
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An evaluation of every plan on the same problems, one workflow for each."""
+    """Evaluations of several plans on the same problems."""
 
     evaluations: Mapping[str, Evaluation]
 
     @property
-    def problems(self) -> Iterator[Mapping[str, Record]]:
-        """Plan -> record, of each problem."""
+    def problems(self) -> Iterator[Mapping[str, RolloutEvent]]:
+        """For each problem, its record by plan."""
         for records in zip(*(e.records for e in self.evaluations.values()), strict=True):
             yield dict(zip(self.evaluations, records, strict=True))
 
@@ -76,30 +79,30 @@ class Matrix:
 
     @property
     def rollouts(self) -> list[Rollout]:
-        """All that ran now."""
+        """Rollouts that ran now."""
         return [rollout for evaluation in self.evaluations.values() for rollout in evaluation.rollouts]
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
-        """Plan -> domain -> accuracy."""
+        """Accuracy by plan and domain."""
         return {
             plan: {d: e.value for d, e in row(plan, evaluation.records).domains.items()}
             for plan, evaluation in self.evaluations.items()
         }
 
     def row(self, name: str, plan: Mapping[Domain, str]) -> Row:
-        """The plan of each domain on its problems."""
+        """A row made of the given plan of each domain."""
         return row(name, [records[plan[_domain(records)]] for records in self.problems], plan)
 
     def everywhere(self, name: str, plan: str) -> Row:
         return self.row(name, dict.fromkeys(self.domains, plan))
 
 
-def _domain(records: Mapping[str, Record]) -> Domain:
+def _domain(records: Mapping[str, RolloutEvent]) -> Domain:
     return next(iter(records.values())).domain
 
 
 def plan_author(name: str) -> Given:
-    """Writes the plan of this name, as it is for the question's domain."""
+    """Writes the plan of this name for the question's domain."""
 
     def source(question: Question) -> str:
         return workflow(PLANS[name], question.domain)
@@ -107,18 +110,14 @@ def plan_author(name: str) -> Given:
     return Given(source)
 
 
-def _unwritten(plan: str) -> AbstractContextManager[Log]:
-    return nullcontext(Unwritten())
-
-
 async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
     plans: Collection[str] = tuple(PLANS),
-    log: Callable[[str], AbstractContextManager[Log]] = _unwritten,
+    log: Callable[[str], AbstractContextManager[Ledger | None]] = lambda plan: nullcontext(),
 ) -> Matrix:
-    """Run every one of ``plans`` on every problem; ``log`` opens the log of each."""
+    """Runs every plan on every problem; ``log`` opens the ledger of each."""
     evaluations: dict[str, Evaluation] = {}
     for done, plan in enumerate(plans, start=1):
         with log(plan) as known:
@@ -128,7 +127,7 @@ async def measure(
 
 
 def rows(matrix: Matrix) -> list[Row]:
-    """The four baseline rows, or the first alone where no other plan was measured; none of an empty matrix."""
+    """The four baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
     if not matrix.evaluations:
         return []
     single = matrix.everywhere("single call everywhere", SINGLE_CALL)
@@ -144,19 +143,19 @@ def rows(matrix: Matrix) -> list[Row]:
 
 
 def domain_oracle(matrix: Matrix) -> Row:
-    """The plan of each domain that is right most often on the very problems."""
+    """The plan with the highest accuracy in each domain."""
     shares = matrix.accuracies()
     best: dict[Domain, str] = {d: _best({plan: own[d] for plan, own in shares.items()}) for d in matrix.domains}
     return matrix.row(ORACLE, best)
 
 
 def _best(shares: Mapping[str, float]) -> str:
-    """A plan that was never scored is nobody's best."""
+    """The plan with the highest share; unscored plans come last."""
     return max(shares, key=lambda plan: -1.0 if math.isnan(shares[plan]) else shares[plan])
 
 
 def random_policy(matrix: Matrix) -> Row:
-    """Expected accuracy of a plan drawn evenly for each problem: a mean over plans, then over problems."""
+    """Expected accuracy of a plan drawn uniformly for each problem."""
     problems = list(matrix.problems)
     shares = [share([record.correct for record in records.values()]) for records in problems]
     everything = [record for evaluation in matrix.evaluations.values() for record in evaluation.records]
@@ -170,9 +169,9 @@ def _row(
     plan: Mapping[Domain, str],
     shares: Sequence[float | None],
     domains: Sequence[Domain],
-    records: Sequence[Record],
+    records: Sequence[RolloutEvent],
 ) -> Row:
-    """``shares`` and ``domains`` of each problem; ``records`` are of all that ran."""
+    """``shares`` and ``domains`` of each problem, and all ``records`` that contribute to the costs."""
     ran = [r for r in records if r.outcome != "fault"]
     return Row(
         name,
@@ -180,7 +179,7 @@ def _row(
         tuple(shares),
         estimate(shares),
         {d: estimate([s for s, own in zip(shares, domains, strict=True) if own == d]) for d in DOMAINS if d in domains},
-        mean([float(r.tokens) for r in ran]),
+        mean([float(r.executor_tokens) for r in ran]),
         mean([r.cost for r in ran]),
         mean([r.seconds for r in ran]),
     )

@@ -1,7 +1,7 @@
-"""A policy beside the other ways to answer the same problems with the same executor, each difference paired by problem.
+"""A policy compared with other methods on the same problems and executor; differences are paired by problem.
 
-All but the policies' own rows are read off one matrix of plans (``baselines``), so that no workflow runs twice. The
-oracles choose on the very problems they are measured on: they are bounds, which no method can be expected to reach.
+All rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
+choose on the problems they are measured on: they are upper bounds.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import ORACLE, Matrix, Row, domain_oracle, random_policy, row
-from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.metrics import Estimate, paired_difference
+from llm_as_judge.events import RolloutEvent
+from llm_as_judge.runlog import json_data
 from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
 HALVING, PROBLEM_ORACLE = "best single workflow, by successive halving", "per-problem oracle"
 BOUNDS = (ORACLE, PROBLEM_ORACLE)
 
-#: The plans that AFlow's search begins with.
+#: The plans that AFlow's search starts from.
 FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "direct"}
-#: What somebody would write without looking at results: the plan of each domain.
+#: The plan of each domain, chosen without looking at results.
 METHODS: Mapping[str, Mapping[Domain, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
     "chain of thought": dict.fromkeys(DOMAINS, "think"),
@@ -34,34 +35,27 @@ METHODS: Mapping[str, Mapping[Domain, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """``difference``: the policy minus this row over the same problems, paired; None for the policy itself."""
+    """``difference``: the policy minus this row, paired by problem; None for the policy itself."""
 
     row: Row
     difference: Estimate | None
 
     @property
     def bound(self) -> bool:
-        """Nobody could have chosen so beforehand."""
+        """Whether the choice needed the results themselves."""
         return self.row.name in BOUNDS
 
     def as_json(self) -> dict[str, Any]:
-        told = {"name": self.row.name, **self.row.as_json()}
-        if (own := self.difference) is None:
-            return {**told, "difference": None}
-        return {**told, "difference": {"value": number(own.value), "interval": [own.low, own.high], "problems": own.n}}
+        own = self.difference
+        paired = own and {"value": own.value, "interval": [own.low, own.high], "problems": own.n}
+        return {"name": self.row.name, **self.row.as_json(), "difference": json_data(paired)}
 
 
-def compare(
-    matrix: Matrix,
-    policies: Mapping[str, Sequence[Record]],
-    winner: str | None,
-    peers: Mapping[str, Sequence[Record]] | None = None,
-) -> list[Compared]:
-    """The rows in the order of the table. The last of ``policies``, by name, is what the others are compared with;
-    ``winner`` is the plan that successive halving found, None without it; ``peers`` were found in other ways. A method
-    that needs a plan which was not measured has no row.
+def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winner: str | None) -> list[Compared]:
+    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``winner`` is
+    the plan found by successive halving, if there was a search. A method that needs an unmeasured plan has no row.
     """
-    measured = [row(name, records) for name, records in {**(peers or {}), **policies}.items()]
+    measured = [row(name, records) for name, records in policies.items()]
     made = [*_beforehand(matrix), random_policy(matrix)]
     if winner:
         made.append(matrix.everywhere(HALVING, winner))
@@ -80,19 +74,17 @@ def _beforehand(matrix: Matrix) -> Iterator[Row]:
 
 
 def problem_oracle(matrix: Matrix) -> Row:
-    """Of each problem the cheapest plan that is right; where none is, the cheapest."""
+    """The cheapest correct plan of each problem, or the cheapest if none is correct."""
 
-    def cost(record: Record) -> tuple[bool, bool, int]:
-        return record.correct is None, not record.correct, record.tokens
+    def cost(record: RolloutEvent) -> tuple[bool, bool, int]:
+        return record.correct is None, not record.correct, record.executor_tokens
 
     best = [min(records.values(), key=cost) for records in matrix.problems]
     return replace(row(PROBLEM_ORACLE, best), plan=dict.fromkeys(matrix.domains, "any"))
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
-    """The Pareto front of what could have been chosen beforehand, from the cheapest on: no other row is right as often
-    for less of this kind of cost. Empty where nothing was scored.
-    """
+    """The Pareto front by accuracy and cost, cheapest first, without the bounds; empty if nothing was scored."""
     scored = [c.row for c in compared if not c.bound and c.row.overall.n]
     found: list[Row] = []
     for one in sorted(scored, key=lambda row: (getattr(row, kind), -row.overall.value)):

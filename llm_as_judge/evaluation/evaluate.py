@@ -1,40 +1,43 @@
-"""Evaluation of workflows on problems nobody was trained on, by the benchmark's own metric.
+"""Evaluation of workflows on held-out problems.
 
-One workflow or several are written for each problem, run, and judged by tests or rules; the reward plays no part. What
-failed for our own reasons is left out of every mean and counted.
+One or several workflows are written for each problem, run, and judged by tests or rules; the reward is not used.
+Infrastructure faults are counted and left out of every mean.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.data.catalog import metric_of
+from llm_as_judge.evaluation.official import answer_scores
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import Device
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
-#: Workflows of one call of the engine.
+#: Workflows in one call of the engine.
 _CHUNK = 64
 
 
 class Author(Protocol):
-    """Writes ``samples`` workflows for each question, of which ``start`` were asked before."""
+    """Writes ``samples`` workflows for each question; ``start`` is the number of questions asked before."""
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyAuthor:
-    """The policy as the author, without examples from the buffer; the same seed writes the same workflows.
+    """The policy without examples from the buffer; the same seed gives the same workflows.
 
-    ``version`` is that of the policy's weights, to which the engine is brought first.
+    ``version`` is the version of the policy's weights, to which the engine is synchronized first.
     """
 
     policy: Policy
@@ -64,7 +67,7 @@ class PolicyAuthor:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A workflow that is known beforehand, as the author."""
+    """A given workflow for each question."""
 
     source: Callable[[Question], str]
 
@@ -74,28 +77,11 @@ class Given:
         ]
 
 
-class Log(Protocol):
-    """``records.Ledger``: takes every record at once, and knows those of earlier runs by problem and sample."""
-
-    @property
-    def known(self) -> Mapping[tuple[int, int], Record]: ...
-    def add(self, record: Record) -> None: ...
-
-
-@dataclass
-class Unwritten:
-    """Records that nobody keeps."""
-
-    known: Mapping[tuple[int, int], Record] = field(default_factory=dict)
-
-    def add(self, record: Record) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A record for each problem and sample, in order, and what they come to; ``rollouts`` are those that ran now."""
+    """A record for each problem and sample, in order; ``rollouts`` are those that ran now."""
 
-    records: Sequence[Record]
+    records: Sequence[RolloutEvent]
     rollouts: Sequence[Rollout]
 
     @property
@@ -110,23 +96,21 @@ async def evaluate(
     progress: Callable[[int], None] = lambda done: None,
     *,
     samples: int = 1,
-    log: Log | None = None,
+    log: Ledger | None = None,
     device: Device | None = None,
 ) -> Evaluation:
-    """Has ``author`` write workflows for each problem, runs and judges them; ``progress`` gets the number done.
+    """Writes, runs and judges workflows for each problem; ``progress`` gets the number of finished ones.
 
-    The author works on ``device``, which it may share with a training run.
-
-    A problem all of whose samples ``log`` knows is not run again.
+    ``device`` is where the author works; pass the one of a training run to share it. A problem of which ``log`` knows
+    every sample is not run again.
     """
-    log, device = log or Unwritten(), device or Device()
+    known, device = log.known if log else {}, device or Device()
     members = range(samples)
-    records = {key: log.known[key] for key in itertools.product(range(len(problems)), members) if key in log.known}
-    todo = [i for i in range(len(problems)) if not all((i, k) in records for k in members)]
-    records = {key: record for key, record in records.items() if key[0] not in set(todo)}
+    todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
+    records = {(i, k): known[i, k] for i in range(len(problems)) if i not in set(todo) for k in members}
     if records:
         progress(len(records))
-    # The parts are the same whatever is known already, so that the same workflows are drawn.
+    # Chunks do not depend on what is known, so that the same workflows are sampled.
     size, written = max(1, _CHUNK // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
         part = range(start, min(start + size, len(problems)))
@@ -135,10 +119,23 @@ async def evaluate(
             written |= {i: completions[i - start] for i in wanted}
 
     def done(place: int, member: int, rollout: Rollout) -> None:
-        record = Record.of(todo[place], member, rollout)
-        records[record.index, record.sample] = record
-        log.add(record)
+        index = todo[place]
+        records[index, member] = record = record_of(rollout, index, member)
+        if log is not None:
+            log.add(record)
         progress(len(records))
 
     groups = await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)
     return Evaluation([records[key] for key in sorted(records)], [r for g in groups for r in g.rollouts])
+
+
+def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:
+    """With the scores of the benchmark's official script; none after an infrastructure fault."""
+    question, execution = rollout.problem.question, rollout.execution
+    if execution.outcome == "fault":
+        return rollout_event(rollout, index=index, sample=sample)
+    answer = execution.answer if rollout.valid else None
+    metric = metric_of(question.dataset, (question.domain,))
+    return rollout_event(
+        rollout, index=index, sample=sample, scores=answer_scores(metric, answer, rollout.problem.reference)
+    )

@@ -1,7 +1,7 @@
 """The best of several workflows, found by successive halving (Karnin et al. 2013; Jamieson and Talwalkar 2016).
 
-Each round has an even share of the budget. All that are left run on the same further problems until it is spent; then
-the better half goes on, with twice the problems each. What is right is counted over all problems seen so far.
+Each round has an equal share of the budget. All remaining candidates run on the same further problems until it is
+spent; then the better half continues. Accuracy is measured over all problems seen so far.
 """
 
 from __future__ import annotations
@@ -12,30 +12,27 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llm_as_judge.evaluation.metrics import mean, number
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.evaluation.metrics import mean
+from llm_as_judge.events import RolloutEvent
+from llm_as_judge.runlog import json_data
 
-#: Problems that every candidate runs on before anything is known of its tokens.
+#: Problems in the first trial of every candidate.
 _FIRST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """``shares``: of each candidate the share right, NaN where nothing could be scored; ``kept`` went on."""
+    """Problems and tokens of all candidates since the first round; ``accuracy`` is NaN if nothing could be scored."""
 
-    problems: int  # since the first round
-    tokens: int  # since the first round, of all candidates
-    shares: Mapping[str, float]
+    problems: int
+    tokens: int
+    accuracy: Mapping[str, float]
     kept: Sequence[str]
-
-    def as_json(self) -> dict[str, Any]:
-        shares = {name: number(share) for name, share in self.shares.items()}
-        return {"problems": self.problems, "tokens": self.tokens, "accuracy": shares, "kept": list(self.kept)}
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """``budget`` in executor tokens; fewer were taken where the problems ran out."""
+    """``budget`` is in executor tokens; fewer are used if the problems run out."""
 
     winner: str
     budget: int
@@ -46,21 +43,20 @@ class Search:
         return self.rounds[-1].tokens if self.rounds else 0
 
     def as_json(self) -> dict[str, Any]:
-        rounds = [one.as_json() for one in self.rounds]
-        return {"winner": self.winner, "budget": self.budget, "tokens": self.tokens, "rounds": rounds}
+        return {**json_data(self), "tokens": self.tokens}
 
 
 async def successive_halving(
     candidates: Sequence[str],
-    trial: Callable[[str, int], Awaitable[Sequence[Record]]],
+    trial: Callable[[str, int], Awaitable[Sequence[RolloutEvent]]],
     budget: int,
     problems: int,
 ) -> Search:
-    """``trial`` gives the records of a candidate on the first N of ``problems`` problems, those of an earlier call
-    included. Ties go to the candidate of fewer tokens.
+    """``trial(name, n)`` gives a candidate's records on the first n problems, including those of earlier calls, for n up
+    to ``problems``. Ties go to the candidate with fewer tokens.
     """
     left, seen, spent = list(candidates), 0, 0
-    records: dict[str, Sequence[Record]] = {name: () for name in candidates}
+    records: dict[str, Sequence[RolloutEvent]] = {name: () for name in candidates}
     rounds: list[Round] = []
     while len(left) > 1:
         end = spent + (budget - spent) / math.ceil(math.log2(len(left)))
@@ -68,25 +64,21 @@ async def successive_halving(
             seen += more
             made = await asyncio.gather(*(trial(name, seen) for name in left))
             records |= dict(zip(left, made, strict=True))
-            spent = sum(record.tokens for own in records.values() for record in own)
+            spent = sum(record.executor_tokens for own in records.values() for record in own)
         shares = {name: mean([float(r.correct) for r in records[name] if r.correct is not None]) for name in left}
-        ranked = sorted(left, key=lambda name: (-_known(shares[name]), _tokens(records[name])))
+        ranked = sorted(left, key=lambda name: (-(shares[name] if shares[name] >= 0 else -1), _tokens(records[name])))
         left = ranked[: math.ceil(len(left) / 2)]
         rounds.append(Round(seen, spent, shares, left))
     return Search(left[0], budget, rounds)
 
 
-def _affordable(records: Sequence[Sequence[Record]], tokens: float) -> int:
-    """Further problems for which ``tokens`` will do: half of what the mean so far says, for it may be wrong."""
+def _affordable(records: Sequence[Sequence[RolloutEvent]], tokens: float) -> int:
+    """Further problems within ``tokens``: half of what the mean so far allows, because the mean may be wrong."""
     if not any(records):
         return _FIRST
     each = sum(_tokens(own) for own in records)
     return math.ceil(tokens / each / 2) if 0 < each <= tokens else 0
 
 
-def _tokens(records: Sequence[Record]) -> float:
-    return mean([float(record.tokens) for record in records])
-
-
-def _known(share: float) -> float:
-    return -1.0 if math.isnan(share) else share
+def _tokens(records: Sequence[RolloutEvent]) -> float:
+    return mean([float(record.executor_tokens) for record in records])

@@ -1,6 +1,6 @@
-"""Shares, means and differences with their 95 % intervals; standard library only.
+"""Shares, means and differences with 95 % intervals.
 
-Unscored answers (None) are left out and counted, never taken for wrong ones.
+Unscored answers (None) are counted and left out; they never count as wrong.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, stdev
 
-#: Values beyond which the bootstrap gives way to the normal interval, which is as good there.
+#: Number of values above which the normal interval replaces the bootstrap.
 _BOOTSTRAP_LIMIT = 2000
 Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its 95 % interval over ``n`` scored answers; without any, ``value`` is nan and 0 to 1 is
-    open.
-    """
+    """A mean with its 95 % interval over ``n`` scored answers; without any, NaN with the interval 0 to 1."""
 
     value: float
     low: float
@@ -30,7 +28,7 @@ class Estimate:
 
 
 def accuracy(correct: Sequence[bool | None]) -> Estimate:
-    """Share of right answers among the scored ones, with Wilson's interval."""
+    """Share of correct answers among the scored ones, with Wilson's interval."""
     scored = [c for c in correct if c is not None]
     low, high = wilson_interval(sum(scored), len(scored))
     value = sum(scored) / len(scored) if scored else math.nan
@@ -38,7 +36,7 @@ def accuracy(correct: Sequence[bool | None]) -> Estimate:
 
 
 def estimate(values: Sequence[float | None]) -> Estimate:
-    """Mean of values in [0, 1], None = unscored: Wilson's interval for zeros and ones, else the bootstrap's."""
+    """Mean of values in [0, 1] (None: unscored), with Wilson's interval for zeros and ones, else the bootstrap's."""
     known = [float(v) for v in values if v is not None]
     if all(v in (0.0, 1.0) for v in known):
         return accuracy([None if v is None else bool(v) for v in values])
@@ -58,22 +56,24 @@ def wilson_interval(k: int, n: int, z: float = Z95) -> tuple[float, float]:
 
 
 def number(value: float) -> float | None:
-    """``value`` for JSON, which has no NaN: null for what was not measured."""
+    """None for NaN, which is not valid JSON."""
     return None if math.isnan(value) else value
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; nan for no values."""
+    """Arithmetic mean; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
+
+
+def mean_known(values: Sequence[float]) -> float:
+    """Mean of the values that are not NaN."""
+    return mean([value for value in values if not math.isnan(value)])
 
 
 def bootstrap_interval(
     values: Sequence[float], *, resamples: int = 2000, seed: int = 0, level: float = 0.95
 ) -> Estimate:
-    """Mean with its percentile bootstrap interval (Efron 1979); the same seed gives the same interval.
-
-    Of very many values the interval is the normal one, for drawing them again and again would take minutes.
-    """
+    """Mean with its percentile bootstrap interval (Efron 1979), or the normal interval for very many values."""
     if not values:
         return Estimate(math.nan, 0.0, 1.0, 0)
     if len(values) > _BOOTSTRAP_LIMIT:
@@ -90,11 +90,10 @@ def paired_difference(
 ) -> Estimate:
     """Mean of ``a - b`` over the same problems in the same order, with its bootstrap interval.
 
-    A problem unscored on either side is left out and counted. Pairing removes the spread between problems, so
-    the interval is narrower than that of two separate means.
+    Problems unscored on either side are counted and left out. Pairing removes the spread between problems.
     """
     if len(a) != len(b):
-        raise ValueError(f"paired scores must be as many, got {len(a)} and {len(b)}")
+        raise ValueError(f"paired scores must have equal lengths, got {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     estimate = bootstrap_interval(differences, resamples=resamples, seed=seed)
     low, high = (estimate.low, estimate.high) if differences else (-1.0, 1.0)
@@ -102,7 +101,7 @@ def paired_difference(
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased chance that one of ``k`` samples passes when ``c`` of ``n`` did (Chen et al. 2021)."""
+    """Unbiased probability that one of ``k`` samples passes if ``c`` of ``n`` did (Chen et al. 2021)."""
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"need 0 <= c <= n and 1 <= k <= n, got n = {n}, c = {c}, k = {k}")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)

@@ -1,7 +1,7 @@
-"""Each benchmark by its own metric, under the name that its paper or evaluation script gives it.
+"""The official metric of each benchmark, under the name that its paper or evaluation script uses.
 
-Neither the reward nor a judge has a part in it. A workflow that failed gave no answer: it counts 0, also where the
-right answer is that there is none. What is our own fault is left out and counted.
+Neither the reward nor an LLM judge is involved. A workflow that failed gave no answer and counts 0, also if the right
+answer is that there is none. Infrastructure faults are counted and left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llm_as_judge.types import Reference
 
 @dataclass(frozen=True, slots=True)
 class Official:
-    """``values`` by name, the headline first; each is a mean over problems."""
+    """Means over problems by name, the headline metric first."""
 
     values: Mapping[str, Estimate]
 
@@ -37,7 +37,7 @@ class Official:
 
 
 def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> dict[str, float]:
-    """What the official script of a qa benchmark gives one answer, None = none; empty for other metrics."""
+    """Scores of one answer by the official script of a QA benchmark (None: no answer); empty for other metrics."""
     said = None if answer is None else extract_answer(answer, "qa")
     if metric == "hotpotqa":
         em, f1 = (0.0 if said is None else score(said, reference.answers) for score in (hotpot_em, hotpot_f1))
@@ -61,8 +61,8 @@ def official(
     scores: Sequence[Sequence[Mapping[str, float]]],
     correct: Sequence[Sequence[bool | None]],
 ) -> Official:
-    """Of problems with one or more samples each: what ``answer_scores`` gave them (empty = unscored), and whether
-    they were right (None = unscored).
+    """The metric over problems with one or more samples each: ``scores`` are results of ``answer_scores`` (empty:
+    unscored), ``correct`` the verdicts (None: unscored).
     """
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
@@ -73,13 +73,13 @@ def official(
         name: [mean([one[name] for one in s if name in one]) if any(name in one for one in s) else None for s in scores]
         for name in _NAMES[metric]
     }
-    # A question with an answer is no part of the mean over those without one.
+    # Questions with an answer do not count in the mean over those without one.
     values = {name: v if name in _NAMES[metric][:2] else [x for x in v if x is not None] for name, v in by_name.items()}
     return Official({name: estimate(v) for name, v in values.items() if v})
 
 
 def share(correct: Sequence[bool | None]) -> float | None:
-    """Of the scored samples of one problem those that are right; None where none was scored."""
+    """Share of correct answers among the scored samples of one problem; None if none was scored."""
     known = [float(c) for c in correct if c is not None]
     return mean(known) if known else None
 

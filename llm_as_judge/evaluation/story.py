@@ -1,46 +1,46 @@
-"""What a report tells of a run: its steps, the shapes at its beginning and end, its best and worst rollouts.
+"""Contents of a run's report: its steps, the shapes at its beginning and end, its best and worst rollouts.
 
-One pass over the event log. Of the rollouts only counts and the few that are shown are kept.
+The log is read once. Of the rollouts only counts and the few that are shown are kept.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from llm_as_judge.evaluation.analysis import Analysis, LogSums
-from llm_as_judge.evaluation.logged import Begun, LoggedPrompt, LoggedRollout, LoggedStep, StepReader
+from llm_as_judge.events import EvalEvent, PromptEvent, RolloutEvent, RunEvent, StepReport
+from llm_as_judge.runlog import FinishedStep, LogReader
 from llm_as_judge.types import DOMAINS, Domain
 
-#: Part of the run that is its beginning, and its end.
+#: Part of the run that counts as its beginning, and as its end.
 ENDS = 0.1
-_SHOWN = 5  # rollouts, of the best and of the worst
+_SHOWN = 5  # of the best and of the worst rollouts
 _KEPT = 200  # kinds of rollouts that are compared
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A rollout and what its policy was asked, where the log tells it."""
-
-    rollout: LoggedRollout
-    prompt: LoggedPrompt | None
+    rollout: RolloutEvent
+    prompt: PromptEvent | None
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """``before`` and ``after``: how often each shape was written in the first and last steps, by domain. ``best`` and
-    ``worst`` are of different shapes or failures. ``results``: what the run wrote at its end; empty before that.
+    """``before`` and ``after`` count the shapes of the first and last steps, by domain. The rollouts in ``best`` and in
+    ``worst`` differ in domain, shape or outcome. ``results`` is the run's results file; empty until its end.
     """
 
     log: Path
-    run: str
-    settings: Mapping[str, Any]
-    steps: Sequence[Mapping[str, Any]]
-    validations: Sequence[Mapping[str, Any]]
+    run: RunEvent
+    steps: Sequence[StepReport]
+    evals: Sequence[EvalEvent]
     costs: Sequence[float]  # of the run up to each step
     before: Mapping[Domain, Counter[str]]
     after: Mapping[Domain, Counter[str]]
@@ -50,87 +50,70 @@ class Story:
     results: Mapping[str, Any]
 
 
+@dataclass
 class _Extremes:
-    """The rollout of the highest reward of each kind; the later one of equals."""
+    """The rollout with the highest ``sign * reward`` of each kind; the later one of equals."""
 
-    def __init__(self, worth: Callable[[LoggedRollout], float]) -> None:
-        self._worth = worth
-        self._of: dict[tuple[str, str, str], Shown] = {}
+    sign: int
+    _of: dict[tuple[str, str, str], Shown] = field(default_factory=dict)
 
     def add(self, shown: Shown) -> None:
         rollout = shown.rollout
-        kind = rollout.domain, rollout.shape or "", rollout.outcome
-        if kind not in self._of or self._worth(rollout) >= self._worth(self._of[kind].rollout):
+        kind = rollout.domain, rollout.shape, rollout.outcome
+        if kind not in self._of or self._worth(shown) >= self._worth(self._of[kind]):
             self._of[kind] = shown
         if len(self._of) > 2 * _KEPT:
-            self._of = {self._kind(shown): shown for shown in self._sorted()[:_KEPT]}
+            ranked = sorted(self._of.items(), key=lambda item: -self._worth(item[1]))
+            self._of = dict(ranked[:_KEPT])
 
     def first(self) -> list[Shown]:
-        """Of those that failed in one way no more than two."""
+        """At most two that failed in the same way."""
         failed, found = Counter[str](), list[Shown]()
-        for shown in self._sorted():
+        for shown in sorted(self._of.values(), key=self._worth, reverse=True):
             outcome = shown.rollout.outcome
             failed[outcome] += outcome != "finished"
             if failed[outcome] <= 2:
                 found.append(shown)
         return found[:_SHOWN]
 
-    def _sorted(self) -> list[Shown]:
-        return sorted(self._of.values(), key=lambda shown: self._worth(shown.rollout), reverse=True)
-
-    @staticmethod
-    def _kind(shown: Shown) -> tuple[str, str, str]:
-        return shown.rollout.domain, shown.rollout.shape or "", shown.rollout.outcome
+    def _worth(self, shown: Shown) -> float:
+        return self.sign * (shown.rollout.reward or 0.0)
 
 
 def read_story(log: Path, results: Path) -> Story:
-    """``results`` is the run's results file; what is there of another run is not this one's."""
-    run, settings = "", dict[str, Any]()
-    steps, costs = dict[int, Mapping[str, Any]](), dict[int, float]()
-    shapes = dict[int, dict[str, Counter[str]]]()
-    best, worst = _Extremes(lambda r: r.reward or 0.0), _Extremes(lambda r: -(r.reward or 0.0))
-    sums, validations = LogSums(), dict[int, Mapping[str, Any]]()
-
-    def seen(event: LoggedRollout | Mapping[str, Any]) -> None:
-        sums.add(event)
-        if isinstance(event, Mapping) and event["kind"] == "eval":
-            validations[event["step"]] = event
-
-    for found in StepReader(log).new(seen):
-        if isinstance(found, Begun):
-            run, settings = found.run, dict(found.settings)
-            for step in [step for step in steps if step > found.kept]:
-                del steps[step], costs[step], shapes[step]
+    """``results`` is the run's results file; results of another run are ignored."""
+    reader, sums, best, worst = LogReader(log), LogSums(), _Extremes(1), _Extremes(-1)
+    costs, shapes = dict[int, float](), dict[int, dict[str, Counter[str]]]()
+    for found in reader.finished():
+        if isinstance(found, RunEvent):
+            sums.add(found)
+            costs = {step: cost for step, cost in costs.items() if step <= found.kept}
             continue
-        steps[found.step], shapes[found.step] = found.report, _shapes(found)
-        costs[found.step] = sum(rollout.cost for rollout in found.rollouts)
+        step = found.report.step
+        costs[step], shapes[step] = sum(rollout.cost for rollout in found.rollouts), _shapes(found)
         for rollout in found.rollouts:
+            sums.add(rollout)
             if rollout.reward is not None:
                 for extremes in (best, worst):
                     extremes.add(Shown(rollout, found.prompts.get(rollout.problem)))
-    order = sorted(steps)
-    few = max(1, round(ENDS * len(order)))
-    total, spent = 0.0, list[float]()
-    for step in order:
-        total += costs[step]
-        spent.append(total)
+    steps = reader.steps
+    few, order = max(1, round(ENDS * len(steps))), [step.step for step in steps]
     return Story(
         log=log,
-        run=run,
-        settings=settings,
-        steps=[steps[step] for step in order],
-        validations=[validations[step] for step in sorted(validations)],
-        costs=spent,
+        run=reader.run,
+        steps=steps,
+        evals=reader.evals,
+        costs=list(itertools.accumulate(costs[step] for step in order)),
         before=_joined([shapes[step] for step in order[:few]]),
         after=_joined([shapes[step] for step in order[-few:]]),
         best=best.first(),
         worst=worst.first(),
-        analysis=sums.analysis(log),
-        results=_results(results, run),
+        analysis=sums.analysis(log, steps),
+        results=_results(results, reader.run.id),
     )
 
 
-def _shapes(step: LoggedStep) -> dict[str, Counter[str]]:
+def _shapes(step: FinishedStep) -> dict[str, Counter[str]]:
     found: dict[str, Counter[str]] = {}
     for rollout in step.rollouts:
         found.setdefault(rollout.domain, Counter())[rollout.shape or "no operator"] += 1
@@ -138,16 +121,13 @@ def _shapes(step: LoggedStep) -> dict[str, Counter[str]]:
 
 
 def _joined(parts: Sequence[Mapping[str, Counter[str]]]) -> dict[Domain, Counter[str]]:
-    total: dict[Domain, Counter[str]] = {domain: Counter() for domain in DOMAINS}
-    for part in parts:
-        for domain in DOMAINS:
-            total[domain] += part.get(domain, Counter())
+    total = {domain: sum((part.get(domain, Counter()) for part in parts), Counter[str]()) for domain in DOMAINS}
     return {domain: counts for domain, counts in total.items() if counts}
 
 
 def _results(path: Path, run: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
         return {}
     return found if isinstance(found, dict) and found.get("run_id") == run else {}

@@ -1,4 +1,4 @@
-"""What an evaluation's records come to: official metrics, shares right, what went wrong and what it cost."""
+"""Summary of an evaluation's records: official metrics, accuracies, failures and costs."""
 
 from __future__ import annotations
 
@@ -9,45 +9,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+import msgspec
 
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import DataError
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean, number
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean
 from llm_as_judge.evaluation.official import Official, official, share
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
+from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow import variety
 from llm_as_judge.workflow.catalogue import PLANS, name_of
 from llm_as_judge.workflow.lint.codes import CODES
-from llm_as_judge.workflow.shape import shape
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Shares in [0, 1] with 95 % intervals over problems; counts are of workflows, most frequent first."""
 
-    overall: Estimate  # right by the evaluation's judge
+    overall: Estimate  # accuracy by tests and rules
     domains: Mapping[Domain, Estimate]
     valid_rate: Estimate
     official: Mapping[str, Official]  # by dataset
-    by_problem: tuple[float | None, ...]  # share right of each, None = unscored
-    between: tuple[float, float] | None  # share right were all abstentions of the judge wrong, and right; None: none
+    by_problem: tuple[float | None, ...]  # share of correct samples; None: unscored
+    between: tuple[float, float] | None  # accuracy if all abstentions were wrong, and if all were right; None: none
     abstained: int
     unscored: Mapping[str, int]  # by reason
     outcomes: Mapping[str, int]
-    invalid: Mapping[str, int]  # workflows that were not run, by fatal lint code
+    invalid: Mapping[str, int]  # workflows that did not run, by fatal lint code
     shapes: Mapping[Domain, Mapping[str, int]]  # workflows by plan, else by shape
     tokens: float  # of the executor, per workflow
     seconds: float  # per workflow
     cost: float  # of all
 
-    __pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")
-
     @property
     def unseen(self) -> dict[Domain, dict[str, int]]:
-        """Those of ``shapes`` that nobody wrote down: neither the catalogue nor the warm-up's generator has them."""
+        """Shapes that neither the catalogue nor the warm-up's generator contains."""
         return {
             d: {name: n for name, n in shapes.items() if name not in {*PLANS, *variety.shapes(d), "invalid"}}
             for d, shapes in self.shapes.items()
@@ -57,8 +55,8 @@ class Summary:
         estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
             str(d): e for d, e in self.domains.items()
         }
-        return {
-            **{name: number(e.value) for name, e in estimates.items()},
+        told = {
+            **{name: e.value for name, e in estimates.items()},
             "interval": {name: [e.low, e.high] for name, e in estimates.items()},
             "official": {name: o.as_json() for name, o in self.official.items()},
             "problems": self.overall.n,
@@ -70,26 +68,28 @@ class Summary:
             "invalid": self.invalid,
             "shapes": self.shapes,
             "unseen_shapes": self.unseen,
-            "executor_tokens": number(self.tokens),
-            "seconds": number(self.seconds),
+            "executor_tokens": self.tokens,
+            "seconds": self.seconds,
             "cost": self.cost,
         }
+        return dict(json_data(told))
 
     def save(self, path: Path) -> None:
-        write_whole(path, TypeAdapter(Summary).dump_json(self).decode())
+        write_whole(path, msgspec.json.encode(self))
 
     @staticmethod
     def load(path: Path) -> Summary:
-        """Raises ``DataError`` where ``save`` did not write it."""
+        """Raises ``DataError`` for a file that ``save`` did not write."""
         try:
-            return TypeAdapter(Summary).validate_json(path.read_bytes())
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            raise DataError(f"{path} holds no evaluation: {reason}") from error
+            found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            optional = {name: found.pop(name) for name in ("by_problem", "between") if name in found}
+            return msgspec.convert(measured(found) | optional, Summary)  # null stands for NaN
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{path} holds no evaluation: {error}") from error
 
 
-def summarise(records: Sequence[Record]) -> Summary:
-    """``records`` in the problems' order, those of one problem side by side."""
+def summarise(records: Sequence[RolloutEvent]) -> Summary:
+    """``records`` are in the order of problems."""
     problems = [list(samples) for _, samples in itertools.groupby(records, key=lambda r: r.index)]
     by_problem = tuple(share([r.correct for r in samples]) for samples in problems)
     domains = [d for d in DOMAINS if any(r.domain == d for r in records)]
@@ -108,23 +108,23 @@ def summarise(records: Sequence[Record]) -> Summary:
         outcomes=_counted(records, lambda r: r.outcome),
         invalid=_counted(records, _first_fatal, lambda r: r.outcome == "invalid"),
         shapes={
-            d: _counted(records, lambda r: name_of(r.workflow, r.domain) or shape(r.workflow) or "no operator", _of(d))
+            d: _counted(records, lambda r: name_of(r.source, r.domain) or r.shape or "no operator", _of(d))
             for d in domains
         },
-        tokens=mean([float(r.tokens) for r in runs]),
+        tokens=mean([float(r.executor_tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
         cost=sum(r.cost for r in records),
     )
 
 
-def _official(dataset: str, problems: Sequence[Sequence[Record]]) -> Official:
+def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Official:
     own = [samples for samples in problems if samples[0].dataset == dataset]
     metric = metric_of(dataset, {samples[0].domain for samples in own})
     return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own])
 
 
-def _between(problems: Sequence[Sequence[Record]]) -> tuple[float, float]:
-    """The share right with every abstention taken for wrong, and with every one taken for right."""
+def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:
+    """Accuracy with every abstention counted as wrong, and as right."""
 
     def with_abstentions(taken: bool) -> float:
         shares = [share([taken if r.abstained else r.correct for r in samples]) for samples in problems]
@@ -133,16 +133,18 @@ def _between(problems: Sequence[Sequence[Record]]) -> tuple[float, float]:
     return with_abstentions(False), with_abstentions(True)
 
 
-def _first_fatal(record: Record) -> str:
-    code = next((f.code for f in record.findings if f.fatal), "")
-    return f"{code} {CODES[code][0]}" if code in CODES else record.error
+def _first_fatal(record: RolloutEvent) -> str:
+    code = next((code for code in record.lint if CODES.get(code, ("", False))[1]), "")
+    return f"{code} {CODES[code][0]}" if code else record.error
 
 
-def _of(domain: Domain) -> Callable[[Record], bool]:
+def _of(domain: Domain) -> Callable[[RolloutEvent], bool]:
     return lambda record: record.domain == domain
 
 
 def _counted(
-    records: Sequence[Record], key: Callable[[Record], str], wanted: Callable[[Record], bool] = lambda record: True
+    records: Sequence[RolloutEvent],
+    key: Callable[[RolloutEvent], str],
+    wanted: Callable[[RolloutEvent], bool] = lambda record: True,
 ) -> dict[str, int]:
     return dict(Counter(key(r) for r in records if wanted(r)).most_common())

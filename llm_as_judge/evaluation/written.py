@@ -1,4 +1,4 @@
-"""What a policy writes at temperature 1, looked at without running it: valid or not, why not, and of which shapes."""
+"""Workflows that a policy writes at temperature 1, checked without running them: validity, reasons and shapes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from llm_as_judge.workflow import variety
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shape import shape
 
-#: Share of valid workflows below which GRPO has too little to compare.
+#: Share of valid workflows below which most GRPO groups lack contrast.
 TOO_FEW_VALID = 0.2
 NEEDS_WARM_UP = (
-    "groups without contrast teach nothing: give the policy a cold start first, llm-as-judge warmup, and train with "
+    "groups without contrast give no gradient; warm the policy up first with llm-as-judge warmup, then train with "
     "--set model.adapter=FOLDER"
 )
 
@@ -29,8 +29,8 @@ class Written:
 
     workflows: int
     shapes: Mapping[str, int]  # of valid workflows
-    unseen: int  # of these shapes, how many no generated workflow has
-    findings: Mapping[str, int]  # by code and message, the first that kept a workflow from being run
+    unseen: int  # shapes that no generated workflow has
+    findings: Mapping[str, int]  # the first fatal one of each workflow, by code and message
 
     @property
     def valid_rate(self) -> float:
@@ -38,17 +38,17 @@ class Written:
 
     @property
     def too_few(self) -> bool:
-        """Groups would be without contrast: a cold start is needed first."""
+        """Whether the policy needs a warm-up first."""
         return self.valid_rate < TOO_FEW_VALID
 
     @property
     def reasons(self) -> str:
-        """Why the others were not valid, a line each, the most frequent first; empty where all were."""
+        """Why workflows were invalid, one line each, the most frequent first."""
         return "".join(f"\n  {count} x {reason}" for reason, count in self.findings.items())
 
     @property
     def entropy(self) -> float:
-        """Of the shapes, in nats."""
+        """Entropy of the shapes, in nats."""
         total = sum(self.shapes.values())
         return sum(n / total * math.log(total / n) for n in self.shapes.values())
 
@@ -62,10 +62,7 @@ class Written:
 def look_at(
     author: PolicyAuthor, questions: Sequence[Question], samples: int, prompts: Sequence[Prompt] = ()
 ) -> Written:
-    """Has ``author`` write ``samples`` workflows for each of ``questions``, with its engine at ``author.version``.
-
-    ``prompts`` are one for each question; by default those without examples.
-    """
+    """Samples workflows for each question and checks them; ``prompts`` default to those without examples."""
     config = author.config
     operators = load_operators(config.workflow.operators)
     prompts = prompts or [author.prompt(question) for question in questions]

@@ -18,6 +18,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
+from llm_as_judge.events import PromptTooLongEvent
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import Timer
@@ -172,7 +173,7 @@ class Pipeline:
                     prefills.append(prompt.prefill)
                 else:
                     longest = max(longest, len(ids))
-                    self._parts.log("prompt_too_long", step=step + 1, problem=problem.question.id, tokens=len(ids))
+                    self._parts.log(PromptTooLongEvent(step=step + 1, problem=problem.question.id, tokens=len(ids)))
             if len(problems) == count:
                 return problems, prompts, prefills
         raise DataError(

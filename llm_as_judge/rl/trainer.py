@@ -18,11 +18,12 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.events import AuditEvent, CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.pipeline import Pipeline, sampling_at, seed_of
-from llm_as_judge.rl.report import StepReport, Timer, Use, log_step, step_report
+from llm_as_judge.rl.report import Timer, Use, log_step, step_report
 from llm_as_judge.rl.update import TrainingStopped, Updater
 from llm_as_judge.types import Group
 
@@ -72,7 +73,7 @@ class Trainer:
                     self.parts.on_step(report)
                 every = config.eval_every
                 if self.parts.evaluate is not None and every and self.step % every == 0:
-                    self.parts.log("eval", step=self.step, **await self.parts.evaluate(self.step))
+                    self.parts.log(EvalEvent(step=self.step, scores=await self.parts.evaluate(self.step)))
         except TrainingStopped:
             raise
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
@@ -128,7 +129,7 @@ class Trainer:
                 parts.buffer.save()
             log_step(parts.log, credited, report)
             if parts.audit is not None:
-                parts.log("audit", step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms])
+                parts.log(AuditEvent(step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms]))
             if problem:
                 raise TrainingStopped(problem)
             return report
@@ -194,7 +195,7 @@ class Trainer:
             run_id=parts.run_id,
         )
         self._saved = state.step
-        parts.log("checkpoint", step=state.step, path=str(path))
+        parts.log(CheckpointEvent(step=state.step, path=str(path)))
         return path
 
     async def _save_after_error(self) -> None:

@@ -1,4 +1,4 @@
-"""Pictures: a run's learning curve, methods compared, a judge's verdicts against the labels, a mixture of datasets."""
+"""Charts as files: learning curve, comparison of methods, verdicts of a judge, mixture of datasets."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
 
-if TYPE_CHECKING:  # these are torch's neighbours
+if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
 
@@ -29,8 +30,8 @@ _VERDICTS = (
 )
 
 
-def _pyplot() -> Any:
-    """matplotlib without a screen; loaded when something is drawn."""
+def pyplot() -> Any:
+    """matplotlib without a display; imported when something is drawn."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -39,71 +40,62 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _smooth(values: Sequence[float | None]) -> list[float]:
-    """Exponential moving average that passes over what is missing."""
+def _smooth(values: Sequence[float]) -> list[float]:
+    """Exponential moving average in percent that skips NaN."""
     average, smoothed = math.nan, []
     for value in values:
-        if value is not None and not math.isnan(value):
+        if not math.isnan(value):
             average = value if math.isnan(average) else _SMOOTHING * average + (1 - _SMOOTHING) * value
-        smoothed.append(average)
+        smoothed.append(100 * average)
     return smoothed
 
 
 def learning_curve(
-    steps: Sequence[Mapping[str, Any]],
+    steps: Sequence[StepReport],
     path: Path,
     before: float,
     after: float,
-    validations: Sequence[Mapping[str, Any]] = (),
+    evals: Sequence[EvalEvent] = (),
 ) -> None:
-    """Accuracy by domain, and reward with the valid rate, over steps; validations, and held-out accuracy before and
-    after, as marks. Where the judge left answers open, a band from all of them wrong to all of them right.
+    """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy before and after.
+
+    If the judge abstained, a band shows the accuracy from all abstentions wrong to all right.
     """
-    pyplot = _pyplot()
-    numbers = [s["step"] for s in steps]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    library = pyplot()
+    numbers = [step.step for step in steps]
+    figure, (left, right) = library.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for domain in DOMAINS:
-        shares = [(s.get("domain_accuracy") or {}).get(domain) for s in steps]
-        left.plot(numbers, [100 * v for v in _smooth(shares)], label=domain, color=_COLOURS[domain])
-    overall = _smooth([s.get("accuracy") for s in steps])
-    left.plot(numbers, [100 * v for v in overall], label="all", color="black", linewidth=2)
-    open_ = [float(s.get("abstained") or 0.0) for s in steps]
-    if any(open_):
-        low = [(s.get("accuracy") or 0.0) * (1 - a) for s, a in zip(steps, open_, strict=True)]
-        band = [_smooth(low), _smooth([v + a for v, a in zip(low, open_, strict=True)])]
-        edges = [[100 * v for v in edge] for edge in band]
-        left.fill_between(numbers, *edges, color="black", alpha=0.15, label="left open by the judge")
-    checked = [(v["step"], 100 * v["overall"]) for v in validations if v.get("overall") is not None]
+        shares = [step.domain_accuracy.get(domain, math.nan) for step in steps]
+        left.plot(numbers, _smooth(shares), label=domain, color=_COLOURS[domain])
+    left.plot(numbers, _smooth([step.accuracy for step in steps]), label="all", color="black", linewidth=2)
+    if any(step.abstained for step in steps):
+        low, high = (_smooth([step.between[side] for step in steps]) for side in (0, 1))
+        left.fill_between(numbers, low, high, color="black", alpha=0.15, label="left open by the judge")
+    checked = [(event.step, 100 * event.scores["overall"]) for event in evals if "overall" in event.scores]
     if checked:
         left.plot(*zip(*checked, strict=True), "kD--", markersize=5, linewidth=0.8, label="validation")
     if numbers:
         left.plot([numbers[0], numbers[-1]], [100 * before, 100 * after], "k*", markersize=11, label="held out")
     left.set(xlabel="step", ylabel="percent right", title="Training rollouts (smoothed)", ylim=(0, 100))
     left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
-    left.xaxis.get_major_locator().set_params(integer=True)
-    right.plot(numbers, _smooth([s.get("reward_mean") for s in steps]), color="black", label="reward")
+    rewards = [value / 100 for value in _smooth([step.reward_mean for step in steps])]
+    lines = right.plot(numbers, rewards, color="black", label="reward")
     right.set(xlabel="step", ylabel="mean reward", title="Reward and valid generation rate (smoothed)")
     rate = right.twinx()
-    rate.plot(
-        numbers,
-        [100 * v for v in _smooth([s.get("valid_rate") for s in steps])],
-        color="#7f7f7f",
-        label="valid",
-    )
+    lines += rate.plot(numbers, _smooth([step.valid_rate for step in steps]), color="#7f7f7f", label="valid")
     rate.set(ylabel="valid, percent", ylim=(0, 102))
-    lines = [*right.get_lines(), *rate.get_lines()]
-    names = [str(line.get_label()) for line in lines]
     right.legend(
-        lines, names, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
+        handles=lines, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
     )
-    right.xaxis.get_major_locator().set_params(integer=True)
+    for axis in (left, right):
+        axis.xaxis.get_major_locator().set_params(integer=True)
     _write(figure, path, dpi=110)
 
 
 def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
     """Stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
+    library = pyplot()
+    figure, axes = library.subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
     kinds = [str(row["kind"]) for row in counts]
     left = [0.0] * len(counts)
     for name, label, colour in _VERDICTS:
@@ -122,15 +114,13 @@ def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str)
 
 
 def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Each side's lines by dataset, how often its problems come, and how long they are; ``sides`` are those of
-    ``data.overview``.
-    """
-    pyplot = _pyplot()
+    """Lines by dataset, repetitions and lengths of each side; ``sides`` are those of ``data.overview``."""
+    library = pyplot()
     from matplotlib.patches import Patch
 
-    figure, axes = pyplot.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
+    figure, axes = library.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
     for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
-        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # no mathematics
+        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # not mathematics
         names = sorted(sets, key=lambda name: (DOMAINS.index(sets[name]["domain"]), name))
         tint = [_COLOURS[sets[name]["domain"]] for name in names]
         total = sum(sets[name]["lines"] for name in names)
@@ -155,17 +145,17 @@ def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
 
 
 def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Percent right against each kind of cost that ``fronts`` has (``tokens``, ``cost``): a number for each row, bounds
-    hollow, and the Pareto front as a line.
+    """Accuracy against each kind of cost in ``fronts`` (``tokens``, ``cost``), with the Pareto front as a line. Every
+    row has a number; bounds are hollow.
     """
-    pyplot = _pyplot()
-    figure, panels = pyplot.subplots(
+    library = pyplot()
+    figure, panels = library.subplots(
         1, len(fronts), figsize=(5.2 * len(fronts) + 3.4, 5), squeeze=False, constrained_layout=True
     )
     scored = {number: one for number, one in enumerate(compared, 1) if one.row.overall.n}
     for axes, (kind, best) in zip(panels[0], fronts.items(), strict=True):
         widest = max((getattr(one.row, kind) for one in scored.values()), default=0) or 1.0
-        there: dict[tuple[int, int], list[int]] = {}  # numbers whose marks lie on each other
+        there: dict[tuple[int, int], list[int]] = {}  # numbers whose marks overlap
         for number, one in scored.items():
             row, share = one.row, one.row.overall
             x, y = getattr(row, kind), 100 * share.value
@@ -198,10 +188,10 @@ def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence
 
 
 def _write(figure: Any, path: Path, **options: Any) -> None:
-    """The figure as the kind of picture that the name ends in, whole or not at all."""
+    """Writes the figure in the format of the file's suffix, whole or not at all."""
     drawn = io.BytesIO()
     try:
         figure.savefig(drawn, format=path.suffix.lower().removeprefix("."), **options)
     finally:
-        _pyplot().close(figure)
+        pyplot().close(figure)
     write_whole(path, drawn.getvalue())

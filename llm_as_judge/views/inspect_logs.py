@@ -1,15 +1,15 @@
 """Rollouts and evaluations as Inspect logs, for ``inspect view``.
 
-A log is a step; a sample in it a problem, an epoch of the sample a member of the problem's group. What a model or a
-data set wrote is shown as plain text. Times within a rollout are laid end to end, for the log tells how long each part
-took, not when it began. The extra ``inspect`` installs Inspect.
+A log is a step or an evaluation; a sample in it is a problem, an epoch of the sample a member of its group. Texts of
+models and datasets are shown as plain text. The parts of a rollout are laid end to end, because a run's log contains
+durations, not start times. The extra ``inspect`` installs Inspect.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.logged import LoggedRollout, LoggedStep
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import make_folder
+from llm_as_judge.runlog import FinishedStep, json_data
 from llm_as_judge.types import Exchange, OperatorCall
 from llm_as_judge.workflow.lint.codes import CODES
 
@@ -60,14 +60,14 @@ try:
 except ImportError as error:
     raise ConfigError(f"Inspect is an extra: python -m pip install 'llm-as-judge[inspect]' ({error})") from error
 
-#: Of the time at the head of a log's name.
-STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
+#: Format of the time at the start of a log's name.
+_STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
 _POLICY, _EXECUTOR, _JUDGE = "policy", "executor", "judge"
 
 
 @dataclass
 class _Transcript:
-    """Events one after the other, each as long as it took."""
+    """Events laid end to end."""
 
     now: datetime
 
@@ -93,11 +93,11 @@ class _Transcript:
         self.now += timedelta(seconds=seconds)
 
     def _add(self, kind: type[Any], **fields: Any) -> None:
-        # Inspect would draw a name at random for each, which takes longer than all the rest of it.
+        # Without a name Inspect draws a random one, which takes longer than everything else here.
         self.events.append(kind(uuid=f"event-{len(self.events)}", timestamp=self.now, working_start=0.0, **fields))
 
     def asked(self, model: str, messages: Sequence[Any], reply: str, exchange: Exchange | None = None) -> None:
-        """A model's reply; ``exchange`` tells what it took."""
+        """A model's reply, with the usage and duration of ``exchange``."""
         output = ModelOutput.from_content(model, reply, _stop(exchange.finish_reason if exchange else "stop"))
         if exchange:
             output.usage, output.time = _usage(exchange), exchange.seconds
@@ -120,21 +120,21 @@ class _Transcript:
         self.end()
 
 
-def step_log(step: LoggedStep) -> EvalLog:
-    """The rollouts of a step."""
+def step_log(step: FinishedStep) -> EvalLog:
+    """The log of a training step."""
     run = step.run
-    policy = run.named("model", "model_name") or _POLICY
-    executor = run.named("executor", "model") or _EXECUTOR
-    judge = run.named("judge", "model") or _JUDGE
+    policy = run.setting("model", "model_name") or _POLICY
+    executor = run.setting("executor", "model") or _EXECUTOR
+    judge = run.setting("judge", "model") or _JUDGE
     members = Counter[str]()
     samples = []
     for rollout in step.rollouts:
         members[rollout.problem] += 1
         samples.append(_sample(rollout, members[rollout.problem], step, policy, executor, judge))
-    scale = {name: ScoreColorScale(palette="good-high", min=-5, max=10) for name in step.report.get("terms") or ()}
+    scale = {name: ScoreColorScale(palette="good-high", min=-5, max=10) for name in step.report.terms}
     spec = _spec(
-        step_name(step.step), policy, [r.time for r in step.rollouts], members,
-        {"run": run.run, "executor": executor, **dict(_figures(step.report))}, ["correct", "reward", *scale], scale,
+        step_name(step.report.step), policy, [r.time for r in step.rollouts], members,
+        {"run": run.id, "executor": executor, **_figures(step)}, ["correct", "reward", *scale], scale,
     )  # fmt: skip
     return EvalLog(
         status="success",
@@ -146,12 +146,35 @@ def step_log(step: LoggedStep) -> EvalLog:
 
 
 def _sample(
-    rollout: LoggedRollout, member: int, step: LoggedStep, policy: str, executor: str, judge: str
+    rollout: RolloutEvent, member: int, step: FinishedStep, policy: str, executor: str, judge: str
 ) -> EvalSample:
     prompt = step.prompts.get(rollout.problem)
     asked: list[Any] = [ChatMessageSystem(content=step.system)] if step.system else []
     asked += [ChatMessageUser(content=prompt.user)] if prompt else []
-    transcript = _Transcript(_moment(rollout.time) - timedelta(seconds=rollout.seconds))
+    return _evaluated(
+        rollout,
+        [policy, executor, judge],
+        asked,
+        id=rollout.problem,
+        epoch=member,
+        input=(prompt.question or prompt.user) if prompt else rollout.problem,
+        began=rollout.time - rollout.seconds,
+    )
+
+
+def _evaluated(
+    rollout: RolloutEvent,
+    models: Sequence[str],
+    asked: Sequence[Any],
+    *,
+    id: str,
+    epoch: int,
+    input: str,
+    began: float,
+) -> EvalSample:
+    """``models`` are policy, executor and judge; ``asked`` are the messages to the policy, ``began`` Unix seconds."""
+    policy, executor, judge = models
+    transcript = _Transcript(_moment(began))
     transcript.begin("policy")
     transcript.asked(policy, asked, rollout.text)
     transcript.end()
@@ -163,73 +186,53 @@ def _sample(
         transcript.called(call, executor)
     error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
     if error:
-        failure = EvalError(message=error, traceback=error, traceback_ansi=error)
-        transcript.add(ErrorEvent, error=failure)
+        transcript.add(ErrorEvent, error=EvalError(message=error, traceback=error, traceback_ansi=error))
     transcript.end()
     if rollout.judged:
         transcript.begin("judge")
         for exchange in rollout.judged:
             transcript.asked(judge, [ChatMessageUser(content=exchange.prompt)], exchange.reply, exchange)
         transcript.end()
-    scores = _scores(rollout.correct, rollout.answer, rollout.reason, rollout.tier)
-    advantage = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
-    scores["reward"] = _score(rollout.reward, advantage)
-    scores |= {term: _score(value) for term, value in rollout.terms.items()}
+    scores = _scores(rollout)
     values = {name: "unscored" if score.value != score.value else score.value for name, score in scores.items()}
     verdict = Score(value=values, answer=rollout.answer, explanation=scores["correct"].explanation)
-    transcript.add(ScoreEvent, score=verdict, target=rollout.reference, scorer="judge and reward")
+    transcript.add(ScoreEvent, score=verdict, target=list(rollout.reference), scorer="judge and reward")
+    output = ModelOutput.from_content(policy, rollout.answer or "")
+    output.error = error
+    metadata = (
+        "domain", "dataset", "shape", "outcome", "operators", "lint", "advantage", "executor_tokens",
+        "completion_tokens", "cost",
+    )  # fmt: skip
     return EvalSample(
-        id=rollout.problem,
-        epoch=member,
-        input=(prompt.question or prompt.user) if prompt else rollout.problem,
-        target=rollout.reference,
+        id=id,
+        epoch=epoch,
+        input=input,
+        target=list(rollout.reference),
         messages=[*asked, ChatMessageAssistant(content=rollout.source, model=policy)],
-        output=_output(policy, rollout.answer, error),
+        output=output,
         scores=scores,
-        metadata={
-            "domain": rollout.domain, "dataset": rollout.dataset, "shape": rollout.shape, "outcome": rollout.outcome,
-            "operators": rollout.operators, "lint": rollout.lint, "advantage": rollout.advantage,
-            "executor_tokens": rollout.executor_tokens, "completion_tokens": rollout.completion_tokens,
-            "cost": rollout.cost,
-        },
+        metadata={name: json_data(getattr(rollout, name)) for name in metadata},
         events=transcript.events,
         model_usage=_usages([rollout], executor, judge),
         total_time=rollout.seconds,
         working_time=rollout.seconds,
-    )  # fmt: skip
+    )
 
 
-def records_log(records: Sequence[Record], name: str, model: str, moment: float) -> EvalLog:
-    """An evaluation; ``moment`` is when it was last written to (Unix seconds). Records tell no prompts and replies."""
-    samples = []
-    for record in records:
-        transcript = _Transcript(_moment(moment))
-        transcript.begin("workflow")
-        for operator in record.operators:
-            transcript.begin(operator)
-            transcript.end()
-        transcript.end()
-        error = None if record.outcome == "finished" else f"{record.outcome}: {record.error}"
-        official = {name: Score(value=value) for name, value in record.scores.items()}
-        samples.append(
-            EvalSample(
-                id=f"{record.index + 1} {record.problem}",
-                epoch=record.sample + 1,
-                input=record.problem,
-                target="",
-                messages=[ChatMessageAssistant(content=record.workflow, model=model)],
-                output=_output(model, record.answer, error),
-                scores=_scores(record.correct, record.answer, record.reason, record.tier) | official,
-                metadata={
-                    "domain": record.domain, "dataset": record.dataset, "outcome": record.outcome,
-                    "lint": [finding.code for finding in record.findings], "executor_tokens": record.tokens,
-                    "cost": record.cost,
-                },
-                events=transcript.events,
-                total_time=record.seconds,
-                working_time=record.seconds,
-            )
-        )  # fmt: skip
+def records_log(records: Sequence[RolloutEvent], name: str, model: str, moment: float) -> EvalLog:
+    """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
+    samples = [
+        _evaluated(
+            record,
+            [model, _EXECUTOR, _JUDGE],
+            (),
+            id=f"{record.index + 1} {record.problem}",
+            epoch=record.sample + 1,
+            input=record.problem,
+            began=moment,
+        )
+        for record in records
+    ]
     columns = ["correct", *dict.fromkeys(name for record in records for name in record.scores)]
     ids = Counter(str(sample.id) for sample in samples)
     spec = _spec(name, model, [moment], ids, {"evaluation": name}, columns, {})
@@ -237,9 +240,7 @@ def records_log(records: Sequence[Record], name: str, model: str, moment: float)
 
 
 def write_log(log: EvalLog, path: Path) -> None:
-    """Writes the whole log at once, so that a viewer never meets half of one. JSON takes a third of the time that
-    Inspect's other format does. Raises ``OSError``.
-    """
+    """Writes a whole log or none. JSON takes a third of the time of Inspect's other format. Raises ``OSError``."""
     make_folder(path.parent)
     half = path.with_name(f".{path.name}.part")
     write_eval_log(log, half, format="json")
@@ -251,7 +252,7 @@ def step_name(step: int) -> str:
 
 
 def announce(path: Path) -> None:
-    """Tells open viewers of a new log; where this version of Inspect has no way to, their pages want a reload."""
+    """Makes open viewers reload; without effect in versions of Inspect that cannot."""
     with suppress(ImportError):
         from inspect_ai._view.notify import view_notify_eval
 
@@ -259,8 +260,8 @@ def announce(path: Path) -> None:
 
 
 def log_name(moment: float, what: str) -> str:
-    """A name that ``inspect view`` takes for a log's: it begins with a time (Unix seconds)."""
-    stamp = _moment(moment).strftime(STAMP)
+    """A name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
+    stamp = _moment(moment).strftime(_STAMP)
     return f"{stamp}_{what}_{what.replace('-', '')}.json"
 
 
@@ -285,11 +286,24 @@ def _spec(
     )
 
 
-def _scores(correct: bool | None, answer: str | None, reason: str, tier: str) -> dict[str, Score]:
-    told = f"{reason} (decided by {tier})" if tier and tier != "none" else reason
-    if correct is None:
-        return {"correct": Score.unscored(answer=answer, explanation=told)}
-    return {"correct": Score(value="C" if correct else "I", answer=answer, explanation=told)}
+def time_of(file: Path) -> float:
+    """The time in a log's name, in Unix seconds."""
+    return datetime.strptime(file.name.split("_")[0], _STAMP).replace(tzinfo=timezone.utc).timestamp()
+
+
+def _scores(rollout: RolloutEvent) -> dict[str, Score]:
+    """Verdict, official scores, reward and its terms; an evaluation has no reward."""
+    tier, answer = rollout.tier, rollout.answer
+    explanation = f"{rollout.reason} (decided by {tier})" if tier != "none" else rollout.reason
+    if rollout.correct is None:
+        scores = {"correct": Score.unscored(answer=answer, explanation=explanation)}
+    else:
+        scores = {"correct": Score(value="C" if rollout.correct else "I", answer=answer, explanation=explanation)}
+    scores |= {name: _score(value) for name, value in rollout.scores.items()}
+    if rollout.step:
+        advantage = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
+        scores["reward"] = _score(rollout.reward, advantage)
+    return scores | {term: _score(value) for term, value in rollout.terms.items()}
 
 
 def _score(value: float | None, told: str | None = None) -> Score:
@@ -297,7 +311,7 @@ def _score(value: float | None, told: str | None = None) -> Score:
 
 
 def _results(samples: Sequence[EvalSample]) -> EvalResults:
-    """The mean of every score over the samples that have it."""
+    """Means of every score over the samples that have it."""
     means = []
     for name in dict.fromkeys(name for sample in samples for name in sample.scores or {}):
         values = [_number((sample.scores or {})[name].value) for sample in samples if name in (sample.scores or {})]
@@ -319,19 +333,13 @@ def _number(value: Any) -> float:
     return {"C": 1.0, "I": 0.0}[value] if isinstance(value, str) else float(value)
 
 
-def _stats(spec: EvalSpec, step: LoggedStep, executor: str, judge: str) -> EvalStats:
+def _stats(spec: EvalSpec, step: FinishedStep, executor: str, judge: str) -> EvalStats:
     done = _moment(max((rollout.time for rollout in step.rollouts), default=0.0)).isoformat()
     return EvalStats(started_at=spec.created, completed_at=done, model_usage=_usages(step.rollouts, executor, judge))
 
 
-def _output(model: str, answer: str | None, error: str | None) -> ModelOutput:
-    output = ModelOutput.from_content(model, answer or "")
-    output.error = error
-    return output
-
-
-def _usages(rollouts: Sequence[LoggedRollout], executor: str, judge: str) -> dict[str, ModelUsage]:
-    """Of the executor and, where one was asked, the judge, which may be the same model."""
+def _usages(rollouts: Sequence[RolloutEvent], executor: str, judge: str) -> dict[str, ModelUsage]:
+    """Usage of the executor and of the judge, which may be the same model."""
     usages = {executor: ModelUsage()}
     for rollout in rollouts:
         for call in rollout.calls:
@@ -351,8 +359,9 @@ def _stop(reason: str) -> Any:
     return "max_tokens" if reason == "length" else "stop"
 
 
-def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((name, value) for name, value in report.items() if name not in ("time", "kind"))
+def _figures(step: FinishedStep) -> dict[str, Any]:
+    report = step.report
+    return {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
 
 
 def _moment(time: float) -> datetime:

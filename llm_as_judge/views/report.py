@@ -1,6 +1,7 @@
-"""A run's report as one HTML file that needs nothing else: no network, no other file.
+"""A run's report as one self-contained HTML file, without scripts.
 
-What models and data sets wrote is escaped and shown as text, with characters made visible that would hide or turn it.
+Texts of models and datasets are escaped, and characters that would hide or reorder text are made visible. The extra
+``report`` installs Jinja and Pygments.
 """
 
 from __future__ import annotations
@@ -8,32 +9,38 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import PythonLexer
-
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line
+from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.evaluation.story import Shown, Story
-from llm_as_judge.views.plots import library, plots
+from llm_as_judge.events import StepReport
+from llm_as_judge.views.plots import plots
 from llm_as_judge.views.watch import figure, percent
 from llm_as_judge.workflow.lint.codes import CODES
 
+try:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+except ImportError as error:
+    raise ConfigError(f"the report needs an extra: python -m pip install 'llm-as-judge[report]' ({error})") from error
+
 _LONGEST = 4_000  # characters of a text
 _ROWS = 15  # of a table
-_LAST = 10  # steps that a tile is a mean over
-# Controls, what turns the reading direction, and what takes no room.
+_LAST = 10  # steps that a tile is averaged over
+# Control characters, changes of direction, and characters without width.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def report_page(story: Story) -> str:
-    """The whole page; a story of no step is the caller's mistake."""
+    """The whole page; the story must have a step."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"text": text, "code": code}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
@@ -42,17 +49,16 @@ def report_page(story: Story) -> str:
         title=text(story.log.stem),
         facts=_facts(story),
         tiles=_tiles(story),
-        plots=[(heading, note, Markup(fragment)) for heading, note, fragment in plots(story)],
+        plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
         rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
-        settings=text(json.dumps(story.settings, indent=2, ensure_ascii=False, default=str), 20_000),
+        settings=text(json.dumps(story.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
         colours=Markup(formatter.get_style_defs(".code")),
-        plotly=Markup(library().replace("</script", "<\\/script")),
     )
 
 
 def text(value: Any, longest: int = _LONGEST) -> str:
-    """``value`` as a reader may see it: shortened, and with unseen characters named."""
+    """``value`` shortened, with invisible characters named."""
     whole = str(value)
     if len(whole) > longest:
         half = longest // 2
@@ -62,43 +68,49 @@ def text(value: Any, longest: int = _LONGEST) -> str:
 
 
 def code(source: str) -> Markup:
-    """Python in colours."""
+    """Python with syntax colours."""
     return Markup(highlight(text(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def _facts(story: Story) -> list[tuple[str, str]]:
-    first, last = story.steps[0], story.steps[-1]
-    total = (story.settings.get("training") or {}).get("max_steps", "?")
-    started = datetime.fromtimestamp(first["time"], timezone.utc)
-    took = timedelta(seconds=round(last["time"] - first["time"]))
-    model = (story.settings.get("model") or {}).get("model_name", "")
-    executor = (story.settings.get("executor") or {}).get("model", "")
-    facts = {"run": story.run, "policy": model, "executor": executor, "steps": f"{last['step']} of {total}"}
-    facts |= {"first step": f"{started:%Y-%m-%d %H:%M} UTC", "lasted": str(took)}
+    run, first, last = story.run, story.steps[0], story.steps[-1]
+    started = datetime.fromtimestamp(first.time, timezone.utc)
+    facts = {
+        "run": run.id,
+        "policy": run.setting("model", "model_name"),
+        "executor": run.setting("executor", "model"),
+        "steps": f"{last.step} of {run.setting('training', 'max_steps') or '?'}",
+        "first step": f"{started:%Y-%m-%d %H:%M} UTC",
+        "duration": str(timedelta(seconds=round(last.time - first.time))),
+    }
     return [(name, text(value)) for name, value in facts.items() if value]
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
-    """Name, value and what it was at the beginning."""
+    """Name, value, and the value at the beginning."""
     first, last, total = story.steps[:_LAST], story.steps[-_LAST:], story.analysis.total
     tiles = []
     if before := story.results.get("before"):
         after, gain = story.results.get("after") or {}, story.results.get("gain") or {}
         low, high = gain.get("interval") or (math.nan, math.nan)
-        told = f"before {percent(_known(before.get('overall')))} %, gain {100 * low:+.0f} to {100 * high:+.0f} points"
-        tiles.append(("held out, right", f"{percent(_known(after.get('overall')))} %", told))
-    for name, key, form in (("reward", "reward_mean", ".2f"), ("right", "accuracy", "%"), ("valid", "valid_rate", "%")):
-        was, now = (_mean([step.get(key) for step in part]) for part in (first, last))
-        shown = [f"{percent(v)} %" if form == "%" else figure(v, form) for v in (was, now)]
-        tiles.append((f"{name}, last {len(last)} steps", shown[1], f"first {len(first)}: {shown[0]}"))
+        was = f"before {_percent(before.get('overall'))}, gain {100 * low:+.0f} to {100 * high:+.0f} points"
+        tiles.append(("held-out accuracy", _percent(after.get("overall")), was))
+    figures: Mapping[str, tuple[Callable[[StepReport], float], Callable[[float], str]]] = {
+        "reward": (lambda step: step.reward_mean, lambda value: figure(value, ".2f")),
+        "accuracy": (lambda step: step.accuracy, _percent),
+        "valid": (lambda step: step.valid_rate, _percent),
+    }
+    for name, (value, shown) in figures.items():
+        was, now = (shown(mean_known([value(step) for step in part])) for part in (first, last))
+        tiles.append((f"{name}, last {len(last)} steps", now, f"first {len(first)}: {was}"))
     spent = f"{total.cost:.4g}" if total.cost else figure(total.executor_tokens, ",.0f")
-    label = "executor's cost" if total.cost else "executor tokens a rollout"
+    label = "cost of the executor" if total.cost else "executor tokens per rollout"
     tiles.append((label, spent, f"{total.rollouts:,} rollouts, {total.unscored:,} unscored"))
     return tiles
 
 
 def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
-    """What the table of a dimension shows, the most frequent first."""
+    """Rows of a dimension's table, the most frequent first."""
     return [
         (
             text(f"{key} {CODES[key][0]}" if key in CODES else key, 200), f"{line.rollouts:,}", percent(line.accuracy),
@@ -126,10 +138,5 @@ def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:
     return found
 
 
-def _known(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else math.nan
+def _percent(share: Any) -> str:
+    return f"{percent(math.nan if share is None else float(share))} %"

@@ -1,9 +1,9 @@
-"""Rollouts as OpenTelemetry spans by the conventions for generative AI, for Phoenix, Langfuse, Jaeger and their like.
+"""Rollouts as OpenTelemetry spans with the conventions for generative AI, for Phoenix, Langfuse, Jaeger and others.
 
-A trace is a rollout: the policy's reply, the workflow with a span for each operator call, and in that one for each
-exchange with the executor; the verdict and the reward's terms are evaluation events. The same rollout has the same ids
-whenever it is sent. Times within a rollout are laid end to end, for the log tells how long each part took, not when it
-began. The extra ``otel`` installs OpenTelemetry.
+A trace is a rollout: a span for the policy's reply and for each operator call, with a child span for each exchange with
+the executor; verdict and reward terms are evaluation events. Ids are derived from the rollout, so sending it again
+does not duplicate it. The parts of a rollout are laid end to end, because a run's log contains durations, not start
+times. The extra ``otel`` installs OpenTelemetry.
 
 Conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai
 """
@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.evaluation.logged import LoggedPrompt, LoggedRollout, LoggedStep
+from llm_as_judge.events import PromptEvent, RolloutEvent
+from llm_as_judge.runlog import FinishedStep
 from llm_as_judge.types import Exchange, OperatorCall
 
 try:
@@ -36,7 +37,7 @@ _SECOND = 1_000_000_000  # nanoseconds
 
 
 class _Ids(IdGenerator):
-    """Of a rollout's spans, from what tells the rollout."""
+    """Ids derived from the rollout."""
 
     def __init__(self) -> None:
         self.of, self._spans = "", 0
@@ -56,7 +57,7 @@ class _Ids(IdGenerator):
 
 
 class _Ended(SpanProcessor):
-    """Keeps what has ended until it is sent."""
+    """Collects finished spans until they are sent."""
 
     def __init__(self) -> None:
         self.spans: list[ReadableSpan] = []
@@ -67,8 +68,8 @@ class _Ended(SpanProcessor):
 
 @dataclass
 class Spans:
-    """Sends steps to ``exporter``, by default to an OTLP endpoint over HTTP: ``endpoint``, else what
-    ``OTEL_EXPORTER_OTLP_ENDPOINT`` says, else this machine's port 4318.
+    """Sends steps to ``exporter``, by default an OTLP endpoint over HTTP: ``endpoint``, else
+    ``OTEL_EXPORTER_OTLP_ENDPOINT``, else port 4318 of this machine.
     """
 
     endpoint: str | None = None
@@ -85,32 +86,34 @@ class Spans:
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer("llm-as-judge")
 
-    def send(self, step: LoggedStep) -> int:
-        """Sends the rollouts of a step, and says how many; raises ``InfrastructureError`` where nobody takes them."""
+    def send(self, step: FinishedStep) -> int:
+        """Sends the rollouts of a step and returns their number; raises ``InfrastructureError`` if that fails."""
         members = Counter[str]()
         for rollout in step.rollouts:
             members[rollout.problem] += 1
-            self._ids.begin(f"{step.run.run} {step.step} {rollout.problem} {members[rollout.problem]}")
+            self._ids.begin(f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}")
             self._rollout(rollout, members[rollout.problem], step)
         sent, self._ended.spans = self._ended.spans, []
         if sent and self._to.export(sent) is not SpanExportResult.SUCCESS:
             where = getattr(self._to, "_endpoint", None) or self.endpoint or "the endpoint"
-            raise InfrastructureError(f"{where} took no spans; does a collector listen there? --endpoint names another")
+            raise InfrastructureError(f"{where} accepted no spans; start a collector or choose another --endpoint")
         return len(step.rollouts)
 
     def close(self) -> None:
         self._to.shutdown()
 
-    def _rollout(self, rollout: LoggedRollout, member: int, step: LoggedStep) -> None:
+    def _rollout(self, rollout: RolloutEvent, member: int, step: FinishedStep) -> None:
         run = step.run
-        policy, executor = run.named("model", "model_name") or "policy", run.named("executor", "model") or "executor"
+        policy = run.setting("model", "model_name") or "policy"
+        executor = run.setting("executor", "model") or "executor"
         self._now = int((rollout.time - rollout.seconds) * _SECOND)
         told = {
             "gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": rollout.shape or "no operator",
-            "gen_ai.conversation.id": rollout.problem, "llm_as_judge.run": run.run, "llm_as_judge.step": step.step,
+            "gen_ai.conversation.id": rollout.problem, "llm_as_judge.run": run.id,
+            "llm_as_judge.step": step.report.step,
             "llm_as_judge.member": member, "llm_as_judge.domain": rollout.domain,
             "llm_as_judge.dataset": rollout.dataset, "llm_as_judge.outcome": rollout.outcome,
-            "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": rollout.lint,
+            "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": list(rollout.lint),
         }  # fmt: skip
         with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", told) as span:
             self._policy(rollout, step.prompts.get(rollout.problem), step.system, policy)
@@ -120,10 +123,10 @@ class Spans:
                 span.set_status(Status(StatusCode.ERROR, f"{rollout.outcome}: {rollout.error}"))
                 span.set_attribute("error.type", rollout.outcome)
             for exchange in rollout.judged:
-                self._exchange(exchange, run.named("judge", "model") or "judge")
+                self._exchange(exchange, run.setting("judge", "model") or "judge")
             self._judged(span, rollout)
 
-    def _policy(self, rollout: LoggedRollout, prompt: LoggedPrompt | None, system: str, model: str) -> None:
+    def _policy(self, rollout: RolloutEvent, prompt: PromptEvent | None, system: str, model: str) -> None:
         told: dict[str, Any] = {"gen_ai.system_instructions": _parts(system)} if system else {}
         told |= _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
         told["gen_ai.usage.output_tokens"] = rollout.completion_tokens
@@ -152,7 +155,7 @@ class Spans:
         with self._span(f"chat {executor}", told, SpanKind.CLIENT):
             self._now += int(exchange.seconds * _SECOND)
 
-    def _judged(self, span: Span, rollout: LoggedRollout) -> None:
+    def _judged(self, span: Span, rollout: RolloutEvent) -> None:
         label = {True: "right", False: "wrong", None: "unscored"}[rollout.correct]
         results: list[tuple[str, float | None, str | None, str]] = []
         results += [("correct", None if rollout.correct is None else float(rollout.correct), label, rollout.reason)]

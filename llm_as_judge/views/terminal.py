@@ -24,8 +24,8 @@ from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # the report is torch's neighbour
     from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
-    from llm_as_judge.rl.report import StepReport
 
 #: Share of answers that the judge may leave open before an alarm is shown.
 ABSTENTION_ALARM = 0.1

@@ -24,13 +24,13 @@ WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format"
 def test_the_interval_is_students_over_paired_seeds() -> None:
     found = difference([0.6, 0.7, 0.8], [0.5, 0.5, 0.5])
     assert found.mean == pytest.approx(0.2)
-    assert found.half == pytest.approx(4.30265 * 0.1 / math.sqrt(3))
+    assert found.half == pytest.approx(4.30265 * 0.1 / math.sqrt(3), rel=1e-4)
     assert math.isnan(difference([0.6], [0.5]).half)
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (10, 2.22814), (19, 2.09302)])
-def test_students_quantiles_are_the_published_ones(freedom: int, quantile: float) -> None:
-    assert students_t(freedom) == pytest.approx(quantile, abs=6e-5)
+def test_students_quantiles_are_the_published_ones() -> None:
+    published = {1: 12.7062, 2: 4.30265, 10: 2.22814, 19: 2.09302, 21: 2.07961, 30: 2.04227, 120: 1.97993}
+    assert {freedom: students_t(freedom) for freedom in published} == pytest.approx(published, abs=5e-4)
 
 
 def test_a_reward_terms_weight_goes_to_correctness() -> None:
@@ -70,6 +70,7 @@ class Said(Silent):
         self.lines.append(line)
 
 
+@pytest.mark.slow
 async def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from helpers.rollouts import problem, rollout
+from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.evaluation import baselines
 from llm_as_judge.evaluation.baselines import Matrix, Row, rows
 from llm_as_judge.evaluation.evaluate import Evaluation
-from llm_as_judge.evaluation.records import Record
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
 from llm_as_judge.workflow.catalogue import PLANS, workflow
@@ -26,7 +25,7 @@ def matrix(**right: Sequence[bool | None]) -> Matrix:
 
 def evaluation(plan: str, marks: Sequence[bool | None]) -> Evaluation:
     ran = [rollout(p, mark, plan=plan, tokens=TOKENS[plan]) for p, mark in zip(PROBLEMS, marks, strict=False)]
-    return Evaluation([Record.of(place, 0, one) for place, one in enumerate(ran)], ran)
+    return Evaluation([record_of(place, 0, one) for place, one in enumerate(ran)], ran)
 
 
 #                            m1     m2     c1     q1

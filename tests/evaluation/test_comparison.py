@@ -8,7 +8,6 @@ import asyncio
 import json
 import random
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from helpers.knowing import Knowing, knowing
 
-from llm_as_judge.assembly.policy import adapter_digest, load_author, newest_checkpoint
+from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.compare import Comparison, run_comparison, training_tokens
@@ -25,28 +24,19 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
-PEERS = ["aflow", "score_dpo"]
 
 
 @dataclass
 class Uneven(Knowing):
     """Asked plainly it is wrong; a chain of thought is right with six in ten seeds, a program always, one in two
-    reviews says True; asked to choose among solutions it names the most frequent one. As a judge it says False.
+    reviews says True; asked to choose among solutions it names the most frequent one.
     """
-
-    judged: int = 0
 
     def reply(self, prompt: str, seed: int | None = None) -> str:
         self.asked += 1
-        if "<true_false>" in prompt:
-            self.judged += 1
-            return "<true_false>False</true_false>"
-        if "Change it in one thing" in prompt:
-            return f"```python\n# a program instead\n{workflow(PLANS['program'], 'math')}\n```"
         right = next((answer for statement, answer in self.answers.items() if statement in prompt), "0")
         rng = random.Random(seed)
         if "solve()" in prompt:
@@ -86,7 +76,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
         }  # fmt: skip
         config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
         load_author(config).policy.save_adapter(folder / "adapter")
-        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET, peers=PEERS))
+        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET))
         yield result, config, served, served.asked
 
 
@@ -98,10 +88,6 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
     assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
     assert right["hand-written for each domain"] == right[HALVING] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
-    assert right["AFlow-style search"] == 1, "the executor itself has proposed a program"
-    tree = compared[0].peers["aflow"]["datasets"]["custom math"]
-    assert (tree["nodes"][0]["accuracy"], tree["nodes"][1]["edit"]) == (0, "a program instead")
-    assert 0.5 * BUDGET < tree["tokens"] <= BUDGET
     assert rows[HALVING].plan == {"math": "program"} and compared[0].search is not None
     assert 0.2 < right["random policy"] < 0.6
     assert rows["self-refine"].tokens > 2 * rows["single call (IO)"].tokens
@@ -124,7 +110,7 @@ def test_differences_are_paired_with_the_trained_policy(compared: tuple[Comparis
 def test_the_search_takes_the_tokens_it_was_given(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     search = compared[0].search
     assert search is not None and 0.9 * BUDGET < search.tokens <= BUDGET
-    assert set(search.rounds[0].shares) > {"direct", "program", "vote", "code_test"}
+    assert set(search.rounds[0].accuracy) > {"direct", "program", "vote", "code_test"}
 
 
 def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, Uneven, int]) -> None:
@@ -144,38 +130,10 @@ def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, 
 
 
 def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
-    """But for the one word by which each of the two endpoints is checked."""
     first, config, served, asked = compared
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=PEERS))
-    assert served.asked == asked + 2 and again.usage.calls == 1
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
+    assert served.asked <= asked + 2 and again.usage.calls == 1
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
-
-
-def test_the_peer_that_learns_does_so_by_the_configured_judge_and_within_its_tokens(
-    compared: tuple[Comparison, Config, Uneven, int],
-) -> None:
-    result, _, served, _ = compared
-    told = result.peers["score_dpo"]
-    assert len(told["rounds"]) == 3 and 0.5 * BUDGET < told["tokens"] <= BUDGET
-    assert all(one["rollouts"] % 16 == 0 and one["steps"] == -(-one["drawn"] // 8) > 0 for one in told["rounds"])
-    assert served.judged > 10, "the rules refuse many answers, and the judge is asked about those"
-    assert adapter_digest(Path(told["adapter"])) != adapter_digest(result.checkpoint)
-    row = next(one.row for one in result.rows if one.row.name == told["name"])
-    assert row.overall.n == PROBLEMS and row.tokens > 0
-
-
-def test_a_peers_training_that_was_interrupted_goes_on_as_it_would_have(
-    compared: tuple[Comparison, Config, Uneven, int],
-) -> None:
-    first, config, served, _ = compared
-    told = first.peers["score_dpo"]
-    adapter, asked = Path(told["adapter"]), served.asked
-    digest = adapter_digest(adapter)
-    (adapter.parent / "rounds.json").unlink()
-    shutil.rmtree(adapter)
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET, peers=PEERS))
-    assert again.peers["score_dpo"] == told and adapter_digest(adapter) == digest
-    assert 0 < served.asked - asked < 2 * told["tokens"] / 30 / 3 + 40, "the last round alone was made again"
 
 
 def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
@@ -194,6 +152,7 @@ def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
     assert "--tokens N" in said[0]
 
 
+@pytest.mark.slow
 def test_the_command_on_the_nano_models(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,17 +166,16 @@ def test_the_command_on_the_nano_models(
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["train", "--json", *words]) == 0
     capsys.readouterr()
-    assert main(["compare", "--json", "--peers", "aflow,score_dpo", *words]) == 0
+    assert main(["compare", "--json", *words]) == 0
     told = json.loads(capsys.readouterr().out)
     config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
     checkpoint = newest_checkpoint(config)
     assert checkpoint is not None and told["checkpoint"] == str(checkpoint)
     (step,) = [
-        json.loads(line) for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines() if '"step", ' in line
+        json.loads(line)
+        for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines()
+        if '"kind":"step"' in line
     ]
-    assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step["executor_tokens"] * 12)
+    assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step.executor_tokens * 12)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
-    assert told["peers"]["aflow"]["datasets"].keys() == {"embedded math", "embedded code", "embedded qa"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
-    (learned,) = told["peers"]["score_dpo"]["rounds"]
-    assert learned["tokens"] == told["search"]["budget"], "it began with the training's own first batch"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.rollouts import problem, rollout
+from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, ProviderError
 from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.rl.rollout import RolloutParts
@@ -36,7 +35,7 @@ ROLLOUTS = [
 
 
 def summarise(rollouts: Sequence[Rollout]) -> Summary:
-    return summarise_records([Record.of(i, 0, rollout) for i, rollout in enumerate(rollouts)])
+    return summarise_records([record_of(i, 0, rollout) for i, rollout in enumerate(rollouts)])
 
 
 def close(estimate: Estimate, value: float, low: float, high: float, n: int, unscored: int = 0) -> bool:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
-from helpers.rollouts import problem, rollout
+from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.evaluation.halving import Search, successive_halving
-from llm_as_judge.evaluation.records import Record
+from llm_as_judge.events import RolloutEvent
 
 #: Right in so many of ten problems, and at so many tokens each.
 RIGHT = {"a": 2, "b": 9, "c": 5, "d": 4, "e": 8, "f": 1, "g": 3, "h": 0}
@@ -23,15 +23,15 @@ async def searched(
 ) -> Search:
     counted: Counter[str] = Counter() if ran is None else ran
 
-    async def trial(name: str, count: int) -> Sequence[Record]:
+    async def trial(name: str, count: int) -> Sequence[RolloutEvent]:
         counted[name] = count
         return [record(name, i, PLACES[i % 10] < right[name]) for i in range(count)]
 
     return await successive_halving(list(right), trial, budget, problems)
 
 
-def record(name: str, index: int, correct: bool | None) -> Record:
-    return Record.of(index, 0, rollout(problem(f"p{index}", "math"), correct, tokens=TOKENS[name]))
+def record(name: str, index: int, correct: bool | None) -> RolloutEvent:
+    return record_of(index, 0, rollout(problem(f"p{index}", "math"), correct, tokens=TOKENS[name]))
 
 
 async def test_the_best_wins_and_each_round_keeps_the_better_half_on_further_problems() -> None:
@@ -40,14 +40,14 @@ async def test_the_best_wins_and_each_round_keeps_the_better_half_on_further_pro
     assert search.winner == "b"
     assert [len(one.kept) for one in search.rounds] == [4, 2, 1]
     assert set(search.rounds[0].kept) == {"b", "c", "d", "e"} and set(search.rounds[1].kept) == {"b", "e"}
-    assert search.rounds[0].shares.keys() == RIGHT.keys() and search.rounds[-1].shares["b"] == pytest.approx(
+    assert search.rounds[0].accuracy.keys() == RIGHT.keys() and search.rounds[-1].accuracy["b"] == pytest.approx(
         0.9, abs=0.05
     )
     assert all(second.problems > 1.5 * first.problems for first, second in itertools.pairwise(search.rounds))
     assert ran["h"] == search.rounds[0].problems and ran["b"] == search.rounds[-1].problems
 
 
-@pytest.mark.parametrize("budget", [3000, 12_000, 50_000])
+@pytest.mark.parametrize("budget", [3000, 12_000])
 async def test_the_tokens_are_those_given(budget: int) -> None:
     search = await searched(budget, problems=10**6)
     assert budget - 200 < search.tokens <= budget and search.budget == budget
@@ -67,7 +67,7 @@ async def test_of_equally_good_ones_the_cheaper_wins() -> None:
 
 
 async def test_what_nobody_could_score_is_not_the_best() -> None:
-    async def trial(name: str, count: int) -> Sequence[Record]:
+    async def trial(name: str, count: int) -> Sequence[RolloutEvent]:
         return [record(name, i, None if name == "b" else i % 10 == 0) for i in range(count)]
 
     search = await successive_halving(["b", "a"], trial, 2000, 100)

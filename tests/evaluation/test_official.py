@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.rollouts import problem, rollout
+from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.data.catalog import DATASETS, metric_of
 from llm_as_judge.data.load import load_file
 from llm_as_judge.evaluation.official import Official
-from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.types import Problem, Reference, Rollout
 
@@ -28,7 +27,7 @@ SAMPLES = Path(__file__).parents[3] / "shared" / "data"
 
 
 def official(dataset: str, groups: Sequence[Sequence[Rollout]]) -> Official:
-    records = [Record.of(i, k, r) for i, group in enumerate(groups) for k, r in enumerate(group)]
+    records = [record_of(i, k, r) for i, group in enumerate(groups) for k, r in enumerate(group)]
     (found,) = summarise(records).official.values()
     assert list(summarise(records).official) == [dataset]
     return found
@@ -206,5 +205,5 @@ def test_the_json_names_the_metric_and_has_no_nan() -> None:
 
 
 def test_shares_right_keep_the_problems_order() -> None:
-    records = [Record.of(i, 0, rollout(HAS, correct)) for i, correct in enumerate((True, None, False))]
+    records = [record_of(i, 0, rollout(HAS, correct)) for i, correct in enumerate((True, None, False))]
     assert summarise(records).by_problem == (1.0, None, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import (
     Completion,
     Domain,
@@ -46,3 +47,10 @@ def rollout(
         Verdict(correct, "rules", reason="" if correct is not None else "the provider was down"),
         Reward(None if correct is None else float(correct)),
     )
+
+
+def record_of(index: int, sample: int, rollout: Rollout) -> RolloutEvent:
+    """The record that an evaluation keeps of a rollout."""
+    from llm_as_judge.evaluation import evaluate
+
+    return evaluate.record_of(rollout, index, sample)

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from helpers.rollouts import problem, rollout
+from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, UsageEvent
 from llm_as_judge.rl.credit import credit
 from llm_as_judge.rl.report import log_step, step_report
 from llm_as_judge.rl.update import UpdateReport
@@ -38,20 +41,21 @@ def told(
 
 
 def begin(log: EventLog, resumed_from: str | None = None) -> None:
-    log.log("run", id="20260101-000000-abcdef", config=CONFIG, sandbox="strict", resumed_from=resumed_from)
-    log.log("layers", layer1="Write a workflow.", layer2={})
+    log.log(RunEvent(id="20260101-000000-abcdef", config=CONFIG, sandbox="strict", resumed_from=resumed_from))
+    log.log(LayersEvent(layer1="Write a workflow.", layer2={}))
 
 
 def add_step(log: EventLog, step: int, groups: Sequence[Group], **report: float) -> None:
     """Log a step as the trainer does: prompts, rollouts and metrics."""
     for group in groups:
         question = group.problem.question
-        log.log("prompt", problem=question.id, question=question.statement, user=f"Asked: {question.text}", examples=0)
+        asked = f"Asked: {question.text}"
+        log.log(PromptEvent(problem=question.id, question=question.statement, user=asked, examples=0))
     credited = credit(groups, "none", None)
     update = UpdateReport(*[0.25] * len(UpdateReport.__dataclass_fields__))
     made = step_report(step, credited, update, learning_rate=1e-3, seconds={"generate": 1.0, "update": 2.0})
-    log_step(log.log, credited, replace(made, **report))
-    log.log("usage", step=step, executor={"calls": 1, "cost": 0.5 * step})
+    log_step(log.log, credited, msgspec.structs.replace(made, **report))
+    log.log(UsageEvent(step=step, models={"executor": {"calls": 1, "cost": 0.5 * step}}))
 
 
 def group(id: str, *verdicts: bool | None, domain: str = "math") -> Group:

@@ -12,12 +12,13 @@ import torch
 from transformers import AutoConfig, LlamaConfig, Qwen2Config, Qwen3Config
 
 from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
+from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.parts import TrainerParts
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.runlog import plain
 from llm_as_judge.types import (
     Completion,
     Execution,
@@ -186,8 +187,8 @@ class Events:
 
     lines: list[dict[str, Any]] = field(default_factory=list)
 
-    def log(self, kind: str, /, **fields: Any) -> None:
-        self.lines.append({"kind": kind, **fields})
+    def log(self, event: Event) -> None:
+        self.lines.append(plain(event))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [e for e in self.lines if e["kind"] == kind]

@@ -16,8 +16,8 @@ import torch
 from helpers.tiny import EchoRunner, Events, ListBuffer, LuckyJudge, bandit_trainer, equal, tiny_policy, weights
 
 from llm_as_judge.errors import ProviderError
+from llm_as_judge.events import StepReport
 from llm_as_judge.policy.device import Device
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
 

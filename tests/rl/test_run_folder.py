@@ -15,6 +15,7 @@ from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.events import RunEvent
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import read_events
 
@@ -42,7 +43,7 @@ def run(config: Config, *steps: int, resume: bool = False, said: Said | None = N
         for step in steps:
             state = checkpoint.TrainingState(step, checkpoint.random_states())
             checkpoint.save(folder.checkpoints, policy, optimizer, state, run_id=started.id)
-        started.log.log("run", id=started.id)
+        started.log.log(RunEvent(id=started.id))
         folder.results.write_text(json.dumps({"run_id": started.id}))
     return started
 

@@ -30,8 +30,8 @@ from helpers.tiny import (
 )
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
+from llm_as_judge.events import StepReport
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Rollout, Verdict

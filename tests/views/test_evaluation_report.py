@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
-from helpers.rollouts import problem, rollout
+from helpers.rollouts import problem, record_of, rollout
+from msgspec.structs import replace
 from rich.console import Console
 
-from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.llm.client import Usage
-from llm_as_judge.types import Finding, Reference
+from llm_as_judge.types import Reference
 from llm_as_judge.views.evaluation import evaluation_report
 
 USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
@@ -26,10 +26,10 @@ def printed(rows: Mapping[str, Summary], width: int) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def squad() -> list[Record]:
+def squad() -> list[RolloutEvent]:
     kinds = (Reference(("cat",)), Reference(unanswerable=True))
     made = [rollout(problem(str(i), "qa", "squad2", kinds[i % 2]), bool(i % 3), answer="the cat") for i in range(120)]
-    return [Record.of(i, 0, r) for i, r in enumerate(made)]
+    return [record_of(i, 0, r) for i, r in enumerate(made)]
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -37,7 +37,7 @@ def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -
     code = [rollout(problem(str(i), "code", "humaneval"), i > 9) for i in range(20)]
     rows = {
         "commonsenseqa": summarise(squad()),
-        "humaneval": summarise([Record.of(i, 0, r) for i, r in enumerate(code)]),
+        "humaneval": summarise([record_of(i, 0, r) for i, r in enumerate(code)]),
     }
     text = printed(rows, width)
     assert "\u2026" not in text and max(map(len, text.splitlines())) <= width
@@ -60,9 +60,9 @@ def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -
 def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
     of, records = problem("p", "math"), []
     for i, code in enumerate(["W201", "W201", "W301"]):
-        record = Record.of(i, 0, rollout(of, False, outcome="invalid"))
-        records.append(replace(record, findings=(Finding("W205", "", 1, False), Finding(code, "...", 2, True))))
-    records += [Record.of(3, 0, rollout(of, False, outcome="timeout")), Record.of(4, 0, rollout(of, None))]
+        record = record_of(i, 0, rollout(of, False, outcome="invalid"))
+        records.append(replace(record, lint=["W205", code]))
+    records += [record_of(3, 0, rollout(of, False, outcome="timeout")), record_of(4, 0, rollout(of, None))]
     text = printed({"mine": summarise(records)}, 100)
     assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W301" in text
     assert "ended without an answer: 1\n      1  timeout" in text

@@ -1,8 +1,10 @@
-"""A run's report: what it tells, and that it says it by itself in a real browser, offline."""
+"""A run's report: its contents, and what a real browser shows of it offline."""
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +17,13 @@ from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, host
 from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import analyze_log
 from llm_as_judge.evaluation.story import read_story
-from llm_as_judge.runlog import EventLog, EventReader
+from llm_as_judge.events import EvalEvent
+from llm_as_judge.runlog import EventLog, LogReader
 from llm_as_judge.types import Execution, Group
 
-pytest.importorskip("plotly", reason="plotly is an extra: make peers installs it")
+pytest.importorskip("jinja2", reason="Jinja and Pygments are an extra: pip install 'llm-as-judge[report]'")
 
-from llm_as_judge.views.plots import _running, plots
+from llm_as_judge.views.plots import plots, running
 from llm_as_judge.views.report import code, report_page, text
 
 
@@ -38,20 +41,7 @@ def test_shapes_are_those_of_the_first_and_the_last_steps(tmp_path: Path) -> Non
             add_step(log, step, [planned("a", "answer" if step <= 2 else "program")])
     story = read_story(path, tmp_path / "none.json")
     assert story.before == {"math": {"AnswerGenerate": 2}} and story.after == {"math": {"Programmer": 2}}
-    assert len(story.steps) == 20 and story.run == "20260101-000000-abcdef" and story.results == {}
-
-
-def test_steps_done_again_count_once(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with EventLog(path) as log:
-        begin(log)
-        for step in (1, 2, 3):
-            add_step(log, step, [planned("a", "answer")])
-        begin(log, resumed_from="checkpoints/nano/run/step_1")
-        add_step(log, 2, [planned("a", "program")])
-    story = read_story(path, tmp_path / "none.json")
-    assert [step["step"] for step in story.steps] == [1, 2]
-    assert story.costs == [0.5, 1.0] and story.after == {"math": {"Programmer": 1}}
+    assert len(story.steps) == 20 and story.run.id == "20260101-000000-abcdef" and story.results == {}
 
 
 def test_the_log_is_read_once_and_summed_up_as_analyze_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,20 +50,21 @@ def test_the_log_is_read_once_and_summed_up_as_analyze_does(tmp_path: Path, monk
         begin(log)
         for step in (1, 2, 3):
             add_step(log, step, [planned("a", "answer"), planned("b", "vote", correct=False)])
-            log.log("eval", step=step, overall=step / 4)
+            log.log(EvalEvent(step=step, scores={"overall": step / 4}))
         begin(log, resumed_from="checkpoints/nano/run/step_1")
         add_step(log, 2, [planned("a", "program")])
-    expected, open_reader = analyze_log(path), EventReader.__init__
+    expected, open_reader = analyze_log(path), LogReader.__init__
 
     def counted(self: Any, *arguments: Any, **named: Any) -> None:
         opened.append(arguments)
         open_reader(self, *arguments, **named)
 
-    monkeypatch.setattr(EventReader, "__init__", counted)
+    monkeypatch.setattr(LogReader, "__init__", counted)
     story = read_story(path, tmp_path / "none.json")
     assert len(opened) == 1
     assert story.analysis.as_json() == expected.as_json() and expected.total.rollouts == 3
-    assert [event["overall"] for event in story.validations] == [0.25, 0.5, 0.75]
+    assert [step.step for step in story.steps] == [1, 2] and [event.step for event in story.evals] == [1]
+    assert story.costs == [1.0, 1.5] and story.after == {"math": {"Programmer": 1}}
 
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
@@ -89,11 +80,11 @@ def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> 
     assert story.best[0].rollout.reward == 9.9 and story.best[0].rollout.shape == "Programmer"
     assert [shown.rollout.shape for shown in story.best].count("AnswerGenerate") == 1
     assert {shown.rollout.outcome for shown in story.worst} == {"invalid", "finished"}
-    assert all(shown.rollout.reward is not None for shown in story.best + story.worst)
+    assert all(shown.rollout.reward is not None for shown in [*story.best, *story.worst])
     assert all(s.prompt and s.prompt.question == f"Question {s.rollout.problem}?" for s in story.worst)
 
 
-def test_results_of_another_run_of_that_name_are_not_this_ones(tmp_path: Path) -> None:
+def test_results_of_another_run_of_that_name_are_ignored(tmp_path: Path) -> None:
     path, results = write_run(tmp_path / "run.jsonl"), tmp_path / "run.json"
     results.write_text(json.dumps({"run_id": "20260101-000000-abcdef", "before": {"overall": 0.25}}))
     assert read_story(path, results).results["before"] == {"overall": 0.25}
@@ -101,31 +92,35 @@ def test_results_of_another_run_of_that_name_are_not_this_ones(tmp_path: Path) -
     assert read_story(path, results).results == {}
 
 
-def test_a_running_mean_leaves_out_what_was_not_measured() -> None:
-    assert _running([None, 1.0, 3.0, None]) == [None, 1.0, 2.0, 2.0]
-    assert _running([float(n) for n in range(12)])[-1] == sum(range(2, 12)) / 10
+def test_a_running_mean_skips_what_was_not_measured() -> None:
+    nan = math.nan
+    assert repr(running([nan, 1.0, 3.0, nan])) == "[nan, 1.0, 2.0, 2.0]"
+    assert running([float(n) for n in range(12)])[-1] == sum(range(2, 12)) / 10
 
 
-def test_text_is_shown_as_it_is_but_for_what_cannot_be_seen() -> None:
+def test_text_is_shown_as_it_is_except_for_invisible_characters() -> None:
     assert text("a\x00b\u202ec\n\td") == "a\u27e8U+0000\u27e9b\u27e8U+202E\u27e9c\n\td"
     assert len(text("x" * 1_000_000)) < 4_100 and "996,000 characters left out" in text("x" * 1_000_000)
     assert "<script>" not in code(f"x = 1  # {SCRIPT}") and "&lt;script&gt;" in code(f"x = 1  # {SCRIPT}")
 
 
-def test_the_page_tells_the_figures_of_the_run(tmp_path: Path) -> None:
+def test_the_page_has_the_figures_of_the_run_and_no_scripts(tmp_path: Path) -> None:
     story = read_story(write_run(tmp_path / "nano/mine.jsonl"), tmp_path / "none.json")
-    assert [heading for heading, _, _ in plots(story)] == [
-        "Reward", "Share right", "Valid workflows and contrast", "KL and entropy", "Terms of the reward", "Cost",
-        "Shapes of workflows, before and after", "Time",
+    drawn = list(plots(story))
+    assert [plot.heading for plot in drawn] == [
+        "Reward", "Accuracy", "Valid workflows and contrast", "KL and entropy", "Reward terms", "Cost",
+        "Workflow shapes, before and after", "Time",
     ]  # fmt: skip
+    images = [base64.b64decode(plot.image.partition(",")[2]).decode() for plot in drawn]
+    assert all("<svg" in image for image in images) and ">AnswerGenerate<" in images[6]
     page = report_page(story)
-    told = re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
+    shown = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
     for seen in ("mine", "10 rollouts, 2 unscored", "Question math/p2?", "Reply to math/p2", "Is it right? an answer"):
-        assert seen in told, seen
-    assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!#)", re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
+        assert seen in shown, seen
+    assert "<script" not in page and not re.search(r"(?:src|href)\s*=\s*[\"'](?!#|data:image/svg)", page)
 
 
-def test_the_command_writes_the_page_beside_the_log(
+def test_the_command_writes_the_page_next_to_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -137,10 +132,10 @@ def test_the_command_writes_the_page_beside_the_log(
     with EventLog("logs/nano/empty.jsonl") as log:
         begin(log)
     assert main(["report", "empty", *config]) == 2
-    assert "tells of no step yet" in capsys.readouterr().err
+    assert "no finished step yet" in capsys.readouterr().err
 
 
-def test_the_page_draws_itself_offline_and_shows_hostile_text_as_text(tmp_path: Path, browsing: Browsing) -> None:
+def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path, browsing: Browsing) -> None:
     path = tmp_path / "nano/mine.jsonl"
     with EventLog(path) as log:
         begin(log)
@@ -150,21 +145,17 @@ def test_the_page_draws_itself_offline_and_shows_hostile_text_as_text(tmp_path: 
     file.write_text(report_page(read_story(path, tmp_path / "none.json")), encoding="utf-8")
     page.context.set_offline(True)
     page.goto(file.as_uri())
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 8")
     browsing.picture("report_top")
-    drawn = "all => all.filter(one => one.getBBox().width > 5).length"
-    lines = page.eval_on_selector_all(".scatterlayer .js-line", drawn)
-    bars = page.eval_on_selector_all(".barlayer .point path", drawn)
-    assert lines >= 12 and bars >= 2
+    widths = page.eval_on_selector_all(".plots img", "all => all.map(one => one.naturalWidth)")
+    assert len(widths) == 8 and all(width > 300 for width in widths)
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     for seen in ("Problem", "# Workflow", "Reply", "Reference", "Error"):
         found = page.get_by_text(f"{seen} {SCRIPT}").first
         found.scroll_into_view_if_needed()
         assert found.is_visible()
-        browsing.picture(f"report_hostile_{seen.strip('# ')}")
     shown = page.inner_text("body")
     assert RIGHT_TO_LEFT not in shown and "\u27e8U+202E\u27e9gnp.exe" in shown and "NUL[\u27e8U+0000\u27e9]" in shown
     assert page.title() == "mine" and page.evaluate("document.querySelector('img[src=x]')") is None
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "nothing reaches out of the window"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "wider than the window"
     assert browsing.said == []
-    assert browsing.asked == [file.as_uri()]
+    assert [url for url in browsing.asked if not url.startswith("data:")] == [file.as_uri()]

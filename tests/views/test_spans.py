@@ -129,4 +129,4 @@ def test_nobody_who_takes_them_is_a_message(
     log, collector.refuses = write_run(tmp_path / "nano/run.jsonl", steps=1), True
     words = command(log, collector, root)
     assert main(words) == 2
-    assert f"{collector.endpoint} took no spans" in capsys.readouterr().err
+    assert f"{collector.endpoint} accepted no spans" in capsys.readouterr().err

@@ -109,7 +109,8 @@ def test_the_setting_takes_a_name_a_list_or_none(root: Path) -> None:
     assert identity(one) == identity(other), "who is told of a run is no part of it"
 
 
-def test_real_tools_are_told_of_a_real_run(tmp_path: Path, root: Path) -> None:
+@pytest.mark.slow
+def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path) -> None:
     tools = [name for name in ("trackio", "wandb", "tensorboard") if find_spec(name)]
     if not tools:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
@@ -129,7 +130,7 @@ def test_real_tools_are_told_of_a_real_run(tmp_path: Path, root: Path) -> None:
     assert done.returncode == 0, done.stderr
     log = [json.loads(line) for line in (tmp_path / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
     rewards = {event["step"]: event["reward_mean"] for event in log if event["kind"] == "step"}
-    (validated,) = (event["overall"] for event in log if event["kind"] == "eval")
+    (validated,) = (event["scores"]["overall"] for event in log if event["kind"] == "eval")
     if "trackio" in tools:
         (database,) = (tmp_path / "trackio").glob("*.db")
         rows = sqlite3.connect(database).execute("select step, metrics from metrics").fetchall()

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.rollouts import record_of
 from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, write_run
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.evaluation.logged import Begun, StepReader
-from llm_as_judge.evaluation.records import Ledger, Record
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.runlog import EventLog
 
 pytest.importorskip("inspect_ai", reason="Inspect is an extra: make peers installs it")
 
 from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log, resolve_sample_attachments
 
-from llm_as_judge.commands.view_run import InspectLogs, inspect_logs
-from llm_as_judge.views.inspect_logs import log_name, step_log, write_log
+from llm_as_judge.commands.view import InspectLogs, inspect_logs
 
 
 def logs_in(folder: Path) -> dict[str, EvalLog]:
@@ -149,32 +148,15 @@ def test_hostile_text_stays_what_it_is_and_is_marked_as_not_to_be_trusted(tmp_pa
         assert whole in sample.input and whole in sample.target[0] and whole in sample.messages[-1].text
     long, raised = found.samples or []
     reply = events(long, "model")[1].output.completion
-    assert reply.startswith(f"Reply {whole}") and "characters left out" in reply and len(reply) < 21_000
+    assert reply.startswith(f"Reply {whole}") and "characters left out" in reply
     assert whole in (raised.output.error or "")
 
 
-def test_a_log_of_an_older_version_is_read(tmp_path: Path) -> None:
-    """Without calls, references, seconds and questions."""
-    path = tmp_path / "nano/run.jsonl"
-    event = {
-        "step": 1, "problem": "p", "domain": "math", "text": "class Workflow: ...", "outcome": "finished",
-        "correct": True, "reward": 8.0, "operators": ["Custom"], "terms": {"correctness": 10.0},
-    }  # fmt: skip
-    with EventLog(path) as log:
-        log.log("prompt", problem="p", user="What is asked", examples=0)
-        log.log("rollout", **event)
-        log.log("step", step=1)
-    logs = of(path)
-    logs.update()
-    (sample,) = logs_in(logs.folder)["step-0001"].samples or []
-    assert sample.input == "What is asked" and sample.scores["reward"].value == 8.0
-
-
-def test_evaluations_of_the_model_stand_beside_its_run(tmp_path: Path) -> None:
+def test_evaluations_of_the_model_are_next_to_its_run(tmp_path: Path) -> None:
     path = write_run(tmp_path / "nano/run.jsonl", steps=1)
     logs = of(path)
     rollouts = [rollout for verdict in (True, False) for rollout in group("e", verdict).rollouts]
-    records = [Record.of(index, 0, rollout) for index, rollout in enumerate(rollouts)]
+    records = [record_of(index, 0, rollout) for index, rollout in enumerate(rollouts)]
     for name in ("nano_heldout_0123abcd", "other_heldout_0123abcd"):
         logs.records.mkdir(exist_ok=True)
         with Ledger(logs.records / f"{name}.jsonl") as ledger:
@@ -186,7 +168,8 @@ def test_evaluations_of_the_model_stand_beside_its_run(tmp_path: Path) -> None:
     samples = found["evaluation-nano-heldout-0123abcd"].samples or []
     assert [sample.scores["correct"].value for sample in samples] == ["C", "I"]
     assert "class Workflow" in samples[0].messages[0].text
-    assert [event.name for event in events(samples[0], "span_begin")] == ["workflow", "AnswerGenerate"]
+    assert [event.name for event in events(samples[0], "span_begin")] == ["policy", "workflow", "AnswerGenerate"]
+    assert events(samples[0], "model")[1].output.completion == "Reply to math/e"
 
 
 def test_the_command_writes_the_newest_runs_logs(
@@ -198,22 +181,5 @@ def test_the_command_writes_the_newest_runs_logs(
     assert main(["view", "--write-only", "--config", str(config)]) == 0
     assert "2 new Inspect logs in logs/nano/mine.inspect" in capsys.readouterr().out
     assert main(["view", "nobody", "--write-only", "--config", str(config)]) == 2
-    assert "there are nano/mine" in capsys.readouterr().err
+    assert "runs: nano/mine" in capsys.readouterr().err
     assert inspect_logs(load_config(config, []), "mine").update() == []
-
-
-def test_writing_a_step_of_64_rollouts_takes_a_hundredth_of_the_embedded_runs_step(tmp_path: Path) -> None:
-    """A step of the embedded run takes four seconds of a core at the least; three hundredths would be 0.12 s."""
-    path = tmp_path / "nano/run.jsonl"
-    with EventLog(path) as log:
-        begin(log)
-        for step in range(1, 7):
-            add_step(log, step, [group(f"p{n}", *[True, False] * 4) for n in range(8)])
-    logs, times = of(path), []
-    for found in StepReader(path).new():
-        if isinstance(found, Begun):
-            continue
-        began = time.process_time()
-        write_log(step_log(found), logs.folder / log_name(found.step, f"step-{found.step}"))
-        times.append(time.process_time() - began)
-    assert len(times) == 6 and min(times) < 0.12, times

@@ -43,6 +43,7 @@ def viewing(root: Path, log: Path) -> Iterator[str]:
             assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_a_growing_run_is_browsed(tmp_path: Path, root: Path, browsing: Browsing) -> None:
     page, path = browsing.page, tmp_path / "nano/mine.jsonl"
     with EventLog(path) as log:

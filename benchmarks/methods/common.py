@@ -1,0 +1,33 @@
+"""Command line and result row that the methods in this folder share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+from llm_as_judge.evaluation.baselines import row
+from llm_as_judge.events import RolloutEvent
+
+
+def arguments(description: str) -> tuple[Config, int, int | None]:
+    """The configuration, the executor tokens that the method may use, and the number of problems it is measured on."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--config", type=Path, default=Path("config/embedded.yaml"))
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="setting, repeatable")
+    parser.add_argument("--tokens", type=int, default=200_000, help="executor tokens for the search or the training")
+    parser.add_argument("--limit", type=int, default=None, help="number of held-out problems")
+    given = parser.parse_args()
+    return load_config(given.config, given.set), given.tokens, given.limit
+
+
+def report(name: str, records: Sequence[RolloutEvent], tokens: int) -> None:
+    """Prints one line: accuracy in percent with its interval, and tokens used and needed per problem."""
+    found = row(name, records)
+    share = found.overall
+    right = f"{100 * share.value:.1f} % right [{100 * share.low:.0f}-{100 * share.high:.0f}] of {share.n} problems"
+    print(f"{name}: {right}, {found.tokens:.0f} executor tokens per problem, {tokens:,} for the method")
+    print(json.dumps({"method": name, "tokens": tokens, **found.as_json()}))

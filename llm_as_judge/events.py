@@ -1,0 +1,194 @@
+"""What the log of a run holds: one typed event for a line. ``runlog`` writes and reads them.
+
+Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in files of the same format.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from llm_as_judge.types import Domain, Exchange, OperatorCall, Outcome, Tier
+
+
+class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="kind"):
+    time: float = 0.0  # Unix seconds; set by ``EventLog``
+
+
+class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
+    """Start of a session. Steps after ``kept`` are done again."""
+
+    id: str = ""
+    config: str = ""  # YAML
+    sandbox: str = ""
+    resumed_from: str | None = None
+
+    @property
+    def kept(self) -> int:
+        """Last step of the checkpoint that the session resumed from; 0 without one."""
+        found = re.search(r"step_(\d+)\W*$", self.resumed_from or "")
+        return int(found[1]) if found else 0
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return _parsed(self.config)
+
+    def setting(self, section: str, name: str) -> str:
+        """A setting as text; empty if the log does not contain it."""
+        values = self.settings.get(section)
+        return str(values.get(name, "")) if isinstance(values, Mapping) else ""
+
+
+class LayersEvent(Event, kw_only=True, frozen=True, tag="layers"):
+    """``layer1``: system prompt of the policy; ``layer2``: additions to the operators' prompts."""
+
+    layer1: str = ""
+    layer2: Any = None
+
+
+class PromptEvent(Event, kw_only=True, frozen=True, tag="prompt"):
+    problem: str
+    user: str
+    question: str = ""
+    examples: int = 0
+
+
+class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
+    """One workflow run on one problem, in training or in an evaluation."""
+
+    problem: str
+    domain: Domain
+    outcome: Outcome
+    text: str  # completion of the policy
+    correct: bool | None  # None: unscored
+    step: int = 0  # of training
+    index: int = 0  # of the problem in an evaluation
+    sample: int = 0  # of the problem in an evaluation
+    dataset: str = ""
+    prompt: str = ""  # digest of the prompt's token ids
+    workflow: str | None = None  # as it was run, unless that is ``text``
+    completion_tokens: int = 0
+    finish_reason: str = ""
+    shape: str = ""
+    lint: Sequence[str] = ()  # codes
+    error: str = ""
+    answer: str | None = None
+    operators: Sequence[str] = ()  # in the order of their calls
+    calls: Sequence[OperatorCall] = ()
+    seconds: float = 0.0
+    executor_tokens: int = 0
+    cost: float = 0.0
+    abstained: bool = False
+    tier: Tier = "none"
+    reason: str = ""
+    score: float | None = None
+    scores: Mapping[str, float] = {}  # of the benchmark's official script
+    judged: Sequence[Exchange] = ()
+    reward: float | None = None
+    terms: Mapping[str, float] = {}
+    advantage: float | None = None
+    reference: Sequence[str] = ()
+
+    @property
+    def source(self) -> str:
+        """The workflow as it was run."""
+        return self.text if self.workflow is None else self.workflow
+
+
+class StepReport(Event, kw_only=True, frozen=True, tag="step"):
+    """Metrics of one step. Rates are shares in [0, 1]; NaN stands for a mean over nothing."""
+
+    step: int
+    reward_mean: float = math.nan  # scored rollouts
+    reward_std: float = math.nan
+    accuracy: float = math.nan  # of scored rollouts
+    valid_rate: float = math.nan  # rollouts that ran to an answer, without infrastructure faults
+    domain_accuracy: Mapping[str, float] = {}
+    terms: Mapping[str, float] = {}  # mean of each reward term on its own scale
+    executor_tokens: float = math.nan  # per workflow run
+    completion_tokens: float = math.nan  # per completion
+    truncated: float = 0.0  # share of completions cut off at the length limit
+    loss: float = math.nan
+    kl: float = math.nan  # k3 to the reference, NaN if beta is 0
+    entropy: float = math.nan  # nats per trained token
+    clip_fraction: float = math.nan
+    corrected: float = math.nan  # share of trained tokens whose importance weight was truncated or masked
+    grad_norm: float = math.nan
+    learning_rate: float = math.nan
+    temperature: float = math.nan  # of sampling
+    groups: int = 0
+    rollouts: int = 0
+    skipped_groups: int = 0  # without contrast, including replaced ones
+    refilled_groups: int = 0  # drawn to replace skipped ones
+    left_out_groups: int = 0  # because the judge abstained on one of their rollouts
+    unscored: int = 0
+    abstained: float = 0.0  # share of abstentions among rollouts that were scored or abstained on
+    version: int = 0  # of the weights that were updated
+    staleness: float = 0.0  # mean number of steps between the weights that sampled and those updated
+    staleness_max: int = 0
+    device_busy: float = math.nan  # share of the step's time
+    executor_slots: float = math.nan  # request slots in use, on average
+    slot_wait_s: float = math.nan  # seconds that a request waited for its slot, on average
+    seconds: Mapping[str, float] = {}  # by phase
+
+    @property
+    def between(self) -> tuple[float, float]:
+        """Accuracy if every abstention of the judge was wrong, and if every one was right."""
+        low = 0.0 if self.abstained == 1 else self.accuracy * (1 - self.abstained)
+        return low, low + self.abstained
+
+
+class UsageEvent(Event, kw_only=True, frozen=True, tag="usage"):
+    """Requests to each model, by role, since the start of the session."""
+
+    step: int = 0
+    models: Mapping[str, Any] = {}
+
+
+class EvalEvent(Event, kw_only=True, frozen=True, tag="eval"):
+    """A validation during training: shares by name (``overall``, ``valid_rate``, domains)."""
+
+    step: int
+    scores: Mapping[str, float] = {}
+
+
+class CheckpointEvent(Event, kw_only=True, frozen=True, tag="checkpoint"):
+    step: int
+    path: str
+
+
+class AuditEvent(Event, kw_only=True, frozen=True, tag="audit"):
+    """Figures of the judge's audit by domain, and its alarms."""
+
+    step: int
+    domains: Any = None
+    alarms: Sequence[str] = ()
+
+
+class PromptTooLongEvent(Event, kw_only=True, frozen=True, tag="prompt_too_long"):
+    step: int
+    problem: str
+    tokens: int
+
+
+class ExamplesProbeEvent(Event, kw_only=True, frozen=True, tag="examples_probe"):
+    """Share of valid workflows with and without examples in the prompt."""
+
+    valid: float
+    valid_without: float
+    harmful: bool
+
+
+@functools.lru_cache(maxsize=4)
+def _parsed(config: str) -> Mapping[str, Any]:
+    try:
+        found = yaml.safe_load(config)
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
