@@ -37,15 +37,15 @@ _LEADING = frozenset(
 #: Words that are not taken from the question: they may turn, limit or hedge what is stated.
 _TURNING = frozenset(
     """
-    not no never none neither nor cannot except unless without if suppose suppose assume when where or either than
-    less more minus plus half twice double third quarter might may could would should can must says said say thinks think
+    not no never none neither nor cannot except unless without if suppose assume when where or either than less more
+    minus plus half twice double third quarter might may could would should can must says said say thinks think
     thought believes claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken instead about
     approximately almost nearly roughly between other another first before was were per each every
     """.split()
 )
 _CONNECTOR = re.compile(
     r"(?:\b(?:is|are|was|equals|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer|solution|result)\b"
-    r"|:)[\s:*]*",
+    r"|[A-Za-z*]:(?!\d))[\s:*]*",
     re.IGNORECASE,
 )
 #: What may follow an answer.
@@ -53,7 +53,7 @@ _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
     r"(?:answer|solution|result|value)|\b(?:in total|altogether|in all))[\s.*$)\]]*\Z"
 )
-_PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019]|\\[)\]]|[)\]}](?=\s*\\?[\s.$)\]}]*\Z)|\\end\{\w+\*?\}|</answer>)*\Z")
+_PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
     r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
@@ -62,8 +62,9 @@ _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$|\\\([^\\]*(?:\\[^)\\]+)*\\\)|\\\
 _OPENED = re.compile(r"\$+|\\[(\[]|\\[A-Za-z]+")
 _FORMULA_TEXT = re.compile(r"\\(?:text\w*|mbox|mathrm)\s?\{([^{}]*)\}")
 _QA_LEAD = re.compile(
-    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]|(?:the |my |our )?(?:final |correct )?"
-    r"answer(?:\*\*)? (?:is|was)\b|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
+    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
+    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
+    r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"(?:what|who|which [\w ]{1,40}?)(?: is| was| are| were) ([^?]{1,200})\?\s*\Z", re.IGNORECASE)
@@ -199,7 +200,9 @@ def counted(words: str, question: str) -> bool:
 def _box_follows(lead: str) -> bool:
     """Whether a box may follow ``lead``: after a word, ``=``, a colon or nothing, and so is not part of a formula."""
     lead = re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead)
-    return not lead or bool(re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead))
+    return not lead or bool(
+        re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead)
+    )
 
 
 def last_sentence(lead: str) -> str:
@@ -212,7 +215,9 @@ def last_sentence(lead: str) -> str:
 def _expected(lead: str, question: str) -> bool:
     """Whether all words of ``lead`` outside its formulas are expected before an answer."""
     closed = _FORMULA.sub(" ", lead)
-    prose, _, formula = _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
+    prose, _, formula = (
+        _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
+    )
     prose += " ".join(_FORMULA_TEXT.findall(formula))
     words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
     if unknown := words - _LEADING:
@@ -255,6 +260,10 @@ def _sentence_of_qa(text: str, question: str) -> str | None:
     if found := _QA_LEAD.match(last):
         return last[found.end() :]
     asked = _ASKED.search(question[-_LONGEST_LEAD:])
-    subject = rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) " if asked else None
+    subject = (
+        rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) "
+        if asked
+        else None
+    )
     found = re.match(subject, text, re.IGNORECASE) if subject else None
     return text[found.end() :] if found else None

@@ -79,7 +79,7 @@ def split_unit(text: str) -> tuple[str, Unit] | None:
     name = name.replace("{", "").replace("}", "").replace("per cent", "percent")
     unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
     if unit is None and (power := _POWER.fullmatch(name)):
-        base, degree = UNITS.get(power.group(2)), 3 if "cubic" == power.group(1) or power.group(3) == "3" else 2
+        base, degree = UNITS.get(power.group(2)), 3 if power.group(1) == "cubic" or power.group(3) == "3" else 2
         if base and base.quantity == "length" and bool(power.group(1)) != bool(power.group(3)):
             unit = Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
     return None if unit is None else (before.strip(), unit)

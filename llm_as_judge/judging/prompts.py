@@ -78,7 +78,9 @@ LONGEST_FIELD = 2000  # characters of a field
 _LABEL = re.compile(r"\b(Question|Reference|Candidate|Reply|System|User|Assistant)\s*:", re.IGNORECASE)
 _SQUARE_TAG = re.compile(r"\[(/?(?:INST|SYS))\]")
 _ANGLES = str.maketrans("<>", "\u2039\u203a")
-_SIGNS = str.maketrans({"﹤": "<", "﹥": ">", "‹": "<", "›": ">", **{chr(c + 0xFEE0): chr(c) for c in range(0x21, 0x7F)}})
+_SIGNS = str.maketrans(
+    {"﹤": "<", "﹥": ">", "‹": "<", "›": ">", **{chr(c + 0xFEE0): chr(c) for c in range(0x21, 0x7F)}}
+)
 #: The verdict's own format, as tags, JSON or words, with the verdict that follows.
 _VERDICT = re.compile(
     r"<\s?/?\s?(?:true\s?_\s?false|analysis)\s?/?\s?>(?:\s?(?:true|false)\b)?"
