@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
-from llm_as_judge.judging.prompts import fence
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge, parse_verdict
-from llm_as_judge.judging.prompts import JUDGE_PROMPT, JUDGE_SYSTEM, build_prompt, load_lines
+from llm_as_judge.judging.prompts import JUDGE_PROMPT, JUDGE_SYSTEM, build_prompt, fence, load_lines
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
 
