@@ -1,7 +1,7 @@
-"""The code in a text with markdown fences: of a reply the last block, of a policy's completion the first.
+"""The code in a text with markdown fences: the last block of a reply, the first of a policy's completion.
 
-A model's reply ends with its answer and may be cut off in it, so any fence counts. A workflow may hold fences in its
-own strings, and must not gain by what is never closed: only fences that have a line of their own count.
+The last block of a reply may be cut off, so any fence counts. A workflow may hold fences in its own strings and must
+not gain from an unclosed one, so only fences on a line of their own count.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import re
 import warnings
 
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
-_OWN_LINE = re.compile(
-    r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.DOTALL | re.MULTILINE | re.IGNORECASE
-)
+_OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
+_CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 
 
 def blocks(text: str) -> list[str]:
@@ -22,21 +21,22 @@ def blocks(text: str) -> list[str]:
 
 
 def last_block(text: str) -> str:
-    """Source of a reply: the last fenced block if there is one, closed or not, else the text itself."""
+    """Source of a reply: the last fenced block, closed or not, else the text itself."""
     found = blocks(text)
     return found[-1] if found else text.strip("\r\n").rstrip()
 
 
 def first_block(text: str) -> str:
-    """Source of a completion: its first closed Python block, or the text as it is."""
-    found = _OWN_LINE.search(text)
-    return found.group(1) if found else text
+    """Source of a completion: its first closed Python block, else the text as it is."""
+    opening = _OPENING.search(text)
+    closing = _CLOSING.search(text, opening.end()) if opening else None
+    return text[opening.end() : closing.start()] if opening and closing else text
 
 
 def quiet_parse(source: str) -> ast.Module:
-    """``source`` as a syntax tree; what Python finds odd in somebody else's text is no news on a terminal.
+    """``ast.parse`` without the warnings that Python gives about a foreign text.
 
-    Raises what ``ast.parse`` does: ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError``.
+    Raises ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError``.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -29,7 +29,7 @@ from llm_as_judge.types import Domain
 #: ``unproved``: undecided because a proof was not completed within the effort allowed.
 Comparison = Literal["same", "undecided", "unproved"]
 
-_LONGEST_FORMULA = 1000
+_LONGEST_FORMULA = 600
 _EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _FORM_ASKED = re.compile(
     r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
@@ -46,20 +46,18 @@ _ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?(?![1-9]\d{0,2},\d{3}$)\d+,\d+")  # 1,200 is twelve hundred
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
 _NOUN = re.compile(
-    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z][A-Za-z ]*)\}|\s(?:square |cubic )?units?)"
+    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z][A-Za-z ]*)\}"
+    r"|\s(?:square |cubic )?units?)"
 )
 _SCALING = re.compile(r"(?:th|rd)s?\b|halves|quarters|squared|cubed|dozen|pairs?\b")
 _POLAR = re.compile(
-    r"\**(yes|no)\**[,.;:!]\**\s+(?:they|it|he|she|we|both|there|that)(?: both)? (?:is|are|was|were|do|does|did|has|have|had|can|will)(n['\u2019]t| not)?",
+    r"\**(yes|no)\**[,.;:!]\**\s+(?:they|it|he|she|we|both|there|that)(?: both)? "
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|will)(n['\u2019]t| not)?",
     re.IGNORECASE,
 )
-_MONTHS = "january february march april may june july august september october november december".split()
-_MONTH = "|".join(_MONTHS)
-_DATE = re.compile(
-    rf"(?:(?P<d1>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m1>{_MONTH})|(?P<m2>{_MONTH}) (?P<d2>\d{{1,2}})(?:st|nd|rd|th)?),?"
-    r" (?P<y>\d{4})",
-    re.IGNORECASE,
-)
+_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
 
 
 def equivalent(a: str, b: str, domain: Domain) -> bool:
@@ -68,8 +66,10 @@ def equivalent(a: str, b: str, domain: Domain) -> bool:
         return bool(a.strip()) and last_block(a) == last_block(b)
     if domain == "qa":
         return _same_text(a, b)
-    plain = clean(a[:_LONGEST_FORMULA])
-    return bool(plain) and (plain == clean(b[:_LONGEST_FORMULA]) or same(read(a), read(b)))
+    if max(len(a), len(b)) > _LONGEST_FORMULA:
+        return a.strip() == b.strip()
+    plain = clean(a)
+    return bool(plain) and (plain == clean(b) or same(read(a), read(b)))
 
 
 def _same_text(a: str, b: str) -> bool:
@@ -85,8 +85,8 @@ def _same_text(a: str, b: str) -> bool:
 def _qa_form(text: str) -> str:
     """Case, edge punctuation and a leading article removed, dates in one order; inner signs stay."""
     if date := _DATE.fullmatch(text.strip(_EDGES + " ")):
-        part = date.groupdict()
-        return f"{(part['m1'] or part['m2']).lower()} {int(part['d1'] or part['d2'])} {part['y']}"
+        day, month, other_month, other_day, year = date.groups()
+        return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
     words = text.split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
@@ -106,9 +106,9 @@ def compare(
 ) -> Comparison:
     """Whether the answer, or what its reply states, is one of the references. Never raises.
 
-    With the ``question``, a formula copied from it is not an answer, units must be those asked for, and lists may come in
-    any order if all solutions are asked for. Of a ``cut_off`` reply only a statement before its end counts. All proofs
-    together get ``effort_s`` of processor time; with 0 only what takes none is accepted.
+    With the ``question``, a formula copied from it is not an answer, units must be those asked for, and lists may
+    come in any order if all solutions are asked for. Of a ``cut_off`` reply only a closed box or tag counts. All
+    proofs together get ``effort_s`` of processor time; with 0 only what takes none is accepted.
     """
     with algebra.effort(effort_s) as effort:
         try:

@@ -37,15 +37,15 @@ _LEADING = frozenset(
 #: Words that are not taken from the question: they may turn, limit or hedge what is stated.
 _TURNING = frozenset(
     """
-    not no never none neither nor cannot except unless without if suppose suppose assume when where or either than
-    less more minus plus half twice double third quarter might may could would should can must says said say thinks think
+    not no never none neither nor cannot except unless without if suppose assume when where or either than less more
+    minus plus half twice double third quarter might may could would should can must says said say thinks think
     thought believes claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken instead about
     approximately almost nearly roughly between other another first before was were per each every
     """.split()
 )
 _CONNECTOR = re.compile(
     r"(?:\b(?:is|are|was|equals|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer|solution|result)\b"
-    r"|:)[\s:*]*",
+    r"|[A-Za-z*]:(?!\d))[\s:*]*",
     re.IGNORECASE,
 )
 #: What may follow an answer.
@@ -53,9 +53,7 @@ _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
     r"(?:answer|solution|result|value)|\b(?:in total|altogether|in all))[\s.*$)\]]*\Z"
 )
-_PUNCTUATION = re.compile(
-    r"(?:[\s.,;*`$\"'\u201d\u2019]|\\[)\]]|[)\]}](?=\s*\\?[\s.$)\]}]*\Z)|\\end\{\w+\*?\}|</answer>)*\Z"
-)
+_PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
     r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
@@ -64,8 +62,9 @@ _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$|\\\([^\\]*(?:\\[^)\\]+)*\\\)|\\\
 _OPENED = re.compile(r"\$+|\\[(\[]|\\[A-Za-z]+")
 _FORMULA_TEXT = re.compile(r"\\(?:text\w*|mbox|mathrm)\s?\{([^{}]*)\}")
 _QA_LEAD = re.compile(
-    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]|(?:the |my |our )?(?:final |correct )?"
-    r"answer(?:\*\*)? (?:is|was)\b|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
+    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
+    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
+    r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"(?:what|who|which [\w ]{1,40}?)(?: is| was| are| were) ([^?]{1,200})\?\s*\Z", re.IGNORECASE)

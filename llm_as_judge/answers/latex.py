@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|mathcal|mathsf|boldsymbol"
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
@@ -46,6 +47,7 @@ _QUOTED = re.compile(r"\"[^\"]+\"|'[^']+'|\u201c[^\u201d]+\u201d|\u2018[^\u2019]
 _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\frac\{\d+\}\{\d+\})\$(?![\w$])")
 
 
+@lru_cache(maxsize=1024)
 def clean(text: str) -> str:
     """``text`` in one notation; single spaces survive because ``1, 234`` is not ``1,234``."""
     text = " ".join(_ascii(text).split()).strip("*` ")

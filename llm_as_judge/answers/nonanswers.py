@@ -1,8 +1,7 @@
 """Replies that answer nothing: announcements, "I don't know", "see above", a verdict on itself, a program's error.
 
-Model judges are known to say True to some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al. 2025), and a small
-judge to many. They are refused before a model is asked, unless a reference is of the same kind: yes is an answer where
-the right one is no.
+Model judges say True to some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al. 2025), and a small judge to many.
+They are refused before a model is asked, unless a reference is of the same kind: "yes" is an answer if "no" is right.
 """
 
 from __future__ import annotations
@@ -16,29 +15,23 @@ from llm_as_judge.answers.latex import clean
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
 _NO_ANSWER = frozenset(
-    (
-        "",
-        "unanswerable",
-        "no answer",
-        "noanswer",
-        "not answerable",
-        "cannot be determined",
-        "cannot be answered",
-    )
+    ("", "unanswerable", "no answer", "noanswer", "not answerable", "cannot be determined", "cannot be answered")
 )
 _EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _LONGEST = 200
-# Openers that announce an answer without giving one, in the languages in which they are known to work.
-_OPENERS = (
-    "thought process", "thought", "thoughts", "thinking", "reasoning", "explanation", "analysis", "key context",
-    "context", "solution", "the solution", "the solution is", "answer", "the answer", "the answer is", "final answer",
-    "the final answer is", "final answer below", "my answer", "conclusion", "result", "summary", "step by step",
-    "step 1", "step one", "first", "let us solve this problem step by step", "let's solve this problem step by step",
-    "let's solve this step by step", "let's think step by step", "let me think", "to solve this problem we need to",
-    "here is the solution", "here is the answer", "sure", "okay", "ok", "ответ", "정답",
-    "解", "解答", "答案", "答", "かいせつ", "解説", "答え", "respuesta", "solución", "réponse", "antwort",
-    "lösung", "risposta",
-)  # fmt: skip
+#: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
+_OPENERS = frozenset(
+    """
+thought process|thought|thoughts|thinking|reasoning|explanation|analysis|key context|context|solution|the solution
+the solution is|answer|the answer|the answer is|final answer|the final answer is|final answer below|my answer|conclusion
+result|summary|step by step|step 1|step one|first|let us solve this problem step by step|sure|okay|ok
+let's solve this problem step by step|let's solve this step by step|let's think step by step|let me think
+to solve this problem we need to|here is the solution|here is the answer|ответ|정답|解|解答|答案|答|かいせつ|解説|答え
+respuesta|solución|réponse|antwort|lösung|risposta
+""".strip()
+    .replace("\n", "|")
+    .split("|")
+)
 _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     "ignorance": re.compile(
         r"(?:(?:(?:i am |i'm )?sorry|unfortunately|well|hmm|honestly)[ ,]+)?"
@@ -74,9 +67,9 @@ _ERROR = re.compile(
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether ``text`` says that the question has no answer (SQuAD2): nothing at all, or one of a few fixed wordings.
+    """Whether ``text`` says that the question has no answer (SQuAD2): nothing, or one of a few fixed wordings.
 
-    A lone sign is not nothing: it says neither that nor anything else.
+    A lone sign does not count as nothing.
     """
     if len(text) > _LONGEST:
         return not text.strip()
@@ -85,14 +78,14 @@ def is_no_answer(text: str) -> bool:
 
 
 def says_nothing(candidate: str) -> bool:
-    """Whether ``candidate`` is only marks, headings and announcements, with no answer among them."""
-    lines = [" ".join(re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)?", line)) for line in candidate.split("\n")]
-    words = [line.lower().replace("\u2019", "'") for line in lines if line]
-    return all(line in _OPENERS for line in words)
+    """Whether ``candidate`` is only signs, headings and announcements."""
+    shown = re.sub(r"\\(?:boxed|fbox)\b", "", candidate)
+    lines = [" ".join(re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)?", line)) for line in shown.split("\n")]
+    return all(line.lower().replace("\u2019", "'") in _OPENERS for line in lines if line)
 
 
 def is_error(text: str) -> bool:
-    """Whether ``text`` is what a program says that failed: no number in it is an answer."""
+    """Whether ``text`` is the message of a failed program: no number in it is an answer."""
     return _ERROR.match(text.lstrip()[:_LONGEST]) is not None
 
 
@@ -104,12 +97,12 @@ def non_answer(text: str) -> NonAnswer | None:
         return "announcement"
     if len(text) > _LONGEST:
         return None
-    said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(_EDGES + "$<>-_ ")
+    said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(_EDGES + "$<>-_ \u00b7")
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(said)), None)
 
 
 def refused(readings: Sequence[str], references: Sequence[str]) -> NonAnswer | None:
-    """The kind of non-answer that one of the ``readings`` of a reply is; None where a reference is of that kind too."""
+    """The kind of non-answer that one of the ``readings`` of a reply is; None if a reference is of that kind too."""
     found = next((kind for text in readings if (kind := non_answer(text))), None)
     if found is None or any(_kind_of_reference(reference) == found for reference in references):
         return None

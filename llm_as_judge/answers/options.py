@@ -17,10 +17,10 @@ _LEAD = (
 )
 _LETTER = r"\(?([A-J])(?:\)|(?![\w'\u2019]))"
 _STATED = re.compile(
-    rf"(?:{_LEAD})?{_LETTER}(?: is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?)?[.\s]*"
-    rf"|(?i:(?:so|thus|therefore|hence),? ){_LETTER} is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?[.\s]*"
+    rf"(?:{_LEAD}|(?i:(?:so|thus|therefore|hence),? ))?{_LETTER}"
+    r"(?: is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?)?[.\s]*"
 )
-_WITH_TEXT = re.compile(rf"(?:{_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、])\s*(.+)", re.DOTALL)
+_WITH_TEXT = re.compile(rf"(?:{_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、])\s*([^-+*/^=].*)")
 _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\s(][A-J][).:]\s))")
 
 
@@ -44,7 +44,7 @@ def chosen_option(reply: str, question: str = "") -> str:
     for said in (box,) if box else (text, last_sentence(text.rstrip())):
         said = " ".join(_MARKUP.sub("", said).split())
         if found := _STATED.fullmatch(said):
-            return found.group(1) or found.group(2)
+            return found.group(1)
         if found := _WITH_TEXT.fullmatch(said):
             options = {name: " ".join(words.split()) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
             picked, words = found.group(1), found.group(2).strip(" .")

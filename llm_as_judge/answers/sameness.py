@@ -1,8 +1,8 @@
 """Equality of two typed values: symmetric and without tolerance.
 
-Numbers are exact, except that a decimal of at least ``_FULL_PRECISION`` digits, as programs print one, may stand for the
-number that it is correct for to the last digit. Names, units, order and brackets count if both sides have them; if one
-side has none, the other side's must be the only possible ones.
+Numbers are exact, except that a decimal of at least ``_FULL_PRECISION`` digits, as programs print one, may stand for
+the number that it is correct for to the last digit. Names, units, order and brackets count if both sides have them; if
+one side has none, the other side's must be the only possible ones.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from llm_as_judge.answers.numerals import amount, number
 from llm_as_judge.answers.numeric import approximate, exact, symbols
 from llm_as_judge.answers.units import UNITS, Unit, split_unit
 
-_LONGEST = 1000
+_LONGEST = 600
 _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations
 _MOST_ITEMS = 40
@@ -61,9 +61,9 @@ class Value:
 
 
 def read(text: str) -> Value:
-    """``text`` as the first type that fits; text that is too long or too deeply nested stays text."""
+    """``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
     if len(text) > _LONGEST or not _shallow(text):
-        return Value(text[:_LONGEST])
+        return Value("")
     plain = clean(text)
     if plain.startswith("{") and plain.endswith("}") and balanced(plain[1:-1]):  # LaTeX does not show such braces
         inner = plain[1:-1].strip()
@@ -190,17 +190,18 @@ def _related(plain: str) -> Value | None:
     if found is None:
         return None
     left, sign, right = found.groups()
-    a, b = parse(left), parse(_without_unit(right))
-    if a is None or b is None:
-        return None
-    if sign == "=" and not symbols(a) and not symbols(b) and a[0] != "num":
-        return read(right) if algebra.equal(a, b) else None
-    return Value(tight(plain), relation=(sign, a, b))
+    a, b = parse(left), parse(right)
+    if sign == "=" and a is not None and not symbols(a) and a[0] != "num":
+        b = parse(_without_unit(right))
+        if b is not None and not symbols(b):
+            return read(right) if algebra.equal(a, b) else None
+    return None if a is None or b is None else Value(tight(plain), relation=(sign, a, b))
 
 
 def _without_unit(side: str) -> str:
+    """The number of a result with a silent unit: ``8 - 2 = 6 km``."""
     split = split_unit(side.strip())
-    return split[0] if split and number(split[0]) is not None else side
+    return split[0] if split and split[1].silent and number(split[0]) is not None else side
 
 
 def _chained(sides: list[str]) -> Value | None:

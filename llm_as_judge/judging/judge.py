@@ -68,8 +68,8 @@ class Judge:
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """Whether ``answer`` is right; no answer makes this raise.
 
-        ``cut_off``: the reply ended at its token limit. The rules then count only what it stated before, and the model is
-        informed.
+        ``cut_off``: the reply ended at its token limit. The rules then count only what it stated before, and the
+        model is informed.
         """
         question, reference = problem.question, problem.reference
         if reference.unanswerable and answer is not None and is_no_answer(answer):

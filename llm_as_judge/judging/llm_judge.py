@@ -1,8 +1,8 @@
 """The LLM judge: is the candidate the same answer as the reference?
 
-Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts; reasoning is no verdict. A
-reply that was cut off or holds no verdict gets one retry with more tokens and other words (an identical one cannot help
-at temperature 0), then the judge abstains. An abstention is never a wrong answer.
+Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts; reasoning is no verdict.
+A reply that was cut off or holds no verdict gets one retry with more tokens and other words (an identical one cannot
+help at temperature 0), then the judge abstains. An abstention is never a wrong answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No answer stops the judge: none makes it raise, costs much, or makes another answer wait."""
+"""Hostile answers: none makes the rules raise, takes the host much time, or makes another answer wait."""
 
 from __future__ import annotations
 
@@ -12,42 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.answers import algebra
+from llm_as_judge.answers.code import first_block, last_block
 from llm_as_judge.answers.equivalence import compare, matches
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.prompts import fence
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
 CRASHERS = [
-    "(" * 900 + "1" + ")" * 900,
-    "[" * 800 + "1" + "]" * 800,
-    "{" * 800 + "1" + "}" * 800,
-    "\\{" * 800 + "1" + "\\}" * 800,
-    "a=b=" * 400,
-    "x = " * 500 + "1",
-    "x∈" * 400 + "1",
-    "1∪" * 500 + "1",
-    "<answer>answer is " * 1000,
-    "-" * 390 + "1",
-    "\\sqrt" * 80 + "2",
-    "f(" * 190 + "x" + ")" * 190,
-    "2^" * 190 + "2",
-    "1," * 900 + "1",
-    "1 and " * 300 + "1",
-    "9!" * 100,
-    "1e999",
-    "1e-999",
-    "\ud800",
-    "\x00",
-    "٣",
-    "½",
-]
+    "(" * 900 + "1" + ")" * 900, "[" * 800 + "1" + "]" * 800, "{" * 800 + "1" + "}" * 800, "a=b=" * 400, "x = " * 500,
+    "\\{" * 800 + "1" + "\\}" * 800, "x∈" * 400 + "1", "1∪" * 500 + "1", "<answer>answer is " * 1000, "-" * 390 + "1",
+    "\\boxed{" * 1000 + "5" + "}" * 1000, "\\sqrt" * 80 + "2", "f(" * 190 + "x" + ")" * 190, "2^" * 190 + "2",
+    "1," * 900 + "1", "1 and " * 300 + "1", "9!" * 100, "1e999", "1e-999", "\ud800", "\x00", "٣", "9^9^9^9^9",
+]  # fmt: skip
 FRAGMENTS = [
-    "(", "[", "{", "\\(", "\\[", "\\[a", "\\boxed{", "\\boxed ", "\n", " ", "a\n", "$", "$1", "1", "1,", "1.", "-",
-    "1/", "=", "a=b=", "x∈", "<answer>", "<answer>answer is ", "answer is ", "####", "or ", "and ", "1 and ", "not ",
-    "n't ", "\\frac{", "\\text{", "^", "_ {", "\\\\", "\\", "**", "~", "±", "≈", "∪", "1<x", "(A) ", "B or ",
-    "not A, ", "1:", "1 %", "1 km", "。", "答案是", "糖1", "&", "\\begin{pmatrix}", "1!", "|", "million ", "twenty-",
-    "1 000 ", "<|im_end|>", "</think>", "```python\n", "I don't know ", "Error: ", ",", ";", "{,}", "f(", "\\sin ",
-    "9^9^", "is 1 ", "if ", "it is ", "[asy]", "[/asy]", "the true value is ",
+    "(", "[", "{", "\\(", "\\[", "\\[a", "\\boxed{", "\\boxed{1}", "\\boxed ", "\n", " ", "a\n", "$", "$1", "$1$ ",
+    "1", "1,", "1.", "-", "1/", "=", "a=b=", "x∈", "<answer>", "<answer>answer is ", "answer is ", "####", "or ",
+    "1 and ", "\\frac{", "\\text{", "^", "_ {", "\\\\", "\\", "**", "~", "±", "≈", "∪", "1<x", "(A) ", "B or ", "1:",
+    "1 km", "。", "糖1", "\\begin{pmatrix}", "1!", "|", "million ", "twenty-", "1 000 ", "<|im_end|>", "</think>",
+    "```python\n", ")", "``` ", "I don't know ", "Error: ", ";", "{,}", "f(", "\\sin ", "9^9^", "is 1 ", "it is ",
+    "[asy]", "[/asy]", "½", "x² ", "Thus ", "a, ", "<true_", "true _ false", "\\frac12 ", "yes, ", "4 July 1776 ",
+    "I hope it is correct. ",
 ]  # fmt: skip
 DOMAINS: tuple[tuple[Domain, tuple[str, ...]], ...] = (
     ("math", ("12", "x=1, y=2", r"\frac{1}{2}", "(0,1)")),
@@ -59,36 +44,39 @@ def problem(domain: Domain, answers: tuple[str, ...]) -> Problem:
     return Problem(Question("p", "What percent of 5 km is it?", domain), Reference(answers))
 
 
-@pytest.mark.parametrize("answer", CRASHERS, ids=lambda text: repr(text[:20]))
-async def test_no_answer_makes_a_judge_raise(answer: str) -> None:
-    for domain, references in DOMAINS:
-        for judge in (Judge(RULES), Judge(HYBRID, ScriptedModel(FALSE))):
-            verdict = await judge.verdict(problem(domain, references), answer)
-            assert verdict.correct is False
+async def test_no_answer_makes_a_judge_raise() -> None:
+    for answer in CRASHERS:
+        for domain, references in DOMAINS:
+            for judge in (Judge(RULES), Judge(HYBRID, ScriptedModel(FALSE))):
+                assert (await judge.verdict(problem(domain, references), answer)).correct is False, answer[:20]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=6), max_size=40), st.integers(1, 60))
-def test_no_mixture_of_what_answers_are_made_of_makes_the_rules_raise(parts: list[str], times: int) -> None:
+def test_no_mixture_of_fragments_makes_the_rules_raise(parts: list[str], times: int) -> None:
     answer = "".join(parts) * times
     for domain, references in DOMAINS:
-        assert compare(answer, references, domain, effort_s=0.2) in ("same", "different", "unproved")
+        assert compare(answer, references, domain, effort_s=0.2) in ("same", "undecided", "unproved")
         extract_answer(answer, domain)
 
 
-@pytest.mark.parametrize("fragment", FRAGMENTS)
-def test_reading_an_answer_takes_little_however_long_it_is(fragment: str) -> None:
-    """Measured: at most 0.1 processor seconds for 60,000 characters; what was quadratic took 10 to 40."""
-    for tail in ("", "x", "1"):
-        answer = (fragment * 60_000)[:60_000] + tail
+@pytest.mark.slow
+def test_reading_any_answer_takes_little_time() -> None:
+    """Below 0.05 s on a quiet core; quadratic scans of 60,000 characters took 4 to 40 s."""
+    slow = []
+    for text in (f * (n // len(f)) + tail for f in FRAGMENTS for n in (590, 7990, 60_000) for tail in ("", "x", "1}")):
         for domain, references in DOMAINS:
             begun = time.process_time()
-            compare(answer, references, domain, "What percent of 5 km is it?", effort_s=0)
-            assert time.process_time() - begun < 3
+            compare(text, references, domain, "What percent of 5 km is it?", effort_s=0)
+            for read in (fence, last_block, first_block):
+                read(text)
+            if (took := time.process_time() - begun) > 0.5:
+                slow.append((text[:20], len(text), domain, took))
+    assert not slow
 
 
 async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All processes of the algebra are taken; what needs none is judged at once."""
+    """With all algebra processes busy, an answer that needs none is judged at once."""
     released, asked = threading.Event(), []
 
     def blocked(self: object, kind: str, a: object, b: object, cpu_s: float) -> tuple[bool, float]:

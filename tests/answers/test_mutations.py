@@ -1,4 +1,4 @@
-"""Answers with another meaning: edits of references that change what they say, and references of other problems."""
+"""Answers with another meaning: edited references and references of other problems."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ OWN = [
 
 
 def golds() -> list[str]:
-    """References of MATH where it lies on this machine, then our own."""
+    """References of MATH if it is on this machine, then our own."""
     folder = next((folder / "math/MATH/test" for folder in FOLDERS if (folder / "math/MATH/test").is_dir()), None)
     files = sorted(folder.glob("*/*.json")) if folder else []
-    found = [last_boxed(json.loads(file.read_text("utf-8"))["solution"]) or "" for file in files[:400]]
+    found = [last_boxed(json.loads(file.read_text("utf-8"))["solution"]) or "" for file in files[:400:2]]
     return [gold for gold in dict.fromkeys([*found, *OWN]) if gold]
 
 
 def edit(pattern: str, change: Callable[[re.Match[str]], str | None]) -> Callable[[str, random.Random], str | None]:
-    """One of the places where ``pattern`` stands, changed."""
+    """An edit that changes one of the places where ``pattern`` matches."""
 
     def edited(text: str, draw: random.Random) -> str | None:
         places = list(re.finditer(pattern, text))
@@ -85,22 +85,21 @@ EDITS: dict[str, Callable[[str, random.Random], str | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edit_that_changes_the_meaning_is_not_accepted(name: str) -> None:
-    draw = random.Random(7)
-    tried, wrong = 0, []
-    for gold in golds():
-        changed = EDITS[name](gold, draw)
-        if changed is None or changed == gold:
-            continue
-        tried += 1
-        said = [changed, rf"\boxed{{{changed}}}", f"The answer is ${changed}$."]
-        wrong += [(gold, text) for text in said if matches(text, [gold], "math")]
-    assert tried and not wrong
+def test_an_edit_that_changes_the_meaning_is_not_accepted() -> None:
+    wrong: list[tuple[str, str, str]] = []
+    for name, edited in EDITS.items():
+        draw = random.Random(7)
+        changes = [(gold, edited(gold, draw)) for gold in golds()]
+        changed = [(gold, new) for gold, new in changes if new is not None and new != gold]
+        assert changed, name
+        said = [(gold, text) for gold, new in changed for text in (new, rf"\boxed{{{new}}}", f"The answer is ${new}$.")]
+        wrong += [(name, gold, text) for gold, text in said if matches(text, [gold], "math")]
+    assert not wrong
 
 
+@pytest.mark.slow
 def test_no_reference_is_accepted_for_another() -> None:
-    """The same but for a unit or a name that one side leaves out, and what our own list has twice, set aside."""
+    """References that differ only by a unit or a name which one side leaves out are set aside."""
 
     def bare(gold: str) -> str:
         return re.sub(r"^\w+ ?= ?|\^\\circ|\^\{\\circ\}|\\text| cm| minutes|\\\$|[{}()\s]", "", gold)

@@ -1,8 +1,7 @@
-"""Words that answer nothing are not worth a model's True, and are not mistaken for answers that look like them."""
+"""Non-answers are refused before a model is asked, and answers that look like them are not."""
 
 from __future__ import annotations
 
-import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel
 
 from llm_as_judge.answers.nonanswers import non_answer, refused
@@ -23,71 +22,69 @@ def problem(*answers: str, domain: Domain = "math", unanswerable: bool = False) 
     return Problem(Question("p", "How many?", domain), Reference(answers, unanswerable=unanswerable))
 
 
-@pytest.mark.parametrize("said", NOTHING)
-@pytest.mark.parametrize(("gold", "domain"), [("12", "math"), (r"\frac{1}{2}", "math"), ("Marie Curie", "qa")])
-async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words(
-    said: str, gold: str, domain: Domain
-) -> None:
-    for config in (HYBRID, ALONE):
+async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words() -> None:
+    golds: list[tuple[str, Domain]] = [("12", "math"), (r"\frac{1}{2}", "math"), ("Marie Curie", "qa")]
+    paid = []
+    for said, (gold, domain), config in ((s, g, c) for s in NOTHING for g in golds for c in (HYBRID, ALONE)):
         verdict = await Judge(config, ScriptedModel(TRUE)).verdict(problem(gold, domain=domain), said)
-        assert (verdict.correct, verdict.tier) == (False, "rules")
+        paid += [] if (verdict.correct, verdict.tier) == (False, "rules") else [(said, gold)]
+    assert not paid
 
 
-@pytest.mark.parametrize(
-    ("said", "gold", "domain"),
-    [
-        ("yes", "no", "qa"),
-        ("No", "yes", "qa"),
-        ("yes", "Yes, both of them", "qa"),
-        ("y", "x", "math"),
-        ("C", "B", "qa"),
-        ("B", r"\text{(B)}", "math"),
-        ("unknown", "not known", "qa"),
-        ("both", "yes", "qa"),
-        ("above", "below", "qa"),
-        ("none", "x", "math"),
-    ],
-)
-async def test_a_word_is_an_answer_where_the_right_one_is_of_its_kind(said: str, gold: str, domain: Domain) -> None:
-    model = ScriptedModel(FALSE)
-    verdict = await Judge(ALONE, model).verdict(problem(gold, domain=domain), said)
-    assert verdict.tier == "llm" and len(model.asked) == 1
+async def test_a_word_is_an_answer_if_the_right_one_is_of_its_kind() -> None:
+    cases: list[tuple[str, str, Domain]] = [
+        ("yes", "no", "qa"), ("No", "yes", "qa"), ("yes", "Yes, both of them", "qa"), ("y", "x", "math"),
+        ("C", "B", "qa"), ("B", r"\text{(B)}", "math"), ("unknown", "not known", "qa"), ("both", "yes", "qa"),
+        ("above", "below", "qa"), ("none", "x", "math"),
+    ]  # fmt: skip
+    refused_here = []
+    for said, gold, domain in cases:
+        model = ScriptedModel(FALSE)
+        verdict = await Judge(ALONE, model).verdict(problem(gold, domain=domain), said)
+        refused_here += [] if verdict.tier == "llm" and len(model.asked) == 1 else [(said, gold)]
+    assert not refused_here
 
 
-@pytest.mark.parametrize("said", ["I don't know", "It cannot be answered", "unknown"])
-async def test_where_there_is_no_answer_the_model_decides_who_does_not_know(said: str) -> None:
-    model = ScriptedModel(TRUE)
-    verdict = await Judge(HYBRID, model).verdict(problem(domain="qa", unanswerable=True), said)
-    assert verdict.correct is True
-    assert (await Judge(HYBRID, model).verdict(problem(domain="qa", unanswerable=True), "see above")).correct is False
+async def test_if_there_is_no_answer_the_model_judges_admissions_of_ignorance() -> None:
+    judge, nothing = Judge(HYBRID, ScriptedModel(TRUE)), problem(domain="qa", unanswerable=True)
+    for said in ("I don't know", "It cannot be answered", "unknown"):
+        assert (await judge.verdict(nothing, said)).correct is True
+    assert (await judge.verdict(nothing, "see above")).correct is False
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
+def test_answers_that_only_look_like_non_answers_are_not_refused() -> None:
+    said = [
         "12", "a dozen", "No Way Out", "The Unknown Soldier", "True Blood", "yes, the Normans", "Right Said Fred", "xy",
         "x + 1", "I Know What You Did Last Summer", "Error", "Above Suspicion", "12 errors: too many", "K2",
-        "Percent error: 5", "Standard error: 1.2",
-    ],
-)  # fmt: skip
-def test_an_answer_that_only_looks_like_one_is_none(said: str) -> None:
-    assert non_answer(said) is None
-    assert refused((said,), ("Marie Curie",)) is None
+        "Percent error: 5", "Standard error: 1.2", r"\pi",
+    ]  # fmt: skip
+    assert not [text for text in said if non_answer(text) or refused((text,), ("Marie Curie",))]
 
 
-async def test_an_answer_cut_off_is_marked_for_the_model_and_not_mined_by_the_rules() -> None:
+async def test_a_cut_off_answer_is_marked_for_the_model_and_counts_only_in_a_closed_box() -> None:
     model = ScriptedModel([FALSE, FALSE])
     judge = Judge(HYBRID, model)
-    assert (await judge.verdict(problem("7"), "First 5 + 2 = 7")).correct is True
-    verdict = await judge.verdict(problem("7"), "First 5 + 2 = 7", cut_off=True)
+    assert (await judge.verdict(problem("7"), "5 + 2 = 7")).correct is True
+    verdict = await judge.verdict(problem("7"), "5 + 2 = 7", cut_off=True)
     assert (verdict.correct, verdict.tier) == (False, "llm")
     assert "cut off" in model.asked[0]["prompt"]
-    assert (await judge.verdict(problem("7"), "The answer is 7", cut_off=True)).tier == "llm"  # of 72 perhaps
-    stated = await judge.verdict(problem("7"), r"It is \boxed{7} since 5 + 2 makes", cut_off=True)
+    assert (await judge.verdict(problem("7"), "The answer is 7", cut_off=True)).tier == "llm"  # perhaps of 72
+    stated = await judge.verdict(problem("7"), r"The answer is \boxed{7}", cut_off=True)
     assert (stated.correct, stated.tier) == (True, "rules")
 
 
-def test_an_answer_is_cut_off_where_it_is_the_end_of_a_reply_that_was() -> None:
+async def test_withdrawn_answers_are_left_to_the_model() -> None:
+    for said in (
+        "The answer is definitely not 12",
+        r"the answer is not \boxed{12}",
+        "The answer is 12\n\nNo, that is wrong.",
+    ):
+        model = ScriptedModel(FALSE)
+        verdict = await Judge(HYBRID, model).verdict(problem("12"), said)
+        assert (verdict.correct, verdict.tier, len(model.asked)) == (False, "llm", 1), said
+
+
+def test_an_answer_is_cut_off_if_it_ends_a_reply_that_was() -> None:
     def run(answer: str, *replies: tuple[str, str]) -> bool:
         calls = tuple(
             OperatorCall("Custom", {}, {"response": text}, (Exchange("p", text, finish, 1, 1, 0.0, 0.0),))
@@ -101,21 +98,3 @@ def test_an_answer_is_cut_off_where_it_is_the_end_of_a_reply_that_was() -> None:
     assert not run("7", ("First 5 + 2 = 7", "length"), ("7", "stop"))
     assert not run("12", ("First 5 + 2 = 7", "length"))
     assert not run("", ("", "length"))
-
-
-@pytest.mark.parametrize(
-    ("said", "domain", "asked"),
-    [
-        ("The answer is definitely not 12", "math", False),
-        (r"\boxed{12} is wrong", "math", False),
-        ("The answer is 12\n\nNo, that is wrong. I have no other.", "math", False),
-        (r"the answer is not \boxed{12}", "math", False),
-        ("The answer is not 13", "math", True),
-        ("The answer is a dozen", "math", True),
-        ("13 is wrong, a dozen", "math", True),
-    ],
-)
-async def test_who_denies_the_right_answer_is_wrong_without_asking(said: str, domain: Domain, asked: bool) -> None:
-    model = ScriptedModel(TRUE)
-    verdict = await Judge(ALONE, model).verdict(problem("12", domain=domain), said)
-    assert verdict.correct is asked and bool(model.asked) is asked
