@@ -238,33 +238,22 @@ def decode_attention(
         raise RuntimeError(f"attention {ATTENTION!r} is only for decoding by LocalEngine")
     layer = store.append(module.layer_idx, key, value)
     rows, all_heads, _, dim = query.shape
-    heads = key.shape[1]
-    share = all_heads // heads
-    prompts, group, own = store.prompts, store.group, store.length + 1
+    heads, own = key.shape[1], store.length + 1
+    grid = (store.prompts, store.group, heads)
     scale = dim**-0.5 if scaling is None else scaling
-    grid = (query * scale).reshape(prompts, group, heads, share, dim)
-    by_head = grid.permute(2, 0, 1, 3, 4).reshape(heads, rows * share, dim)
-    by_prompt = grid.transpose(1, 2).reshape(prompts, heads, group * share, dim)
-    by_row = grid.reshape(rows, heads, share, dim)
+    # p prompts, g sequences per prompt, h key-value heads, s query heads per key-value head, k keys, d head size
+    asked = (query * scale).reshape(*grid, all_heads // heads, dim)
     (common_k, common_v), (prompt_k, prompt_v) = layer.common, layer.prompt
-    own_k, own_v = layer.own[0][:, :, :own], layer.own[1][:, :, :own]
-    cut = [common_k.shape[1], prompt_k.shape[2], own]
-    # The three parts are concatenated as [prompts, heads, group, share, keys].
-    at_common = (by_head @ common_k.transpose(-1, -2)).view(heads, prompts, group, share, cut[0]).transpose(0, 1)
-    at_prompt = (by_prompt @ prompt_k.transpose(-1, -2)).view(prompts, heads, group, share, cut[1])
-    at_own = (by_row @ own_k.transpose(-1, -2)).view(prompts, group, heads, share, own).transpose(1, 2)
-    scores = torch.cat([at_common, at_prompt + store.prompt_mask, at_own], -1)
+    own_k, own_v = (x[:, :, :own].reshape(*grid, own, dim) for x in layer.own)
+    at_common = torch.einsum("pghsd,hkd->phgsk", asked, common_k)
+    at_prompt = torch.einsum("pghsd,phkd->phgsk", asked, prompt_k) + store.prompt_mask
+    at_own = (asked @ own_k.mT).transpose(1, 2)
+    scores = torch.cat([at_common, at_prompt, at_own], -1)
     weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
-    w_common, w_prompt, w_own = torch.split(weights, cut, -1)
-    out = (
-        (w_common.transpose(0, 1).reshape(heads, rows * share, cut[0]) @ common_v)
-        .view(heads, prompts, group, share, dim)
-        .permute(1, 2, 0, 3, 4)
-    )
-    out = out + (w_prompt.reshape(prompts, heads, group * share, cut[1]) @ prompt_v).view(
-        prompts, heads, group, share, dim
-    ).transpose(1, 2)
-    out = out + (w_own.transpose(1, 2).reshape(rows, heads, share, own) @ own_v).view(prompts, group, heads, share, dim)
+    common, prompt, own_weights = weights.split([at_common.shape[-1], at_prompt.shape[-1], own], -1)
+    out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
+    out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)
+    out = out + torch.einsum("phgsk,pghkd->pghsd", own_weights, own_v)
     return out.reshape(rows, 1, all_heads, dim), None
 
 

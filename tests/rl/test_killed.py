@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import torch
 from helpers.knowing import Knowing, knowing
 
@@ -49,6 +50,7 @@ def command(changes: list[str]) -> list[str]:
     return ["train", "--config", str(EMBEDDED), *(word for change in changes for word in ("--set", change))]
 
 
+@pytest.mark.slow
 def test_a_killed_and_resumed_run_trains_the_same_bytes(tmp_path: Path) -> None:
     checkpoints = [tmp_path / name / "checkpoints/nano/grpo_mixed" for name in ("straight", "killed")]
     with knowing(served := Holding(until=checkpoints[1] / "step_1")):

@@ -1,7 +1,4 @@
-"""The same batch through TRL's own ``GRPOTrainer._compute_loss``: loss and gradient agree wherever the losses do.
-
-TRL is in the extra ``peers``; without it these tests are skipped.
-"""
+"""Loss and gradient equal those of TRL's ``GRPOTrainer._compute_loss``; skipped without the extra ``trl``."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
 
 LONGEST = 12
-#: Ours: (TRL's loss type, its level of the ratio). TRL has gspo as grpo with a ratio a sequence.
+#: Our loss type: TRL's loss type and level of the ratio. In TRL, gspo is grpo with one ratio per sequence.
 SHARED = {
     "grpo": ("grpo", "token"),
     "bnpo": ("bnpo", "token"),
@@ -82,12 +79,16 @@ def noisy(values: torch.Tensor, scale: float, seed: int) -> torch.Tensor:
     return values + scale * torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
 
 
+#: (beta, use_bias_correction_kl, importance_sampling)
+SETTINGS = [(0.0, True, "off"), (0.1, False, "off"), (0.1, True, "off"), *((0.0, True, mode) for mode in MODES)]
+
+
 @pytest.mark.parametrize(
     ("beta", "corrected", "mode"),
-    [(0.0, True, "off"), (0.1, False, "off"), (0.1, True, "off"), *((0.0, True, mode) for mode in MODES)],
+    [SETTINGS[2], *(pytest.param(*each, marks=pytest.mark.slow) for each in SETTINGS if each != SETTINGS[2])],
 )
 @pytest.mark.parametrize("loss_type", SHARED)
-def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float, corrected: bool, mode: Any) -> None:
+def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: float, corrected: bool, mode: Any) -> None:
     ours = policy()
     completions = batch(ours)
     scores = ours.logprobs(completions, Sampling(), shared_prefix=True)
@@ -111,7 +112,7 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
     gradient = [p.grad.clone() for p in ours.trainable_parameters() if p.grad is not None]
 
     name, level = SHARED[loss_type]
-    high = 1.28 if name == "cispo" else 0.28  # TRL's is the cap itself there
+    high = 1.28 if name == "cispo" else 0.28  # in TRL the cap itself
     options = {"loss_type": name, "importance_sampling_level": level, "beta": beta, "epsilon_high": high}
     theirs = trainer(tmp_path, ours, use_bias_correction_kl=corrected, **options)
     prompt, tokens = (max(len(getattr(c, n)) for c in completions) for n in ("prompt_ids", "token_ids"))
@@ -133,7 +134,7 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
     for key, ids in given.items():
         batch_of_trl |= {f"{key}_ids": ids, f"{key}_mask": masks[key]}
     if mode != "off":
-        # TRL works the weights out when it generates; here by its formula, from its documentation of the modes.
+        # TRL computes the weights when it samples; here by the formula in its documentation.
         difference = (old - sampled) * mask
         ratio = (difference.sum(1, keepdim=True) if mode.startswith("sequence") else difference).exp()
         over = ratio > 1.3
@@ -151,7 +152,7 @@ def test_loss_and_gradient_are_trls(tmp_path: Path, loss_type: Any, beta: float,
         assert float((mine - parameter.grad).abs().max()) <= 1e-4 * float(parameter.grad.abs().max())
 
 
-def test_group_advantages_are_trls_formula() -> None:
+def test_group_advantages_follow_trls_formula() -> None:
     """``GRPOTrainer`` computes them between generation and loss; the lines are mean, unbiased deviation, 1e-4."""
     rewards = torch.tensor([1.0, 2.0, 4.0, 0.0, -1.0, 3.0])
     grouped = rewards.view(2, 3)
@@ -160,7 +161,7 @@ def test_group_advantages_are_trls_formula() -> None:
     assert torch.allclose(torch.stack(found), expected)
 
 
-def test_defaults_that_have_trls_names_are_trls() -> None:
+def test_the_default_of_use_bias_correction_kl_is_trls() -> None:
     assert (
         TrainingConfig().use_bias_correction_kl
         == trl.GRPOConfig(output_dir="unused", bf16=False).use_bias_correction_kl
