@@ -18,9 +18,9 @@ from helpers.processes import processes, running
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.sandbox.children import ExitReport as Ended
+from llm_as_judge.sandbox.children import outcome_of
 from llm_as_judge.sandbox.host import CodeResult, Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.children import outcome_of
 
 TIGHT = {"cpu_seconds": 1, "wall_seconds": 2, "memory_mb": 256, "output_bytes": 10_000}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

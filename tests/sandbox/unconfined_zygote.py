@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
-from llm_as_judge.sandbox.guest import confine, landlock, seccomp, zygote_process as zygote
+from llm_as_judge.sandbox.guest import confine, landlock, seccomp
+from llm_as_judge.sandbox.guest import zygote_process as zygote
 
 landlock.abi = lambda: 0
 seccomp.machine = lambda: None
