@@ -13,12 +13,14 @@ UNITTEST = "import unittest\nclass T(unittest.TestCase):\n"
 STYLES = {
     "function": "def test_f():\n    assert f(2) == 4",
     "function called by the tests": "def test_f():\n    assert f(2) == 4\nif __name__ == '__main__':\n    test_f()",
-    "unittest": f"{UNITTEST}    def setUp(self): self.x = 2\n    def test_a(self):\n        self.assertEqual(f(self.x), 4)",
+    "unittest": f"{UNITTEST}    def setUp(self): self.x = 2\n    def test_a(self):\n"
+    "        self.assertEqual(f(self.x), 4)",
     "unittest.main": f"{UNITTEST}    def test_a(self):\n        self.assertEqual(f(2), 4)\n"
     "if __name__ == '__main__':\n    unittest.main()",
     "subTest": f"{UNITTEST}    def test_a(self):\n        for x in (1, 2):\n            with self.subTest(x=x):\n"
     "                self.assertEqual(f(x), x * x)",
-    "class": "class TestF:\n    def setup_method(self): self.x = 2\n    def test_a(self):\n        assert f(self.x) == 4",
+    "class": "class TestF:\n    def setup_method(self): self.x = 2\n    def test_a(self):\n"
+    "        assert f(self.x) == 4",
     "main": "if __name__ == '__main__':\n    assert f(2) == 4",
     "parametrize": "import pytest\n@pytest.mark.parametrize('x, y', [(2, 4), pytest.param(3, 9)])\n"
     "def test_a(x, y):\n    assert f(x) == y",
