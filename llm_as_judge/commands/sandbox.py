@@ -1,4 +1,4 @@
-"""``llm-as-judge sandbox``: judge a solution by its tests, or run a file, as training does with untrusted code."""
+"""``llm-as-judge sandbox``: judge a solution by its tests or run a file, as training does with untrusted code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from llm_as_judge.commands.options import AsJson, make_console, print_result
 
 if TYPE_CHECKING:
-    from llm_as_judge.sandbox.host import Sandbox
+    from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
 
 app = typer.Typer(help="Run untrusted code, or judge it by tests.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,7 +33,10 @@ Given = dict[str, str | float | None]
 def verdict(
     solution: Annotated[Path, typer.Option("--solution", metavar="FILE", help="File with the solution.")],
     tests: Annotated[
-        Path, typer.Option("--tests", metavar="FILE", help="File with def check(candidate), or with plain asserts.")
+        Path,
+        typer.Option(
+            "--tests", metavar="FILE", help="File with asserts, def check(candidate), or test functions and classes."
+        ),
     ],
     entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Name of the function to test.")],
     mode: Mode = None,
@@ -42,17 +45,23 @@ def verdict(
     memory_mb: MemoryMb = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run tests on a solution; exit status 1 if it does not pass them.
+    """Run tests on a solution; exit status 1 if it fails them. Tests that also pass an empty solution are refused.
 
-    ``mode`` of the result: split, the solution was in a process of its own; nonce, the tests do not allow that. A weak
-    verdict is one that a solution written to deceive could have forged.
+    ``mode`` of the result is split if the solution ran in a process of its own, nonce if the tests do not allow that. A
+    solution written to deceive could have forged a weak verdict.
     """
-    from llm_as_judge.errors import SandboxFault
+    from llm_as_judge.errors import DataError, SandboxFault
     from llm_as_judge.files import read_source
+    from llm_as_judge.sandbox.code_verdict import vacuous
 
-    texts = read_source(solution), read_source(tests)
-    given = _given(mode, cpu_seconds, wall_seconds, memory_mb)
-    found, sandbox = _run(given, lambda box: box.verdict(*texts, entry_point))
+    solution_text, tests_text = read_source(solution), read_source(tests)
+
+    async def judge(box: Sandbox) -> CodeVerdict:
+        if found := await vacuous(box, tests_text, entry_point):
+            raise DataError(f"{tests}:{found.line}: {found.reason}")
+        return await box.verdict(solution_text, tests_text, entry_point)
+
+    found, sandbox = _run(_given(mode, cpu_seconds, wall_seconds, memory_mb), judge)
     if found.outcome == "fault":
         raise SandboxFault(f"no verdict: {found.error}")
     print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, make_console(as_json))
@@ -95,7 +104,7 @@ def _given(mode: str | None, cpu_seconds: int | None, wall_seconds: float | None
 
 
 def _run(given: Given, work: Callable[[Sandbox], Awaitable[T]]) -> tuple[T, str]:
-    """What ``work`` gives in a sandbox of these limits, the rest being the defaults, and the mode that held."""
+    """Result of ``work`` in a sandbox with these limits, by default the configured ones, and the sandbox's mode."""
     import asyncio
 
     from llm_as_judge.config.loading import load_config

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, text
 from llm_as_judge.sandbox.results import CodeVerdict
-from llm_as_judge.sandbox.split_plan import plan
+from llm_as_judge.sandbox.split_plan import plan, unittest_assert
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
@@ -125,3 +128,67 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
         seconds=found.seconds,
         cpu_seconds=found.cpu_seconds,
     )
+
+
+class JudgesCode(Protocol):
+    """Part of ``Sandbox`` used here."""
+
+    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VacuousTests:
+    """Tests that pass solutions which do nothing; ``line`` is where to look in the tests."""
+
+    line: int
+    reason: str
+
+
+async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
+    """Whether the tests also pass a function that returns None or one that raises; None if they do not.
+
+    Costs one verdict, or two if the tests can catch exceptions.
+
+    Raises:
+        DataError: the tests are missing, not Python, or never use the function.
+        SandboxFault: the sandbox failed.
+    """
+    bodies = {"returns None": "return None"}
+    for node in ast.walk(quiet_parse(tests)) if plan(tests, prelude, entry_point) else ():
+        if isinstance(node, (ast.Try, ast.With, ast.AsyncWith)) or unittest_assert(node) is not None:
+            bodies["raises an exception"] = "raise Exception('not implemented')"
+    for behaviour, body in bodies.items():
+        solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
+        verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
+        if verdict.outcome == "fault":
+            raise SandboxFault(f"the tests could not be checked: {verdict.error}")
+        if verdict.passed:
+            line, hint = min(
+                _suspects(quiet_parse(tests)), default=(1, ""), key=lambda suspect: (not suspect[1], suspect)
+            )
+            reason = f"the tests also pass a function that {behaviour}"
+            return VacuousTests(line, f"{reason}: {hint}" if hint else f"{reason}; assert what it must return")
+    return None
+
+
+def _suspects(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines that may be the cause, and why; without a reason, lines that assert something."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            always = isinstance(node.test, ast.Tuple) and node.test.elts
+            yield (
+                node.lineno,
+                "the assert is of a tuple, which is always true; remove the parentheses" if always else "",
+            )
+        elif unittest_assert(node) is not None:
+            yield node.lineno, ""
+        elif isinstance(node, ast.Try) and any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
+            yield node.lineno, "a failing assert may be caught here"
+        elif (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.name.startswith("test")
+            and node.name not in used
+            and any(argument.arg != "self" for argument in node.args.args)
+        ):
+            yield node.lineno, f"{node.name} takes parameters and is never called; fixtures are not supported"

@@ -1,7 +1,7 @@
-"""Runs every attack in one mode, and tells what got through: ``python attack_range.py MODE [WITHOUT] [generous]``.
+"""Runs every attack in one mode and prints what succeeded: ``python attack_range.py MODE [WITHOUT] [generous]``.
 
-It is run as other users too, with a Python that they can start. Prints
-one JSON object: attack -> breaches, an empty list where it held.
+It is also run as other users, with a Python that they can start. The output is one JSON object: attack -> breaches,
+an empty list if it was blocked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GENEROUS = {"cpu_seconds": 60, "wall_seconds": 120, "memory_mb": 8000, "output_b
 
 
 async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[str, list[str]]:
-    """Attack -> what it was able to do."""
+    """Attack -> breaches."""
     os.environ["SECRET_API_KEY"] = "CANARY-42"
     found: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory(prefix="attack-") as place, socket.create_server(("127.0.0.1", 0)) as server:
@@ -45,7 +45,7 @@ async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[
         header = "".join(f"{name} = {value!r}\n" for name, value in given.items()) + PRELUDE
 
         def prepare() -> list[str]:
-            """Put the range in order; what was out of order."""
+            """Restore the files; returns what an attack had changed."""
             changed = []
             kept = {"secret": 0o644, "victim": 0o666, "sock": 0o777, "link": None}
             for entry in folder.iterdir():

@@ -1,7 +1,7 @@
-"""What hostile code tries. Each attack is harmless where it succeeds, and says so by printing BREACH.
+"""Attacks on the sandbox. Each is harmless if it succeeds, and then prints BREACH.
 
-``attempt(name, f)`` reports a breach when ``f`` returns. The names ``host_pid``, ``port``, ``folder`` (which has files
-``secret`` and ``victim``, a socket ``sock`` and a link ``link`` to a secret outside) and ``abstract`` are given.
+``attempt(name, f)`` reports a breach when ``f`` returns. The names ``host_pid``, ``port``, ``folder`` (with the files
+``secret`` and ``victim``, a socket ``sock`` and a link ``link`` to a file outside) and ``abstract`` are defined.
 """
 
 from __future__ import annotations

@@ -1,14 +1,19 @@
-"""The system call filter and the file rules as data: also for architectures and kernels other than this one's."""
+"""The system call filter, the file rules and the guest folder as data, also for other architectures and kernels."""
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 
+from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox.guest import landlock, seccomp
+from llm_as_judge.sandbox.zygote_client import GUEST, wrapped
 
 ALLOW, KILL, EPERM, ENOSYS, ENOTTY = "allow", "kill", 1, 38, 25
 HEADERS = {
@@ -104,30 +109,23 @@ def test_the_numbers_are_the_kernels(architecture: str) -> None:
     assert len([name for name in seccomp.numbers(architecture, files=True) if name in numbers]) > 60
 
 
-@pytest.mark.parametrize(
-    ("abi", "size", "fields"),
-    [
-        (1, 8, (0x1FFF,)),
-        (2, 8, (0x3FFF,)),
-        (3, 8, (0x7FFF,)),
-        (4, 16, (0x7FFF, 3)),
-        (5, 16, (0xFFFF, 3)),
-        (6, 24, (0xFFFF, 3, 3)),
-        (7, 24, (0xFFFF, 3, 3)),
-        (99, 24, (0xFFFF, 3, 3)),
-    ],
-)
-def test_a_ruleset_withholds_all_that_each_abi_can(abi: int, size: int, fields: tuple[int, ...]) -> None:
-    packed = landlock.attributes(abi)
-    assert len(packed) == size
-    assert struct.unpack(f"={len(packed) // 8}Q", packed)[: len(fields)] == fields
+def test_a_ruleset_withholds_everything_that_each_abi_can() -> None:
+    for abi, fields in {
+        1: (0x1FFF,),
+        2: (0x3FFF,),
+        3: (0x7FFF,),
+        4: (0x7FFF, 3),
+        5: (0xFFFF, 3),
+        6: (0xFFFF, 3, 3),
+        7: (0xFFFF, 3, 3),
+        99: (0xFFFF, 3, 3),
+    }.items():
+        assert landlock.attributes(abi) == struct.pack(f"={len(fields)}Q", *fields), abi
 
 
 def test_older_abis_are_accepted_by_this_kernel() -> None:
     if not landlock.abi():
         pytest.skip("this kernel has no Landlock")
-    import os
-
     for abi in range(1, landlock.abi() + 1):
         os.close(landlock.ruleset(abi))
 
@@ -136,3 +134,28 @@ def test_the_rules_leave_out_installed_packages() -> None:
     paths = [path for path, rights in landlock._rules() if rights & landlock._READ_FILE]
     assert paths and not [path for path in paths if path.endswith(("site-packages", "dist-packages"))]
     assert not [path for path in paths if path in ("/", "/etc", "/home", "/root", "/tmp", "/proc", "/usr")]
+
+
+def test_guest_modules_import_only_the_standard_library_and_each_other() -> None:
+    files = list(GUEST.glob("*.py"))
+    assert len(files) >= 8
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in sys.stdlib_module_names or name.startswith("llm_as_judge.sandbox.guest"), (
+                    f"{file.name} imports {name}"
+                )
+
+
+def test_inside_bubblewrap_nothing_else_of_the_package_exists() -> None:
+    try:
+        command = wrapped([sys.executable])
+    except SandboxFault as fault:
+        pytest.skip(str(fault))
+    bound = {command[i + 1] for i, word in enumerate(command) if word.startswith(("--ro-bind", "--dev-bind"))}
+    package = GUEST.parents[1]
+    ours = {path for path in bound if path.startswith(str(package))}
+    assert ours == {str(GUEST), str(GUEST.parent / "__init__.py"), str(package / "__init__.py")}

@@ -1,20 +1,19 @@
-"""What hostile workflows can make the host hold: bounded for each, and for as many as run at once."""
+"""Memory that hostile workflows can make the host hold: bounded for each run and for many at once."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_box import in_sandbox
 
-from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
-from llm_as_judge.sandbox.host import Sandbox, WorkflowResult
+from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.sandbox.host import WorkflowResult
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -76,6 +75,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -84,25 +84,19 @@ def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> Non
     assert done.returncode == 0, done.stderr[-1000:]
     calls, megabytes = eval(done.stdout)
     assert calls == 64 * 24
-    # Of its calls and of one message, 4 MB each; 12 MB a workflow are stated.
+    # 4 MB each for its calls and for one message; the documented limit is 12 MB per workflow.
     assert 64 * 3 < megabytes < 64 * 12, megabytes
 
 
-def run(source: str, **settings: Any) -> tuple[WorkflowResult, float, float]:
-    """What a workflow came to, and the host's CPU seconds and seconds."""
-
+def run(source: str) -> WorkflowResult:
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         return {"response": ""}
 
-    async def main() -> tuple[WorkflowResult, float, float]:
-        async with Sandbox(SandboxConfig(**settings)) as sandbox:
-            before, started = time.process_time(), time.monotonic()
-            result = await sandbox.run_workflow(
-                source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
-            )
-            return result, time.process_time() - before, time.monotonic() - started
-
-    return asyncio.run(main())
+    return in_sandbox(
+        lambda sandbox: sandbox.run_workflow(
+            source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
+        )
+    )
 
 
 def workflow(*body: str) -> str:
@@ -110,22 +104,20 @@ def workflow(*body: str) -> str:
     return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
 
 
-def test_calls_of_a_million_empty_lists_are_refused_at_the_first_and_cheaply() -> None:
-    source = workflow("await asyncio.gather(*[self.op(input=[[]] * 990_000) for _ in range(24)])")
-    result, cpu, _ = run(source)
+def test_calls_of_a_million_empty_lists_are_refused_at_the_first() -> None:
+    result = run(workflow("await asyncio.gather(*[self.op(input=[[]] * 990_000) for _ in range(24)])"))
     assert (result.outcome, result.error) == ("output_limit", "a message holds over 10000 values")
-    assert cpu < 1
 
 
 def test_what_is_kept_of_answers_and_errors_is_bounded_and_says_so() -> None:
-    result, _, _ = run(workflow("return 'begin' + '\\U0001f600' * 300_000 + 'end'"))
+    result = run(workflow("return 'begin' + '\\U0001f600' * 300_000 + 'end'"))
     assert result.outcome == "finished" and result.answer is not None
     assert KEPT - 100 < len(result.answer) <= KEPT
     assert result.answer.startswith("begin") and result.answer.endswith("end")
     assert "250068 characters cut" in result.answer
     forged = 'import json, os\nb = json.dumps({"end": "raised", "error": "e" * 1_000_000}).encode()\n'
     forged += 'os.set_blocking(3, True)\nos.write(3, len(b).to_bytes(4, "big") + b)\nos._exit(0)'
-    error = run(forged)[0].error
+    error = run(forged).error
     assert len(error) <= KEPT_OF_ERROR and "998060 characters cut" in error
     kept = "short\n" * 100
-    assert run(workflow(f"return {kept!r}"))[0].answer == kept
+    assert run(workflow(f"return {kept!r}")).answer == kept

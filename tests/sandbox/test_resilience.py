@@ -1,4 +1,4 @@
-"""Under load and when things break: nothing is lost, nothing is left behind."""
+"""The sandbox under load and after failures: no run is lost, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SQUARE = "def f(n):\n    return n * n"
 
 
 def left_behind() -> set[str]:
-    """Descendants of this process, and files of the sandbox or its users where anybody may write."""
+    """Descendants of this process, and files of the sandbox or its users in world-writable folders."""
     left = {f"process {pid}" for pid in processes(os.getpid())}
     for folder in map(Path, ("/tmp", "/var/tmp", "/dev/shm")):
         for entry in folder.iterdir() if folder.is_dir() else ():
@@ -67,7 +67,8 @@ def clean(
     return result
 
 
-def test_a_thousand_queued_runs_all_come_back() -> None:
+@pytest.mark.slow
+def test_a_thousand_queued_runs_all_finish() -> None:
     async def work(sandbox: Sandbox) -> list[Any]:
         runs = await asyncio.gather(*(sandbox.run_code(SQUARE, call="f", args=[n]) for n in range(1000)))
         return [run.value for run in runs]
@@ -75,21 +76,22 @@ def test_a_thousand_queued_runs_all_come_back() -> None:
     assert clean(work, SandboxConfig(wall_seconds=60)) == [n * n for n in range(1000)]
 
 
-def test_a_thousand_mixed_runs_are_each_what_they_are() -> None:
+def test_runs_of_many_kinds_at_once_each_have_their_outcome() -> None:
     kinds = [
         ("print(1)", "finished"), ("1 / 0", "raised"), ("import os; os._exit(1)", "raised"),
         ("x = bytearray(10**9)", "memory"), ("print('x' * 10**6)", "output_limit"), ("def f(: 1", "raised"),
     ]  # fmt: skip
 
     async def work(sandbox: Sandbox) -> list[str]:
-        runs = await asyncio.gather(*(sandbox.run_code(kinds[n % len(kinds)][0]) for n in range(300)))
+        runs = await asyncio.gather(*(sandbox.run_code(kinds[n % len(kinds)][0]) for n in range(120)))
         return [run.outcome for run in runs]
 
     config = SandboxConfig(wall_seconds=60, memory_mb=256, output_bytes=10_000)
-    assert clean(work, config) == [kinds[n % len(kinds)][1] for n in range(300)]
+    assert clean(work, config) == [kinds[n % len(kinds)][1] for n in range(120)]
 
 
-def test_a_slow_event_loop_loses_nothing() -> None:
+@pytest.mark.slow
+def test_a_slow_event_loop_loses_no_run() -> None:
     async def work(sandbox: Sandbox) -> list[Any]:
         async def stall() -> None:
             while True:
@@ -109,7 +111,7 @@ def test_a_slow_event_loop_loses_nothing() -> None:
     assert clean(work, SandboxConfig(wall_seconds=60), max_code_runs=16) == ["finished"] * 16
 
 
-def test_a_standstill_of_the_host_is_not_the_runs_time_out() -> None:
+def test_a_standstill_of_the_host_does_not_time_a_run_out() -> None:
     async def work(sandbox: Sandbox) -> str:
         task = asyncio.create_task(sandbox.run_code("print(1)"))
         await asyncio.sleep(0.05)
@@ -120,7 +122,7 @@ def test_a_standstill_of_the_host_is_not_the_runs_time_out() -> None:
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
-def test_a_control_connection_that_is_full_delays_runs_and_kills_and_loses_none(mode: Any) -> None:
+def test_a_full_control_connection_delays_runs_and_kills_but_loses_none(mode: Any) -> None:
     async def work(sandbox: Sandbox) -> list[str]:
         zygote = sandbox._zygote
         assert zygote is not None
@@ -145,7 +147,7 @@ def test_a_control_connection_that_is_full_delays_runs_and_kills_and_loses_none(
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
-def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: Any) -> None:
+def test_the_children_of_a_killed_zygote_end_and_another_one_is_started(mode: Any) -> None:
     async def work(sandbox: Sandbox) -> tuple[list[str], Any]:
         sleeper = "import time; time.sleep(60)"
         tasks = [asyncio.create_task(sandbox.run_code(sleeper)) for _ in range(3)]
@@ -166,7 +168,7 @@ def test_a_killed_zygote_takes_its_children_along_and_is_replaced(mode: Any) -> 
     assert clean(work, SandboxConfig(wall_seconds=30, mode=mode), max_code_runs=8) == (["fault"] * 4, 9)
 
 
-def test_a_zygote_that_says_nothing_is_a_fault_and_no_wait_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_zygote_is_a_fault_and_does_not_hang_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.sandbox.children._SILENCE_SECONDS", 0.5)
     monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._STOP_SECONDS", 0.5)
 
@@ -194,8 +196,8 @@ def f():
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
-@pytest.mark.parametrize("count", [300, 3000])
-def test_a_child_has_its_own_descriptors_only_however_many_the_host_has_open(mode: Any, count: int) -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(3000, marks=pytest.mark.slow)])
+def test_a_child_has_only_its_own_descriptors_however_many_the_host_has_open(mode: Any, count: int) -> None:
     with many_open(count):
         found = clean(_described, SandboxConfig(mode=mode))
         assert found.probes["inherited descriptors"] == "blocked"
@@ -204,7 +206,7 @@ def test_a_child_has_its_own_descriptors_only_however_many_the_host_has_open(mod
 
 def test_the_self_test_finds_a_descriptor_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("leaky_zygote.py"))
-    for count in (0, 300, 3000):
+    for count in (0, 3000):
         with many_open(count), pytest.raises(ConfigError, match=r"able to do: .*inherited descriptors"):
             clean(_described, SandboxConfig(mode="standard"))
 
@@ -232,7 +234,7 @@ print(held)
 
 @contextlib.contextmanager
 def many_open(count: int) -> Iterator[None]:
-    """So many more descriptors open in this process; skips where that is not allowed."""
+    """Open ``count`` more descriptors in this process; skips if that is not allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count + 200:
         pytest.skip(f"no more than {hard} descriptors may be open here")
@@ -246,7 +248,7 @@ def many_open(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_nothing_of_a_run_is_there_in_the_next() -> None:
+def test_a_run_cannot_change_the_next() -> None:
     async def work(sandbox: Sandbox) -> tuple[Any, Any]:
         await sandbox.run_code("import builtins, json, sys\nbuiltins.planted = json.planted = sys.planted = 1")
         source = "import builtins, json, sys\ndef f(): return [hasattr(m, 'planted') for m in (builtins, json, sys)]"
@@ -256,7 +258,7 @@ def test_nothing_of_a_run_is_there_in_the_next() -> None:
     assert clean(work) == ("finished", [False, False, False])
 
 
-def test_workflows_of_which_some_die_leave_nothing() -> None:
+def test_workflows_that_crash_leave_nothing_behind() -> None:
     source = """
 class Workflow:
     def __init__(self, name, llm_config, dataset):
@@ -285,7 +287,7 @@ class Workflow:
     assert clean(work) == ["raised" if n % 10 == 3 else "finished" for n in range(100)]
 
 
-def test_without_a_mode_that_holds_it_refuses_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(sandbox: Sandbox) -> None:
         return None
 
@@ -294,7 +296,7 @@ def test_without_a_mode_that_holds_it_refuses_with_the_cure(monkeypatch: pytest.
         asyncio.run(Sandbox(SandboxConfig(mode="full")).start())
     found = clean(_described)
     assert found.mode in ("standard", "no-open") and "bubblewrap is not installed" in found.refused["full"]
-    # As on a machine that has neither: the probes get through, so no mode counts.
+    # As on a machine without Landlock and seccomp: the probes succeed, so no mode works.
     monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
     with pytest.raises(ConfigError, match=r"no isolation on this machine.*new processes.*sandbox\.mode=unsafe"):
         asyncio.run(Sandbox(SandboxConfig()).start())

@@ -23,15 +23,18 @@ def call(capsys: pytest.CaptureFixture[str], folder: Path, *options: str, **file
     return status, json.loads(out) if out else None
 
 
-@pytest.mark.parametrize("tests", [CHECK, "assert f(2) == 4"])
-def test_a_verdict_has_its_four_fields(tests: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, found = call(capsys, tmp_path, solution="def f(x): return x * x", tests=tests)
-    assert status == 0
-    assert {k: found[k] for k in ("passed", "outcome", "mode", "weak")} == {
-        "passed": True, "outcome": "finished", "mode": "split", "weak": False
-    }  # fmt: skip
-    status, found = call(capsys, tmp_path, solution="def f(x): return 0", tests=tests)
-    assert (status, found["passed"], found["outcome"]) == (1, False, "raised")
+def run_file(file: Path, source: str, *options: str) -> int:
+    file.write_text(source, encoding="utf-8")
+    return main(["sandbox", "run", str(file), *options])
+
+
+def test_a_verdict_has_its_four_fields(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for tests in (CHECK, "assert f(2) == 4"):
+        status, found = call(capsys, tmp_path, solution="def f(x): return x * x", tests=tests)
+        fields = {k: found[k] for k in ("passed", "outcome", "mode", "weak")}
+        assert (status, fields) == (0, {"passed": True, "outcome": "finished", "mode": "split", "weak": False})
+        status, found = call(capsys, tmp_path, solution="def f(x): return 0", tests=tests)
+        assert (status, found["passed"], found["outcome"]) == (1, False, "raised")
 
 
 def test_a_weak_verdict_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -40,19 +43,34 @@ def test_a_weak_verdict_says_why(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "identities" in found["obstacle"]
 
 
+def test_vacuous_tests_are_refused_with_file_and_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "tests.py").write_text("import math\nassert (f(2) == 4, 'wrong')\n", encoding="utf-8")
+    (tmp_path / "solution.py").write_text("def f(x): return x * x", encoding="utf-8")
+    files = ["--solution", str(tmp_path / "solution.py"), "--tests", str(tmp_path / "tests.py")]
+    assert main(["sandbox", "verdict", *files, "--entry-point", "f"]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "tests.py:2" in shown and "returns None" in shown and "tuple" in shown
+
+
 def test_unsafe_is_asked_for_and_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     solution = "def f(x): return x * x"
     status, found = call(capsys, tmp_path, "--sandbox", "unsafe", solution=solution, tests=CHECK)
     assert (status, found["sandbox"], found["weak"]) == (0, "unsafe", True)
-    status, found = call(capsys, tmp_path, solution=solution, tests=CHECK)
-    assert found["sandbox"] != "unsafe"
+    assert call(capsys, tmp_path, solution=solution, tests=CHECK)[1]["sandbox"] != "unsafe"
 
 
 def test_limits_are_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, found = call(
-        capsys, tmp_path, "--wall-seconds", "0.5", solution="import time\ntime.sleep(9)\ndef f(x): pass", tests=CHECK
-    )
+    sleeps = "import time\ntime.sleep(9)\ndef f(x): pass"
+    status, found = call(capsys, tmp_path, "--wall-seconds", "0.5", solution=sleeps, tests=CHECK)
     assert (status, found["outcome"]) == (1, "timeout")
+    file = tmp_path / "script.py"
+    for option in ("--cpu-seconds=1000000", "--wall-seconds=1000000", f"--memory-mb={1 << 30}"):
+        assert run_file(file, "print('hello')", option) == 0, option
+        assert capsys.readouterr().out == "hello\n"
+    for option in (f"--cpu-seconds={2**32}", "--wall-seconds=1e300", f"--memory-mb={2**60}"):
+        assert run_file(file, "print('hello')", option) == 2, option
+        shown = capsys.readouterr().err
+        assert "less than or equal" in shown and "Traceback" not in shown
 
 
 def test_wrong_use_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -61,44 +79,15 @@ def test_wrong_use_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert main(["sandbox", "verdict", "--solution", "no.py", "--tests", "no.py", "--entry-point", "f"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("--cpu-seconds", 10**12), ("--cpu-seconds", 2**32), ("--wall-seconds", 1e300), ("--memory-mb", 2**60)],
-)
-def test_a_limit_beyond_all_measure_is_an_error_with_the_bound(
-    option: str, value: float, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = tmp_path / "script.py"
-    file.write_text("print('hello')", encoding="utf-8")
-    assert main(["sandbox", "run", str(file), option, str(value)]) == 2
-    shown = capsys.readouterr().err
-    assert "less than or equal" in shown and "Traceback" not in shown
-
-
-@pytest.mark.parametrize("option", ["--cpu-seconds=1000000", "--wall-seconds=1000000", f"--memory-mb={1 << 30}"])
-def test_the_largest_limits_work(option: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    file.write_text("print('hello')", encoding="utf-8")
-    assert main(["sandbox", "run", str(file), option]) == 0
-    assert capsys.readouterr().out == "hello\n"
-
-
-def test_output_that_is_no_unicode_is_printed_all_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    raw = 'b\'{"end":"finished","value":null,"stdout":"a\\xed\\xa0\\x80b"}\''
-    file.write_text(f"import os\nb = {raw}\nos.write(3, len(b).to_bytes(4, 'big') + b)\nos._exit(0)", encoding="utf-8")
-    assert main(["sandbox", "run", str(file)]) == 0
-    assert capsys.readouterr().out.startswith("a\ufffd")
-
-
 def test_run_prints_what_the_file_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "script.py"
-    file.write_text("print('hello')", encoding="utf-8")
-    assert main(["sandbox", "run", str(file)]) == 0
-    assert capsys.readouterr().out == "hello\n"
-    file.write_text("print('a')\nopen('/etc/passwd')", encoding="utf-8")
-    assert main(["sandbox", "run", str(file)]) == 1
+    assert run_file(file, "print('a')\nopen('/etc/passwd')") == 1
     shown = capsys.readouterr()
     assert shown.out == "a\n" and shown.err.startswith("raised: ")
     assert main(["sandbox", "run", str(file), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "raised"
+    # Output that is not valid Unicode.
+    raw = 'b\'{"end":"finished","value":null,"stdout":"a\\xed\\xa0\\x80b"}\''
+    source = f"import os\nb = {raw}\nos.write(3, len(b).to_bytes(4, 'big') + b)\nos._exit(0)"
+    assert run_file(file, source) == 0
+    assert capsys.readouterr().out.startswith("a\ufffd")

@@ -1,8 +1,7 @@
-"""What AFlow's published graphs import, told by its path: their operators, the ``prompt.py`` beside them, a few names.
+"""Modules that AFlow's published graphs import, recognised by path: operators, a graph's ``prompt.py``, some names.
 
-``metagpt.ext.aflow...template.operator``, ``workspace.<X>.workflows.round_3.prompt``, ``scripts.async_llm`` and the
-like are nowhere installed: the sandbox makes a module for each that a text names and that is known here. The host lints
-by the same table. No other module can be had this way.
+``metagpt.ext.aflow...template.operator``, ``workspace.<X>.workflows.round_3.prompt``, ``scripts.async_llm`` and so on
+are not installed: the sandbox creates those that a text names and that are known here, and lint uses the same table.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Literal
 
 Role = Literal["operators", "prompt", "names", "package"]
 
-#: Options of AFlow's own way of asking, which an operator here does not have: they change nothing.
+#: Options of AFlow's operators that do not exist here and are ignored.
 OPTIONS = frozenset(("mode", "enable_thinking", "benchmark"))
-#: Where a graph stands in AFlow, so that its relative imports resolve.
+#: Package of a graph in AFlow, which its relative imports refer to.
 PACKAGE = "workspace.task.workflows.round_1"
 MODULE = f"{PACKAGE}.graph"
-#: What a path begins with in the repositories that publish graphs, or has in it in copies of their folders.
+#: First parts of the paths in repositories that publish graphs, and folder names in copies of them.
 _ROOTS = ("workspace", "workflows", "scripts", "metagpt", "examples", "evoagentx", "maas", "mas_arena", "optimized")
 _FOLDERS = ("aflow", "workflows", "graphs", "optimized", "template")
 _OPERATORS = ("operator", "operators")
@@ -28,7 +27,7 @@ _HELPERS = (
     "async_llm", "evaluator", "llm_provider_registry", "cost_manager", "logs", "model_configs", "model_utils",
     "llm_utils", "base_model", "base_llm", "benchmark", "base_evaluator", "models_config", "llm_config", "optimizer",
 )  # fmt: skip
-#: All that those modules have.
+#: All names in those modules.
 NAMES = (
     "create_llm_instance", "AsyncLLM", "CostManager", "logger", "DatasetType", "QuestionType", "LLMConfig",
     "LLMsConfig", "ModelsConfig", "BaseLLM", "Benchmark", "BaseEvaluator",
@@ -36,7 +35,7 @@ NAMES = (
 
 
 def role(module: str) -> Role | None:
-    """What the module of this path is to a graph; None for a path that is not AFlow's."""
+    """The role of a module for a graph; None for a path that is not AFlow's."""
     first, *_ = parts = module.split(".")
     last = parts[-1]
     if module == _PROMPT:
@@ -51,7 +50,7 @@ def role(module: str) -> Role | None:
 
 
 def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection[str]) -> tuple[str, ...] | None:
-    """The one of these lists of parameters that such a call gives exactly; None where there is none."""
+    """The list of parameters that a call gives exactly; None if there is no such list."""
     for parameters in map(tuple, forms):
         if positional + len(keywords) == len(parameters) and set(keywords) == set(parameters[positional:]):
             return parameters
@@ -59,9 +58,7 @@ def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias, str, str]]:
-    """Every imported name of a text: statement, alias, the module it names and what is taken of it, which is ``""`` for
-    the module itself and ``*`` for all.
-    """
+    """All imports of a text: statement, alias, module, and the name taken from it (``""``: the module, ``*``: all)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -77,7 +74,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.al
 
 
 def absolute(node: ast.ImportFrom) -> str:
-    """The module of ``from ... import``, a relative one from the graph's own place."""
+    """The module of ``from ... import``; relative ones start at the graph's package."""
     if not node.level:
         return node.module or ""
     parents = PACKAGE.split(".")
@@ -86,7 +83,7 @@ def absolute(node: ast.ImportFrom) -> str:
 
 
 def modules(tree: ast.AST) -> dict[str, Role]:
-    """Every module that the imports of a text may have, with the packages it lies in."""
+    """Every known module that a text imports, with the packages that contain it."""
     found: dict[str, Role] = {}
     for _, _, module, _ in imports(tree):
         kind = role(module)

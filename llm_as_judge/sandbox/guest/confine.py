@@ -1,8 +1,8 @@
-"""What a child does to itself before it runs foreign code. Linux; elsewhere what POSIX has, for ``unsafe`` only.
+"""How a child confines itself before it runs foreign code. Linux; elsewhere POSIX limits, for mode ``unsafe`` only.
 
-Resource limits, another uid when started as root, no_new_privs, death with the zygote, then Landlock (which
-files) and last seccomp (which system calls). In ``full`` the zygote is already inside bubblewrap. A mode names
-what is asked for; what holds is found out by trying (``modes``).
+In this order: another uid if started as root, resource limits, no_new_privs, death with the zygote, Landlock (files),
+seccomp (system calls). In mode ``full`` the zygote is already inside bubblewrap. Whether a mode works is found by a
+self-test (``modes``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from llm_as_judge.sandbox.guest import landlock, seccomp
 
-#: Layers by bit, as the zygote reports them to the host.
+#: Layers by bit, in the zygote's report to the host.
 LAYERS = ("rlimits", "no_new_privs", "no new processes", "own uid", "landlock", "seccomp", "bubblewrap")
 RLIMITS, NO_NEW_PRIVS, NO_PROCESSES, OWN_UID, LANDLOCK, SECCOMP, BUBBLEWRAP = (1 << i for i in range(len(LAYERS)))
 
-#: The system call that closes a range, on every architecture.
+#: Number of the system call close_range, the same on every architecture.
 _CLOSE_RANGE = 436
 _LAST_DESCRIPTOR = (1 << 31) - 1
 _FIRST_UID = 60_000
@@ -35,7 +35,7 @@ _CAP_SETGID_AND_SETUID = 0b11 << 6
 
 @dataclass(frozen=True, slots=True)
 class ConfinementPlan:
-    """What is the same for every child of a zygote, made once."""
+    """Confinement that all children of a zygote share, prepared before the fork."""
 
     layers: int
     ruleset: int = -1  # Landlock's descriptor
@@ -43,10 +43,10 @@ class ConfinementPlan:
 
 
 def plan(mode: str, without: int = 0) -> ConfinementPlan:
-    """The layers of ``mode`` that this process can put on, less the bits in ``without``.
+    """The layers of ``mode`` that this process can apply, without the bits in ``without``.
 
     Raises:
-        OSError: Landlock is there but its ruleset cannot be made.
+        OSError: Landlock exists but its ruleset cannot be created.
     """
     layers = RLIMITS
     if sys.platform == "linux":
@@ -72,13 +72,13 @@ def plan(mode: str, without: int = 0) -> ConfinementPlan:
 
 
 def layer_names(bits: int, landlock_abi: int = 0) -> tuple[str, ...]:
-    """Names of the layers in ``bits``, Landlock's with its version."""
+    """Names of the layers in ``bits``, with the version of Landlock."""
     names = [name for i, name in enumerate(LAYERS) if bits >> i & 1]
     return tuple(f"{name} {landlock_abi}" if name == "landlock" else name for name in names)
 
 
 def prepare_zygote() -> None:
-    """Close this process's memory and /proc entries to its children; have their orphans handed to it."""
+    """Hide this process's memory and /proc entries from its children; become the parent of their orphans."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_DUMPABLE, 0)
 
@@ -86,10 +86,10 @@ def prepare_zygote() -> None:
 def confine(
     plan: ConfinementPlan, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int
 ) -> None:
-    """Apply ``plan`` to the calling process, for good; it ends with its ``parent``, the zygote.
+    """Apply ``plan`` to the calling process permanently; it dies with its ``parent``, the zygote.
 
     Raises:
-        OSError: a planned layer could not be applied; the caller must not run foreign code then.
+        OSError: a layer could not be applied; the caller must not run foreign code.
     """
     layers = plan.layers
     if layers & OWN_UID:
@@ -98,7 +98,7 @@ def confine(
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     _limit(resource.RLIMIT_CORE, 0, 0)
-    # The soft limit's signal can be caught, the hard limit's cannot.
+    # Code can catch the signal of the soft limit, but not that of the hard limit.
     _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
     _limit(resource.RLIMIT_NOFILE, open_files, open_files)
     _limit(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
@@ -125,7 +125,7 @@ def confine(
 
 
 def close_others(*kept: int) -> None:
-    """Close every descriptor above 2 but ``kept``, whatever their numbers."""
+    """Close every descriptor above 2 except ``kept``, up to the highest possible number."""
     low = 3
     for number in (*sorted(kept), _LAST_DESCRIPTOR + 1):
         if number > low:
@@ -138,7 +138,7 @@ def _close_range(first: int, last: int) -> None:
         number = ctypes.c_long(_CLOSE_RANGE)
         if _libc().syscall(number, ctypes.c_uint(first), ctypes.c_uint(last), ctypes.c_uint(0)) == 0:
             return
-    # Before Linux 5.9. Where there is no such folder either, nothing is closed, which the self-test finds.
+    # Before Linux 5.9. Without this folder nothing is closed, which the self-test finds.
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
             if first <= int(name) <= last:
@@ -154,7 +154,7 @@ def _limit(kind: int, soft: int, hard: int) -> None:
 
 
 def _can_change_uid() -> bool:
-    """CAP_SETUID and CAP_SETGID are in the effective set (containers may have dropped them)."""
+    """Whether CAP_SETUID and CAP_SETGID are effective; containers may have dropped them."""
     if sys.platform != "linux":
         return False
     sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: twice, the low words first

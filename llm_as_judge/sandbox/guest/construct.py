@@ -1,6 +1,6 @@
-"""What a workflow's class is constructed with, by its parameters: the host lints by the same rule from the text.
+"""Arguments for the constructor of a workflow, chosen by its parameters; lint applies the same rule to the text.
 
-AFlow's ``(name, llm_config, dataset)`` is one way to write a constructor; models write others that lose nothing.
+AFlow's ``(name, llm_config, dataset)`` is one form; models also write others that work as well.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from typing import Literal
 
 Kind = Literal["name", "llm_config", "dataset", "llm"]
-#: AFlow's constructor, which three parameters of any names are taken for.
+#: AFlow's constructor; three required parameters with any names are treated as these.
 AFLOW: tuple[Kind, ...] = ("name", "llm_config", "dataset")
 
 
 def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list[Kind], dict[str, Kind]]:
-    """Positional and keyword arguments for a constructor of these parameters (without ``self``).
+    """Positional and keyword arguments for a constructor with these parameters (without ``self``).
 
-    Known names get what they say, others keep their default. ``*args`` and ``**kwargs`` get what is left of AFlow's
-    three. Raises ``TypeError`` for a parameter that nothing is known for.
+    Known names get their value, others keep their default, ``*args`` and ``**kwargs`` get the rest of AFlow's three.
+    Raises ``TypeError`` for an unknown parameter without a default.
     """
     parameters = list(parameters)
     kinds = {p.kind for p in parameters}

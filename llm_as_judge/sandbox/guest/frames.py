@@ -1,7 +1,7 @@
 """The two wire formats: JSON frames between host and child, fixed records between host and zygote.
 
-A frame is a 4-byte big-endian length and UTF-8 JSON. Never pickle: the child is hostile. A record is small
-enough to be written in one piece and carries at most one file descriptor: the zygote needs no parser.
+A frame is a 4-byte big-endian length and UTF-8 JSON, never pickle, because the child is hostile. A record is small
+enough to be written in one piece and carries at most one file descriptor, so the zygote needs no parser.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 
 HEADER = struct.Struct("!I")
 
-#: host -> zygote: action, job, and a run's limits: CPU seconds, memory, open files, output and frame bytes
+#: host -> zygote: action, number of the run, its limits: CPU seconds, memory, open files, output and frame bytes
 COMMAND = struct.Struct("!cQIQIQQ")
 SPAWN, KILL = b"S", b"K"
-#: zygote -> host: event, job, exit status (negative: signal), CPU seconds, layer bits. READY has Landlock's ABI for
-#: the job and the zygote's pid for the status.
+#: zygote -> host: event, number of the run, exit status (negative: signal), CPU seconds, layer bits. READY has
+#: Landlock's ABI in place of the number and the zygote's pid in place of the status.
 EVENT = struct.Struct("!cQidI")
 READY, EXITED = b"R", b"X"
-#: Exit status of a child that could not be set up and so never ran foreign code. Foreign code can exit with
-#: it too; what tells them apart is the byte a child sends once it is set up, before its first frame.
+#: Exit status of a child that could not be set up and so never ran foreign code. Foreign code can exit with it too, but
+#: only after the byte that a child sends once it is set up, before its first frame.
 NOT_CONFINED = 99
 CONFINED = b"C"
 
-#: What a message may hold: values (and keys), and lists and objects inside one another.
+#: Limits of a message: number of values and keys, depth of nesting.
 VALUES, DEPTH = 1_000_000, 320
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -36,18 +36,18 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 
 
 class FrameError(ValueError):
-    """The other side sent something that is no frame."""
+    """The other side sent an invalid frame."""
 
 
 class FrameTooLong(FrameError):
-    """A frame over the limit was announced, or holds more than a message may."""
+    """A frame is longer than the limit, or holds too many values."""
 
 
 class Decoder:
-    """Puts frames together from what a connection gives, in pieces of any size.
+    """Assembles frames from pieces of any size.
 
     Args:
-        limit: bytes of the longest body taken; a longer one is refused from its header, before it is stored.
+        limit: maximum bytes of a body; a longer one is refused by its header, before it is stored.
     """
 
     def __init__(self, limit: int) -> None:
@@ -58,7 +58,7 @@ class Decoder:
         self._buffer += data
 
     def next(self, values: int = VALUES) -> dict[str, Any] | None:
-        """The next whole message, None until there is one. Raises ``FrameError``; see ``decode``."""
+        """The next message, None until it is complete. Raises ``FrameError``; see ``decode``."""
         if len(self._buffer) < HEADER.size:
             return None
         end = HEADER.size + HEADER.unpack_from(self._buffer)[0]
@@ -72,7 +72,7 @@ class Decoder:
 
 
 def encode(message: Any) -> bytes:
-    """One frame; raises ``TypeError``, ``ValueError`` or ``RecursionError`` for what JSON cannot hold."""
+    """One frame; raises ``TypeError``, ``ValueError`` or ``RecursionError`` for values that JSON cannot hold."""
     body = json.dumps(message).encode()
     return HEADER.pack(len(body)) + body
 
@@ -81,8 +81,8 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
     """The message of a frame's body, with unpaired surrogates replaced.
 
     Raises:
-        FrameTooLong: over so many ``values`` or over ``DEPTH``; found before anything is built of them.
-        FrameError: it is no JSON object.
+        FrameTooLong: more than ``values`` values; found before any object is created.
+        FrameError: nested more than ``DEPTH`` deep, or not a JSON object.
     """
     _check_size(body, values)
     try:
@@ -99,7 +99,7 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
 def _check_size(body: bytes, values: int) -> None:
     """Every value but the first, and every key, follows a bracket, a comma or a colon; an empty list counts as two."""
     if _marks(body) > values or _openings(body) > DEPTH:
-        body = _STRING.sub(b"", body)  # now for certain
+        body = _STRING.sub(b"", body)  # count again without the marks inside strings
         if _marks(body) > values:
             raise FrameTooLong(f"a message holds over {values} values")
         if _openings(body) > DEPTH and _depth(body) > DEPTH:

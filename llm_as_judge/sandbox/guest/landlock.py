@@ -1,9 +1,9 @@
-"""Which files a child can open: by Landlock, through its three system calls.
+"""The files that a child can open, enforced by Landlock through its three system calls.
 
-A child may read what the interpreter needs (its standard library, shared libraries, time zones, /dev/urandom)
-and write /dev/null. Every right that the running kernel knows how to withhold is withheld: all other file
-access from ABI 1 on, moving files between folders from 2, truncation from 3, TCP from 4, device ioctls from 5,
-signals and abstract sockets outside the child from 6. What an older kernel lacks, seccomp refuses.
+A child may read what the interpreter needs (the standard library, shared libraries, time zones, /dev/urandom) and write
+/dev/null. Every right that the running kernel can withhold is withheld: all other file access from ABI 1 on, moving
+files between folders from 2, truncation from 3, TCP from 4, device ioctls from 5, signals and abstract sockets outside
+of the child from 6. Seccomp refuses what an older kernel cannot withhold.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
-#: File rights a ruleset can withhold, by the ABI that brought them.
+#: File rights that a ruleset can withhold, by the ABI that introduced them.
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
 _TCP_RIGHTS = {4: 0b11}  # bind, connect
 _SCOPES = {6: 0b11}  # abstract unix sockets, signals
 
-#: Bytes of the ruleset's attributes by the ABI that brought the field: a kernel refuses more than it knows.
+#: Size of the ruleset's attributes by the ABI that introduced the field: a kernel refuses fields it does not know.
 _ATTRIBUTE_BYTES = {1: 8, 4: 16, 6: 24}
 
 
 def abi() -> int:
-    """The kernel's Landlock version, 0 where there is none or it is switched off."""
+    """The kernel's Landlock version, 0 if it is missing or disabled."""
     if sys.platform != "linux":
         return 0
     return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_CREATE_RULESET_VERSION)))
 
 
 def attributes(version: int) -> bytes:
-    """What a ruleset of this ABI withholds, as the kernel takes it: everything the ABI can."""
+    """Attributes of a ruleset that withholds everything that this ABI can, packed for the kernel."""
     fields = [sum(r for since, r in t.items() if since <= version) for t in (_FILE_RIGHTS, _TCP_RIGHTS, _SCOPES)]
     return struct.pack("=QQQ", *fields)[: max(size for since, size in _ATTRIBUTE_BYTES.items() if since <= version)]
 
 
 def ruleset(version: int) -> int:
-    """A descriptor, 10 or above, of the ruleset for children of this interpreter; raises ``OSError``."""
+    """Descriptor (10 or above) of the ruleset for children of this interpreter; raises ``OSError``."""
     packed = attributes(version)
     low = _call(_CREATE_RULESET, packed, ctypes.c_size_t(len(packed)), ctypes.c_uint(0))
     if low < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
-    # A child's standard descriptors and its connection have the lowest numbers.
+    # The lowest numbers are for a child's standard descriptors and its connection.
     descriptor = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(low)
     for path, rights in _rules():
@@ -69,13 +69,13 @@ def ruleset(version: int) -> int:
 
 
 def restrict_self(descriptor: int) -> None:
-    """Put the calling process under the ruleset for good; needs no_new_privs. Raises ``OSError``."""
+    """Apply the ruleset to the calling process permanently; needs no_new_privs. Raises ``OSError``."""
     if _call(_RESTRICT_SELF, descriptor, ctypes.c_uint(0)) < 0:
         raise OSError(ctypes.get_errno(), "landlock_restrict_self")
 
 
 def library_folders() -> list[str]:
-    """Folders of the system's shared libraries, which extension modules are linked to."""
+    """Folders of the system's shared libraries, which extension modules need."""
     multiarch = sysconfig.get_config_var("MULTIARCH")
     found = []
     for root in ("/lib", "/usr/lib", "/lib64", "/usr/lib64"):
@@ -94,7 +94,7 @@ def own_libraries() -> list[str]:
 def _rules() -> Iterator[tuple[str, int]]:
     for folder in dict.fromkeys(sys.path):
         if os.path.isdir(folder):
-            yield folder, _READ_DIR  # the import system lists a folder before it looks into it
+            yield folder, _READ_DIR  # the import system lists folders
             for entry in os.listdir(folder):
                 if entry not in ("site-packages", "dist-packages"):
                     path = os.path.join(folder, entry)

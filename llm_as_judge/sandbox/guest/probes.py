@@ -1,6 +1,6 @@
-"""The self-test: what a child must not be able to do, tried in one. Harmless where it succeeds.
+"""The self-test: attempts of things that a child must not be able to do. Each is harmless if it succeeds.
 
-The host sends this file's text to a child as it sends any other code.
+The host sends the text of this file to a child like any other code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
-    """``{attempt: "blocked" or "open"}``; ``descriptors``: no number that could be inherited is as high."""
+    """Result of each attempt, "blocked" or "open"; ``descriptors`` is above any descriptor that could be inherited."""
 
     def fork() -> None:
         pid = os.fork()
@@ -71,7 +71,7 @@ def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
                 return os.kill(pid, 0)
             except OSError:
                 continue
-        raise OSError("nobody could be signalled")
+        raise OSError("no process could be signalled")
 
     def priorities() -> None:
         os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)
@@ -97,7 +97,7 @@ def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
             with contextlib.suppress(OSError):
                 os.fstat(number)
                 return
-        raise OSError("only its own")
+        raise OSError("no other descriptor is open")
 
     attempts = {
         "new processes": fork,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import unittest
 from collections.abc import Sequence
 from typing import Any
+
+from llm_as_judge.sandbox.guest import pytest_names
 
 #: Methods that pytest calls around each test of a class.
 _SETUP, _TEARDOWN = "setup_method", "teardown_method"
@@ -20,14 +23,15 @@ def run_tests(source: str, namespace: dict[str, Any], entry_point: str, collecte
     candidate, before = namespace[entry_point], namespace.get("check")
     namespace["__name__"] = "__main__"  # the tests under ``if __name__ == "__main__"`` count
     unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment]  # the classes are run below
+    sys.modules.setdefault("pytest", pytest_names)
     exec(compile(source, "<tests>", "exec", dont_inherit=True), namespace)
     check = namespace.get("check")
     if check is not None and check is not before and check is not candidate:
-        _finished(check(candidate))
+        finished(check(candidate))
     for name in collected:
         test = namespace[name]
         if not inspect.isclass(test):
-            _finished(test())
+            finished(test())
         elif issubclass(test, unittest.TestCase):
             _run_test_case(test)
         elif "__init__" not in vars(test):
@@ -51,10 +55,10 @@ def _run_class(test_class: type) -> None:
             instance = test_class()
             for method in (_SETUP, name, _TEARDOWN):
                 if hasattr(instance, method):
-                    _finished(getattr(instance, method)())
+                    finished(getattr(instance, method)())
 
 
-def _finished(value: Any) -> None:
+def finished(value: Any) -> None:
     """Run the coroutine that an asynchronous test returns."""
     if inspect.iscoroutine(value):
         asyncio.run(value)

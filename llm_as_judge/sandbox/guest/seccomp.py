@@ -1,7 +1,8 @@
-"""The system calls a child may make: an allow-list as a classic BPF program, for x86_64 and aarch64.
+"""The system calls that a child may make: an allow-list as a classic BPF program, for x86_64 and aarch64.
 
-What is not listed is refused with EPERM, a call of another architecture kills. There is no new process, program
-or thread, no socket but a stream pair, no signal, no change of any file, of any limit or of the filter itself.
+Other calls are refused with EPERM; a call of another architecture kills the process. The list has no call that starts a
+process, program or thread, creates a socket other than a stream pair, sends a signal, or changes files, limits or the
+filter itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 
-#: Name, number on x86_64, number on aarch64 (- where there is none).
+#: Name, number on x86_64, number on aarch64 (- for none).
 _TABLE = """
 read 0 63; write 1 64; readv 19 65; writev 20 66; lseek 8 62; close 3 57; close_range 436 436; fstat 5 80;
 dup 32 23; dup2 33 -; dup3 292 24; pipe 22 -; pipe2 293 59; eventfd2 290 19; poll 7 -; ppoll 271 73; select 23 -;
@@ -30,18 +31,18 @@ getrlimit 97 163; getrusage 98 165; sysinfo 99 179; uname 63 160; getcwd 79 17; 
 getcpu 309 168; exit 60 93; exit_group 231 94
 """
 
-#: Opening and looking up files; left out in the mode no-open. Which files: Landlock's part.
+#: Opening and looking up files; left out in mode no-open. Landlock decides which files.
 _FILES_TABLE = """
 open 2 -; openat 257 56; stat 4 -; lstat 6 -; newfstatat 262 79; statx 332 291; access 21 -; faccessat 269 48;
 faccessat2 439 439; readlink 89 -; readlinkat 267 78; getdents 78 -; getdents64 217 61; pread64 17 67
 """
 
-#: Allowed with some arguments only.
+#: Allowed only with certain arguments.
 _FILTERED_TABLE = "ioctl 16 29; fcntl 72 25; prlimit64 302 261; socketpair 53 199; clone3 435 435"
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
-# FIONCLEX, FIOCLEX, FIONBIO, FIONREAD: about the caller's own descriptor.
+# FIONCLEX, FIOCLEX, FIONBIO, FIONREAD: they affect only the caller's own descriptor.
 _IOCTLS = (0x5450, 0x5451, 0x5421, 0x541B)
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. Not F_SETOWN with F_SETSIG: they send signals.
 _FCNTLS = (0, 1, 2, 3, 4, 1030)
@@ -55,14 +56,14 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 
 def machine() -> str | None:
-    """This machine's architecture, None where there is no table for it."""
+    """This machine's architecture, None if there is no table for it."""
     name = platform.machine()
     known = sys.platform == "linux" and name in _ARCHITECTURES and sys.maxsize > 1 << 32
     return name if known else None
 
 
 def numbers(architecture: str, *, files: bool) -> dict[str, int]:
-    """Numbers of the calls that are allowed whatever their arguments."""
+    """Numbers of the calls that are allowed with any arguments."""
     return _column(_TABLE + (";" + _FILES_TABLE if files else ""), architecture)
 
 
@@ -93,7 +94,7 @@ def program(architecture: str, *, files: bool) -> bytes:
             _allow(),
             _refuse(errno.EPERM),
         ],
-        # The C library then falls back to clone, which is refused by its absence.
+        # The C library then falls back to clone, which is not listed.
         "clone3": [_refuse(errno.ENOSYS)],
     }
     for name, body in rules.items():
@@ -103,7 +104,7 @@ def program(architecture: str, *, files: bool) -> bytes:
 
 
 class Filter(ctypes.Structure):
-    """A program as the kernel takes it; made before the fork, as making it costs a child a hundred page faults."""
+    """A program in the form that the kernel takes; created before the fork, so that children share it."""
 
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
@@ -113,7 +114,7 @@ class Filter(ctypes.Structure):
 
 
 def load(prepared: Filter, prctl: Callable[..., int]) -> None:
-    """Put the calling process under the filter for good; needs no_new_privs. Raises ``OSError``."""
+    """Apply the filter to the calling process permanently; needs no_new_privs. Raises ``OSError``."""
     if prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(prepared), 0, 0):
         raise OSError(ctypes.get_errno(), "the seccomp filter was refused")
 
@@ -135,7 +136,7 @@ def _ranges(values: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _argument(index: int) -> int:
-    """Offset of the low half of a call's argument; both architectures are little-endian."""
+    """Offset of the low half of an argument; both architectures are little-endian."""
     return _ARGUMENTS_OFFSET + 8 * index
 
 

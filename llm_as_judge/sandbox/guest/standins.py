@@ -1,6 +1,6 @@
-"""What a graph finds in AFlow's modules: stand-ins for the model and its costs, and the modules themselves.
+"""Replacements for AFlow's modules and the objects in them: the model, its costs, a logger.
 
-The host meters tokens and cost, so that all that is told of them here is zero.
+The host meters tokens and cost; here they are always zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OperatorError(Exception):
 
 
 class Costs:
-    """Stands where AFlow and MetaGPT keep a model's cost."""
+    """Replaces the cost records of AFlow and MetaGPT."""
 
     total_cost = 0.0
     total_budget = 0.0
@@ -47,7 +47,7 @@ class Costs:
 
 
 class LLM:
-    """Stands where AFlow has its model."""
+    """Replaces AFlow's model."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.cost_manager = self.usage_tracker = Costs()
@@ -60,7 +60,7 @@ class LLM:
 
 
 class Logger:
-    """Takes what a graph logs, and keeps nothing."""
+    """Discards what a graph logs."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **kwargs: None
@@ -72,7 +72,7 @@ def create_llm_instance(config: Any = None) -> LLM:
 
 #: The objects behind ``aflow.NAMES``.
 NAMES: dict[str, Any] = {
-    **dict.fromkeys(aflow.NAMES, Any),  # those that only annotate
+    **dict.fromkeys(aflow.NAMES, Any),  # most are only used in annotations
     "create_llm_instance": create_llm_instance,
     "AsyncLLM": LLM,
     "CostManager": Costs,
@@ -82,7 +82,7 @@ NAMES: dict[str, Any] = {
 
 
 class GraphImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The modules of ``roles``, which are made here, and no other."""
+    """Import hook that creates the modules of ``roles``."""
 
     def __init__(self, roles: Mapping[str, aflow.Role], operators: Mapping[str, Any], prompt: str) -> None:
         self._roles = roles

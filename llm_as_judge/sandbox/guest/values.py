@@ -1,9 +1,9 @@
-"""Python values as plain data: how arguments and results cross between a solution and its tests.
+"""Python values as plain data: the form in which arguments and results pass between a solution and its tests.
 
-What crosses are copies of exact built-in types (and a few of the standard library's), as tagged JSON. A class of the
-solution's own never crosses: an instance of a subclass becomes its built-in base, anything else an ``Opaque``, so
-no method of the solution's (``__eq__``) can run where the tests are. ``decode`` trusts nothing: what ``encode``
-would not have written raises ``Undecodable``.
+Only copies of exact built-in types (and a few of the standard library) pass, as tagged JSON. Classes of the solution
+never do: an instance of a subclass becomes its built-in base, any other object an ``Opaque``, so that no method of the
+solution (``__eq__``) can run in the tests' process. ``decode`` trusts nothing: data that ``encode`` would not have
+written raises ``Undecodable``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 _DEPTH = 100
 _NODES = 1_000_000
-#: Items taken of an iterator; one that goes on is cut off.
+#: Maximum number of items sent of an iterator.
 _ITEMS = 100_000
 _SAFE_INT = 1 << 63
 
@@ -28,15 +28,15 @@ Stream = Callable[[int], Iterator[Any]]
 
 
 class Unsendable(TypeError):
-    """The value is of a class that does not cross."""
+    """The value is of a class that cannot be sent."""
 
 
 class Undecodable(ValueError):
-    """The other side sent what is no value."""
+    """The other side sent an invalid value."""
 
 
 class Opaque:
-    """Stands for an object of a class that does not cross: it has its truth value and is equal to itself only."""
+    """Replaces an object of a class that cannot be sent: it keeps the truth value and is equal only to itself."""
 
     def __init__(self, name: str, truth: bool) -> None:
         self._name, self._truth = name, truth
@@ -95,19 +95,22 @@ class _Encoder:
 
 
 def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any:
-    """JSON data for ``value``; with ``opaque`` an object of any other class is sent as its truth value.
+    """JSON data for ``value``.
 
-    An iterator is sent as its items, with ``keep`` as the number that it gives, under which the items can be asked for.
+    Args:
+        opaque: send objects of other classes as their truth value.
+        keep: called with an iterator, returns a number under which its items can be requested. Without it, an
+            iterator is sent as its items.
 
     Raises:
-        Unsendable: the value holds an object of a class that does not cross.
-        ValueError: it is too deep or too large.
+        Unsendable: the value holds an object of a class that cannot be sent.
+        ValueError: it is nested too deeply or too large.
     """
     return _Encoder(opaque, keep).encode(value)
 
 
 def decode(data: Any, stream: Stream | None = None) -> Any:
-    """The value that ``data`` stands for, ``stream`` making an iterator of its number. Raises ``Undecodable``."""
+    """Inverse of ``encode``; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
     try:
         return _decode(data, 0, stream)
     except Undecodable:
@@ -118,7 +121,7 @@ def decode(data: Any, stream: Stream | None = None) -> Any:
 
 def _decode(data: Any, depth: int, stream: Stream | None) -> Any:
     if depth > _DEPTH + 1:
-        raise Undecodable("too deeply nested")
+        raise Undecodable("nested too deeply")
     if data is None or type(data) in (bool, int, float, str):
         return data
     if type(data) is list:
@@ -217,7 +220,7 @@ _TYPES: dict[str, type] = {
     for kind in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, type(None), type)
 }
 
-#: Names that something of a value that crosses may have.
+#: Attributes of the types that can be sent.
 ATTRIBUTES = frozenset(
     name for kind in (*_SCALARS, *_SEQUENCES, *_TYPES.values(), type(_ for _ in ())) for name in dir(kind)
 )

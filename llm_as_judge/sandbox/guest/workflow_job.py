@@ -34,7 +34,8 @@ class PendingCalls:
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         self._count += 1
-        future = self._pending[self._count] = self._loop.create_future()
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._pending[self._count] = future
         # Blocking, but the host always reads.
         self._host.send({"call": self._count, "operator": name, "init": init, "arguments": arguments})
         return await future

@@ -1,0 +1,91 @@
+"""What tests may import from pytest, which is not installed in a child: raises, approx, mark.parametrize, param."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class raises:
+    """Context manager that expects an exception of the given class or classes; ``value`` is the exception."""
+
+    def __init__(self, expected: Any, *, match: str | None = None) -> None:
+        self._expected = expected
+        self._match = match
+        self.value: BaseException | None = None
+
+    def __enter__(self) -> raises:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if error is None:
+            raise AssertionError(f"did not raise {self._expected}")
+        self.value = error
+        if not isinstance(error, self._expected):
+            return False
+        if self._match is not None and not re.search(self._match, str(error)):
+            raise AssertionError(f"{error!r} does not match {self._match!r}")
+        return True
+
+
+class approx:
+    """Equal to numbers, and to lists, tuples and dictionaries of numbers, within a tolerance."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, expected: Any, rel: float = 1e-6, abs: float = 1e-12) -> None:
+        self._expected = expected
+        self._tolerance = {"rel": rel, "abs": abs}
+
+    def __eq__(self, other: object) -> bool:
+        expected = self._expected
+        if isinstance(expected, dict) and isinstance(other, dict):
+            return expected.keys() == other.keys() and all(self._same(expected[key], other[key]) for key in expected)
+        if isinstance(expected, (list, tuple)) and isinstance(other, (list, tuple)):
+            return len(expected) == len(other) and all(map(self._same, expected, other))
+        try:
+            return math.isclose(other, expected, rel_tol=self._tolerance["rel"], abs_tol=self._tolerance["abs"])  # type: ignore[arg-type]
+        except TypeError:
+            return bool(expected == other)
+
+    def _same(self, expected: Any, other: Any) -> bool:
+        return approx(expected, **self._tolerance) == other
+
+
+class mark:
+    """``mark.parametrize`` runs a test with each row of values; ``mark.asyncio`` changes nothing."""
+
+    @staticmethod
+    def parametrize(names: Any, rows: Iterable[Any], **options: Any) -> Callable[[Any], Any]:
+        keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+        def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+            @functools.wraps(test)
+            def run(*args: Any, **kwargs: Any) -> None:
+                from llm_as_judge.sandbox.guest.run_tests import finished
+
+                for row in rows:
+                    values = (row,) if len(keys) == 1 and not isinstance(row, param) else row
+                    finished(test(*args, **kwargs, **dict(zip(keys, values, strict=True))))
+
+            return run
+
+        return decorate
+
+    @staticmethod
+    def asyncio(test: Any) -> Any:
+        return test
+
+
+class param(tuple[Any, ...]):
+    """One row of ``parametrize``."""
+
+    def __new__(cls, *values: Any, **options: Any) -> param:
+        return super().__new__(cls, values)
+
+
+def main(*args: Any, **kwargs: Any) -> None:
+    """The tests are run after the file that calls this."""

@@ -1,0 +1,56 @@
+"""One sandbox on one event loop, shared by the tests of a module."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from llm_as_judge.config.schema import SandboxConfig
+from llm_as_judge.sandbox.host import CodeResult, CodeVerdict, Sandbox
+
+T = TypeVar("T")
+
+
+class SharedBox:
+    def __init__(self, config: SandboxConfig) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.sandbox = Sandbox(config)
+
+    def wait(self, work: Awaitable[T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def run(self, source: str, **kwargs: Any) -> CodeResult:
+        return self.wait(self.sandbox.run_code(source, **kwargs))
+
+    def verdict(self, solution: str, tests: str, entry_point: str = "f", **kwargs: Any) -> CodeVerdict:
+        return self.wait(self.sandbox.verdict(solution, tests, entry_point, **kwargs))
+
+    def verdicts(self, solutions: list[str], tests: list[str], entry_point: str = "f") -> list[CodeVerdict]:
+        """Of pairs of a solution and tests, judged at the same time."""
+
+        async def judge() -> list[CodeVerdict]:
+            pairs = zip(solutions, tests, strict=True)
+            return list(await asyncio.gather(*(self.sandbox.verdict(s, t, entry_point) for s, t in pairs)))
+
+        return self.wait(judge())
+
+
+@contextmanager
+def shared_box(**settings: Any) -> Iterator[SharedBox]:
+    box = SharedBox(SandboxConfig.model_validate(settings))
+    box.wait(box.sandbox.start())
+    yield box
+    box.wait(box.sandbox.aclose())
+    box.loop.close()
+
+
+def in_sandbox(work: Callable[[Sandbox], Awaitable[T]], *, max_code_runs: int | None = None, **settings: Any) -> T:
+    """Result of ``work`` in a sandbox of its own with these settings."""
+
+    async def main() -> T:
+        async with Sandbox(SandboxConfig.model_validate(settings), max_code_runs=max_code_runs) as sandbox:
+            return await work(sandbox)
+
+    return asyncio.run(main())

@@ -1,0 +1,83 @@
+"""Tests in every style are run as their authors mean them; tests that check nothing are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from shared_box import SharedBox, shared_box
+
+from llm_as_judge.sandbox.code_verdict import vacuous
+
+UNITTEST = "import unittest\nclass T(unittest.TestCase):\n"
+STYLES = {
+    "function": "def test_f():\n    assert f(2) == 4",
+    "function called by the tests": "def test_f():\n    assert f(2) == 4\nif __name__ == '__main__':\n    test_f()",
+    "unittest": f"{UNITTEST}    def setUp(self): self.x = 2\n    def test_a(self):\n"
+    "        self.assertEqual(f(self.x), 4)",
+    "unittest.main": f"{UNITTEST}    def test_a(self):\n        self.assertEqual(f(2), 4)\n"
+    "if __name__ == '__main__':\n    unittest.main()",
+    "subTest": f"{UNITTEST}    def test_a(self):\n        for x in (1, 2):\n            with self.subTest(x=x):\n"
+    "                self.assertEqual(f(x), x * x)",
+    "class": "class TestF:\n    def setup_method(self): self.x = 2\n    def test_a(self):\n"
+    "        assert f(self.x) == 4",
+    "main": "if __name__ == '__main__':\n    assert f(2) == 4",
+    "parametrize": "import pytest\n@pytest.mark.parametrize('x, y', [(2, 4), pytest.param(3, 9)])\n"
+    "def test_a(x, y):\n    assert f(x) == y",
+    "raises and approx": "import pytest\ndef test_a():\n    assert f(2) == pytest.approx(4.0)\n"
+    "    with pytest.raises(TypeError, match='multiply'):\n        f('a')",
+    "check and function": "def check(candidate):\n    assert candidate(1) == 1\ndef test_f():\n    assert f(2) == 4",
+}
+ASYNCHRONOUS = {
+    "async function": "async def test_a():\n    assert f(2) == 4",
+    "async unittest": "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test_a(self):\n"
+    "        self.assertEqual(f(2), 4)",
+}
+#: Tests that any function passes, the line to look at, and a word of the reason.
+VACUOUS = {
+    "assert (f(2) == 4, 'message')": (1, "tuple"),
+    "try:\n    assert f(2) == 4\nexcept AssertionError:\n    pass": (1, "caught"),
+    "def test_a():\n    try:\n        assert f(2) == 4\n    except Exception:\n        print('failed')": (2, "caught"),
+    "try:\n    f(2)\n    assert False\nexcept Exception:\n    pass": (1, "raises an exception|caught"),
+    "for x, y in []:\n    assert f(x) == y": (2, "returns None"),
+    "def helper():\n    assert f(2) == 4": (2, "returns None"),
+    "if False:\n    assert f(2) == 4": (2, "returns None"),
+    "def test_a(value):\n    assert f(value) == 4": (1, "fixtures"),
+    "f(2)": (1, "assert what it must return"),
+    f"{UNITTEST}    @unittest.skip('later')\n    def test_a(self): self.assertEqual(f(2), 4)": (4, "returns None"),
+    f"{UNITTEST}    @unittest.expectedFailure\n    def test_a(self): self.assertEqual(f(2), 4)": (4, "returns None"),
+    f"{UNITTEST}    def test_a(self):\n        with self.assertRaises(Exception): f(2)": (4, "raises an exception"),
+}
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[SharedBox]:
+    with shared_box(cpu_seconds=2, wall_seconds=4) as box:
+        yield box
+
+
+def test_every_style_passes_right_solutions_only(box: SharedBox) -> None:
+    wrong = []
+    for name, tests in {**STYLES, **ASYNCHRONOUS}.items():
+        right = box.verdict("def f(x): return x * x", tests)
+        mode = ("nonce", True) if name in ASYNCHRONOUS else ("split", False)
+        if not right.passed or (right.mode, right.weak) != mode:
+            wrong.append((name, right))
+        if box.verdict("def f(x): return x + 1", tests).passed or box.wait(vacuous(box.sandbox, tests, "f")):
+            wrong.append((name, "passes a wrong solution"))
+    assert not wrong
+
+
+def test_an_asynchronous_function_is_tested(box: SharedBox) -> None:
+    tests = "async def test_a():\n    assert await f(2) == 4"
+    assert box.verdict("async def f(x): return x * x", tests).passed
+    assert not box.verdict("async def f(x): return x + 1", tests).passed
+
+
+def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
+    wrong = []
+    for tests, (line, words) in VACUOUS.items():
+        found = box.wait(vacuous(box.sandbox, tests, "f"))
+        if found is None or found.line != line or not any(word in found.reason for word in words.split("|")):
+            wrong.append((tests, found))
+    assert not wrong
