@@ -34,7 +34,7 @@ from llm_as_judge.runlog import read_events, steps_of
 from llm_as_judge.types import DOMAINS, Problem
 from llm_as_judge.views.charts import comparison_chart
 from llm_as_judge.views.comparison import comparison_table
-from llm_as_judge.workflow.catalogue import PLANS, plans_of, workflow
+from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
 
 #: Training problems of each domain that a search may use.
 _MOST = 2000
@@ -102,7 +102,7 @@ async def run_comparison(
     told = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
-    plans = plans_of(load_operators(config.workflow.operators))
+    plans = shapes_of(load_operators(config.workflow.operators))
     budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
     if budget is None and peers:
         raise ConfigError(f"--peers {','.join(peers)}: how many tokens may the search take? Give --tokens N")
@@ -140,7 +140,7 @@ async def run_comparison(
 
 
 def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
-    texts = [workflow(PLANS[plan], domain) for domain in DOMAINS]
+    texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
     return recording(plan_records(config, source, problems, plan, texts))
 
 

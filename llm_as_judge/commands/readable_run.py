@@ -16,7 +16,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import measure
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import OperatorCall, Rollout
-from llm_as_judge.workflow.catalogue import plans_of
+from llm_as_judge.workflow.shapes import shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ async def probe_operators(config: Config, problems: int) -> list[Readable]:
 
     Raises ``ConfigError``, ``DataError``, ``ProviderError``.
     """
-    plans = plans_of(load_operators(config.workflow.operators))
+    plans = shapes_of(load_operators(config.workflow.operators))
     asked = open_problems(config, measured=False).sampler.peek(problems)
     async with open_services(config, judging=False) as services:
         matrix = await measure(asked, services.official, plans=plans)

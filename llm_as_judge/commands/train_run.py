@@ -38,7 +38,7 @@ from llm_as_judge.runlog import steps_of
 from llm_as_judge.types import Domain, Problem, Prompt, Question
 from llm_as_judge.views.charts import learning_curve
 from llm_as_judge.views.terminal import validation_line
-from llm_as_judge.workflow.catalogue import PLANS, Example
+from llm_as_judge.workflow.shapes import SHAPES, Example
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ async def train(config: Config, *, resume: bool = False, progress: Progress | No
             told.say(f"held-out evaluation of the trained policy on {len(problems.heldout)} problems")
             trained = await measure.author("trained policy", replace(author, version=trainer.step))
             after, settings = trained.summary, config.evaluation
-            plans = tuple(PLANS) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            plans = tuple(SHAPES) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
             matrix = await measure.workflows(plans)
             judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
@@ -288,4 +288,4 @@ def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[E
 def learned_plans(after: Summary) -> dict[Domain, str]:
     """The plan the policy writes most in each domain ('' for a shape that is no plan's)."""
     tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
-    return {domain: top if top in PLANS else "" for domain, top in tops.items()}
+    return {domain: top if top in SHAPES else "" for domain, top in tops.items()}

@@ -28,7 +28,7 @@ from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.ranks import Ranks, join
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.types import DOMAINS, Completion, Question
-from llm_as_judge.workflow import variety
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
@@ -129,7 +129,7 @@ class _Teacher:
         self.config, self.author = config, author
         self.operators = load_operators(config.workflow.operators)
         self.rng = Random(f"warm-up/{config.training.seed}")
-        self.write = partial(variety.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
+        self.write = partial(recipes.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
         problems = open_problems(config, measured=False)
         drawn = problems.sampler.sample(max(64, 2 * config.warmup.look_problems))
         self.questions = list({p.question.id: p.question for p in drawn}.values())
@@ -171,7 +171,7 @@ class _Teacher:
         own = [source for domain, source in self.own if domain == question.domain]
         if own:
             return rng.choice(own)
-        recipe = variety.draw(question.domain, rng, self.operators)
+        recipe = recipes.draw(question.domain, rng, self.operators)
         return self.write(recipe, question.domain, rng)
 
     def _pair(self, question: Question, source: str) -> Completion:

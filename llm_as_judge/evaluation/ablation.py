@@ -12,9 +12,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.rewards.terms import TERMS
 
-REWARD_PARTS = ("efficiency", "simplicity", "format", "repetition")
-PARTS: tuple[str, ...] = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in REWARD_PARTS))
+PARTS: tuple[str, ...] = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
     term = part.removeprefix("reward.")
     if part not in PARTS:
         raise ConfigError(f"--ablate {part!r}: there are {', '.join(PARTS)}")
-    changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights[term]}
+    changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights.get(term, 0.0)}
     return {"reward.reward_weights": changed}
 
 

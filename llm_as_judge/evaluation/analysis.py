@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.logged import LoggedRollout
 from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.runlog import EventReader, step_in
 from llm_as_judge.workflow.lint.codes import CODES
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.structure import shape
 
 #: What a rollout is told apart by.
 DIMENSIONS = ("domain", "dataset", "operator", "shape", "lint", "failure")

@@ -1,6 +1,6 @@
 """What the learned policy is measured against, on the same problems and the same executor.
 
-Every plan of ``workflow.catalogue`` runs on every problem once; the rows are read off that matrix: one plain call
+Every plan of ``workflow.shapes`` runs on every problem once; the rows are read off that matrix: one plain call
 everywhere, the best single plan everywhere, a plan drawn at random, and the best plan of each domain (oracle). The
 best and the oracle are chosen on the very problems they are measured on, which favours them.
 """
@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
 ORACLE = "per-domain oracle"
@@ -102,7 +102,7 @@ def plan_author(name: str) -> Given:
     """Writes the plan of this name, as it is for the question's domain."""
 
     def source(question: Question) -> str:
-        return workflow(PLANS[name], question.domain)
+        return workflow(SHAPES[name], question.domain)
 
     return Given(source)
 
@@ -115,7 +115,7 @@ async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
-    plans: Collection[str] = tuple(PLANS),
+    plans: Collection[str] = tuple(SHAPES),
     log: Callable[[str], AbstractContextManager[Log]] = _unwritten,
 ) -> Matrix:
     """Run every one of ``plans`` on every problem; ``log`` opens the log of each."""

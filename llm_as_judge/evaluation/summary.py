@@ -18,10 +18,10 @@ from llm_as_judge.evaluation.official import Official, official, share
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow import variety
-from llm_as_judge.workflow.catalogue import PLANS, name_of
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.lint.codes import CODES
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.shapes import SHAPES, name_of
+from llm_as_judge.workflow.structure import shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Summary:
     def unseen(self) -> dict[Domain, dict[str, int]]:
         """Those of ``shapes`` that nobody wrote down: neither the catalogue nor the warm-up's generator has them."""
         return {
-            d: {name: n for name, n in shapes.items() if name not in {*PLANS, *variety.shapes(d), "invalid"}}
+            d: {name: n for name, n in shapes.items() if name not in {*SHAPES, *recipes.known_shapes(d), "invalid"}}
             for d, shapes in self.shapes.items()
         }
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.types import Reference
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.structure import shape
 
 #: Characters that the log keeps of a text in an operator's call.
 LONGEST = 20_000

@@ -14,7 +14,7 @@ import torch
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow import variety
+from llm_as_judge.workflow import recipes
 
 ROOT = Path(__file__).parents[2]
 MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
@@ -174,7 +174,7 @@ def test_workflows_that_no_warm_up_can_use_are_told(
 def test_a_workflow_of_ones_own_that_does_not_begin_as_the_prompt_ends_is_told(
     settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sources = [variety.write(variety.draw("math", Random(0), OPERATORS), "math", Random(0))]
+    sources = [recipes.write(recipes.draw("math", Random(0), OPERATORS), "math", Random(0))]
     sources.append(f"import math\n\n{sources[0]}")
     rows = [json.dumps({"domain": "math", "workflow": source}) + "\n" for source in sources]
     Path("own.jsonl").write_text("".join(rows), encoding="utf-8")

@@ -13,8 +13,8 @@ from llm_as_judge.evaluation.peers.aflow import Edit, Node, RecipeEditor, Tree, 
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.shape import shape
-from llm_as_judge.workflow.variety import Recipe, edits
+from llm_as_judge.workflow.recipes import Recipe, edits
+from llm_as_judge.workflow.structure import shape
 
 
 def records(share: float, tokens: int = 10, count: int = 20) -> list[Record]:

@@ -25,7 +25,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
@@ -46,7 +46,7 @@ class Uneven(Knowing):
             self.judged += 1
             return "<true_false>False</true_false>"
         if "Change it in one thing" in prompt:
-            return f"```python\n# a program instead\n{workflow(PLANS['program'], 'math')}\n```"
+            return f"```python\n# a program instead\n{workflow(SHAPES['program'], 'math')}\n```"
         right = next((answer for statement, answer in self.answers.items() if statement in prompt), "0")
         rng = random.Random(seed)
         if "solve()" in prompt:

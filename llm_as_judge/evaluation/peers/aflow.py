@@ -6,7 +6,7 @@ the new workflow runs on the validation problems and becomes a child. The best s
 
 What differs: a search ends when its executor tokens are spent, not after 20 rounds, and nothing is tried twice. Where
 the executor can write code it is the editor. The nano executor cannot; for it edits come from the generator of the
-warm-up's workflows (``workflow.variety``), at random and without a look at what failed.
+warm-up's workflows (``workflow.recipes``), at random and without a look at what failed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Domain
-from llm_as_judge.workflow import variety
-from llm_as_judge.workflow.catalogue import PLANS, workflow
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow import recipes
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.structure import shape
 
 #: Nodes that are drawn from, the share of the uniform draw, and the softmax's factor for scores in percent: AFlow's.
 _BEST, _UNIFORM, _SHARPNESS = 4, 0.3, 0.2
@@ -83,7 +83,7 @@ class Tree:
 
 def first_round(domain: Domain) -> str:
     """The workflow that AFlow's search begins with."""
-    return workflow(PLANS[FIRST_ROUND[domain]], domain)
+    return workflow(SHAPES[FIRST_ROUND[domain]], domain)
 
 
 async def grow(
@@ -136,22 +136,22 @@ class RecipeEditor:
     domain: Domain
     operators: Collection[str]
     rng: Random
-    _recipes: dict[str, variety.Recipe] = field(default_factory=dict)  # by text
-    _tried: set[variety.Recipe] = field(default_factory=set)
+    _recipes: dict[str, recipes.Recipe] = field(default_factory=dict)  # by text
+    _tried: set[recipes.Recipe] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        root = variety.Recipe("CustomCodeGenerate" if self.domain == "code" else "Custom")
+        root = recipes.Recipe("CustomCodeGenerate" if self.domain == "code" else "Custom")
         self._recipes[first_round(self.domain)] = root
         self._tried.add(root)
 
     async def edit(self, parent: Node, children: Sequence[Node]) -> Edit | None:
         own = self._recipes[parent.text]
-        left = [r for r in variety.edits(own, self.domain, self.operators) if r not in self._tried]
+        left = [r for r in recipes.edits(own, self.domain, self.operators) if r not in self._tried]
         if not left:
             return None
         recipe = self.rng.choice(left)
         self._tried.add(recipe)
-        text = variety.write(recipe, self.domain, self.rng, varied=0.0)
+        text = recipes.write(recipe, self.domain, self.rng, varied=0.0)
         self._recipes[text] = recipe
         return Edit(text, f"{shape(parent.text)} becomes {shape(text)}")
 
