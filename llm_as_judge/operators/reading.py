@@ -41,7 +41,7 @@ def field(text: str, name: str, *, cut: bool = False) -> str | None:
 
 def _labelled(text: str, name: str) -> str | None:
     """What follows the last label: on its line, else below it (one paragraph; for a solution, everything)."""
-    label = rf"^(?:[^\w\n]|_)*(?:final |corrected |the )*{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
+    label = rf"^(?:[^\w\n]|_){{0,20}}(?:final |corrected |the ){{0,3}}{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
     end = None
     for found in re.finditer(label, text, re.IGNORECASE | re.MULTILINE):
         end = found.end()

@@ -156,9 +156,9 @@ def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozense
     stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
     known = names | BUILTINS | stored | arguments | _class_names(workflow)
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
-            report("W303", f"{node.id} is not defined", node)
+    for name in nodes:
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and name.id not in known:
+            report("W303", f"{name.id} is not defined", name)
 
 
 def _models(init: Function | None) -> frozenset[str]:
@@ -183,7 +183,7 @@ def _operators_built(init: Function | None, names: Names) -> Iterator[tuple[str,
                 | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.Call(func=func))
             ):
                 name = names.operator_built(func)
-                if name in names.operators or (name is not None and not hasattr(standard_operator, name)):
+                if name is not None and (name in names.operators or not hasattr(standard_operator, name)):
                     yield attribute, (name, node)
 
 

@@ -55,10 +55,6 @@ class ExpressionCheck(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load):
             self._check_name(node)
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self.visit(node.value)
-        self._bind(node.target, self._value(node.value))
-
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.generic_visit(node)
         self._check_attribute(node)
@@ -134,7 +130,7 @@ class ExpressionCheck(ast.NodeVisitor):
 
     def _check_call(self, node: ast.Call) -> None:
         built = self._names.operator_built(node.func)
-        if built in self._names.operators:
+        if built is not None and built in self._names.operators:
             signature = catalog.init_signature(self._names.operators[built])
             self._check_arguments(built, signature, node.args[1:], node, ignored=("llm", "name"))
         elif built is not None and not hasattr(standard_operator, built):

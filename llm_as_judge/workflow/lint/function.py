@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from llm_as_judge.workflow.lint.assignment import (
     Function,
@@ -97,6 +98,10 @@ class FunctionCheck(ExpressionCheck):
                 for part in ast.iter_child_nodes(target):
                     self.visit(part)
                 self._state.forget(names_in(target))
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self._bind(node.target, self._value(node.value))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -204,7 +209,8 @@ class FunctionCheck(ExpressionCheck):
             self._state.forget(stored(node.finalbody))
             self._state.live = self._state.live and final.live
 
-    visit_TryStar = visit_Try
+    def visit_TryStar(self, node: Any) -> None:  # Python 3.11
+        self.visit_Try(node)
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
