@@ -38,7 +38,7 @@ from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Completion
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 ROOT = Path(__file__).resolve().parents[1]
 BATCH, GROUP = 4, 6
@@ -197,7 +197,7 @@ async def fly(address: str, rollouts: int, live: int, folder: Path) -> Flight:
         collector = Collector(problems, services.training)
         least = free
         for place, problem in enumerate(problems):
-            text = workflow(PLANS["answer"], problem.question.domain)
+            text = workflow(SHAPES["answer"], problem.question.domain)
             collector.start(place, 0, Completion(text, (), (), (), "stop", verbatim=True))
         waiting = asyncio.create_task(collector.groups())
         while not waiting.done():

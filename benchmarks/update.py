@@ -40,8 +40,8 @@ from llm_as_judge.policy.tree import padded_tokens, plan
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 from llm_as_judge.types import Completion
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 ROOT = Path(__file__).parents[1]
 EVERYTHING = 10**9
@@ -113,7 +113,7 @@ def embedded_batch(policy: Policy) -> list[Completion]:
     for problem in open_problems(config).sampler.sample(8):
         question = problem.question
         prompt = policy.encode(layer1(question))
-        for chosen in draw.choices(list(PLANS.values()), k=8):
+        for chosen in draw.choices(list(SHAPES.values()), k=8):
             text = workflow(chosen, question.domain)
             ids = policy.tokenizer(text, add_special_tokens=False).input_ids
             found.append(Completion(text, tuple(prompt), tuple(ids), (0.0,) * len(ids), "stop"))

@@ -27,7 +27,7 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.rl.rollout import Runner, extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.repair import initialise_unbound
+from llm_as_judge.workflow.source import initialise_unbound
 
 _FALLBACK = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):

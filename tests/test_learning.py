@@ -17,7 +17,7 @@ from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import DOMAINS, Domain, Exchange, Execution, OperatorCall, Problem, Question, Verdict
-from llm_as_judge.workflow.catalogue import name_of
+from llm_as_judge.workflow.shapes import name_of
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

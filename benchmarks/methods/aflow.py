@@ -33,10 +33,10 @@ from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Domain, Problem, Question
-from llm_as_judge.workflow import variety
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import contract
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.structure import shape
 
 #: AFlow's values: nodes to draw from, share of the uniform draw, factor of the softmax for scores in percent.
 BEST, UNIFORM, SHARPNESS = 4, 0.3, 0.2
@@ -108,7 +108,7 @@ def select(nodes: Sequence[Node], ended: Collection[int], rng: Random) -> int:
 
 
 def first_round(domain: Domain) -> str:
-    return workflow(PLANS[FIRST_ROUND[domain]], domain)
+    return workflow(SHAPES[FIRST_ROUND[domain]], domain)
 
 
 @dataclass
@@ -118,20 +118,20 @@ class RandomEditor:
     domain: Domain
     operators: Collection[str]
     rng: Random
-    _recipes: dict[str, variety.Recipe] = field(default_factory=dict)  # by text
+    _recipes: dict[str, recipes.Recipe] = field(default_factory=dict)  # by text
 
     def __post_init__(self) -> None:
-        self._recipes[first_round(self.domain)] = variety.Recipe(
+        self._recipes[first_round(self.domain)] = recipes.Recipe(
             "CustomCodeGenerate" if self.domain == "code" else "Custom"
         )
 
     async def edit(self, parent: Node, children: Sequence[Node]) -> Edit | None:
-        possible = variety.edits(self._recipes[parent.text], self.domain, self.operators)
+        possible = recipes.edits(self._recipes[parent.text], self.domain, self.operators)
         left = [recipe for recipe in possible if recipe not in self._recipes.values()]
         if not left:
             return None
         recipe = self.rng.choice(left)
-        text = variety.write(recipe, self.domain, self.rng, varied=0.0)
+        text = recipes.write(recipe, self.domain, self.rng, varied=0.0)
         self._recipes[text] = recipe
         return Edit(text, f"{shape(parent.text)} becomes {shape(text)}")
 

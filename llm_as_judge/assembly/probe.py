@@ -18,7 +18,7 @@ from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.trainer import COLLAPSE_RATIO
 from llm_as_judge.types import Problem, Prompt, Question
-from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
+from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 #: Problems per domain, and workflows per problem.
 PROBLEMS = 4
@@ -62,7 +62,7 @@ def probe_examples(config: Config, author: PolicyAuthor, problems: Sequence[Prob
     if not buffer.enabled or not buffer.top_k:
         return None
     operators = load_operators(config.workflow.operators)
-    plans = [plan for plan in PLANS.values() if set(plan.operators.values()) <= set(operators)]
+    plans = [plan for plan in SHAPES.values() if set(plan.operators.values()) <= set(operators)]
     asked: list[Question] = []
     with_examples: list[Prompt] = []
     for question in (problem.question for problem in problems):

@@ -25,7 +25,7 @@ from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
-from llm_as_judge.workflow.catalogue import Example
+from llm_as_judge.workflow.shapes import Example
 
 logger = logging.getLogger(__name__)
 

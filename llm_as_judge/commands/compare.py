@@ -114,12 +114,12 @@ async def run_comparison(
     from llm_as_judge.files import write_json
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
-    from llm_as_judge.workflow.catalogue import plans_of
+    from llm_as_judge.workflow.shapes import shapes_of
 
     progress = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
-    plans = plans_of(load_operators(config.workflow.operators))
+    plans = shapes_of(load_operators(config.workflow.operators))
     budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
     if budget is None:
         progress.say("search for the best single workflow skipped: its token budget is unknown; give --tokens N")
@@ -155,9 +155,9 @@ async def run_comparison(
 def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
     from llm_as_judge.assembly.recording import plan_records, recording
     from llm_as_judge.types import DOMAINS
-    from llm_as_judge.workflow.catalogue import PLANS, workflow
+    from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-    texts = [workflow(PLANS[plan], domain) for domain in DOMAINS]
+    texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
     return recording(plan_records(config, source, problems, plan, texts))
 
 

@@ -270,9 +270,9 @@ async def probe_operators(config: Config, problems: int) -> list[Readable]:
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.operators.catalog import load_operators
-    from llm_as_judge.workflow.catalogue import plans_of
+    from llm_as_judge.workflow.shapes import shapes_of
 
-    plans = plans_of(load_operators(config.workflow.operators))
+    plans = shapes_of(load_operators(config.workflow.operators))
     sample = open_problems(config, measured=False).sampler.peek(problems)
     async with open_services(config, judging=False) as services:
         matrix = await measure(sample, services.official, plans=plans)

@@ -25,8 +25,8 @@ from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.runlog import read_events
 from llm_as_judge.types import DOMAINS, Prompt, Question
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 MACHINES = ("1xA100-40", "1xA100-80", "2xA100-80")
 _SHAPES = {
@@ -152,7 +152,7 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     whole = sum(lengths(prompt(question)) for question in questions) / len(questions)
     completion = given.completion
     if completion is None:
-        texts = [workflow(source, domain) for source in PLANS.values() for domain in DOMAINS]
+        texts = [workflow(source, domain) for source in SHAPES.values() for domain in DOMAINS]
         completion = sum(map(count, texts)) / len(texts) + 1
         told.append(f"workflows of {completion:.0f} tokens, as the hand-written ones")
     judged = 0.0 if config.judge.mode == "rules" else 1.0

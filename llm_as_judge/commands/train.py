@@ -108,7 +108,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve
-    from llm_as_judge.workflow.catalogue import PLANS
+    from llm_as_judge.workflow.shapes import SHAPES
 
     begun, settings = time.monotonic(), config.evaluation
     progress = progress or Silent()
@@ -130,7 +130,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
 
             progress.say(f"held-out evaluation of the trained policy on {len(heldout)} problems")
             trained = await _measured(training, "trained policy", training.trained, progress)
-            plans = tuple(PLANS) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            plans = tuple(SHAPES) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
             if plans:
                 progress.say(f"held-out evaluation of single workflows: {', '.join(plans)}")
             matrix = await baselines.measure(
@@ -191,10 +191,10 @@ async def _before(training: Training, progress: Progress) -> Summary:
 
 def _learned_plans(after: Summary) -> dict[Domain, str]:
     """The plan that the policy writes most in each domain ('' for a shape outside the catalogue)."""
-    from llm_as_judge.workflow.catalogue import PLANS
+    from llm_as_judge.workflow.shapes import SHAPES
 
     tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
-    return {domain: top if top in PLANS else "" for domain, top in tops.items()}
+    return {domain: top if top in SHAPES else "" for domain, top in tops.items()}
 
 
 @grouped

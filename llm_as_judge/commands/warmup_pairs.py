@@ -13,7 +13,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Completion, Question
-from llm_as_judge.workflow import variety
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
@@ -74,9 +74,9 @@ class Pairs:
     def _source(self, question: Question, rng: Random) -> str:
         if own := [source for domain, source in self._own if domain == question.domain]:
             return rng.choice(own)
-        recipe = variety.draw(question.domain, rng, self._operators)
+        recipe = recipes.draw(question.domain, rng, self._operators)
         varied, class_first = self.config.warmup.varied, self.config.workflow.prefill
-        return variety.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
+        return recipes.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

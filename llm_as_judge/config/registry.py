@@ -1,7 +1,6 @@
 """Look up a plug-in by name: one of the package's own, or a user's own as ``package.module:Name`` or ``file.py:Name``.
 
-The tables themselves live with the plug-ins (``operators.catalog.OPERATORS`` and the like); nothing registers
-itself on import. Errors name the nearest right name.
+The tables are kept with the plug-ins (``operators.catalog.OPERATORS`` and others); nothing registers itself on import.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ T = TypeVar("T")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most like ``name``, or None when none is alike."""
+    """The choice most similar to ``name``, if any is similar."""
     found = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
     return found[0] if found else None
 
@@ -28,8 +27,8 @@ def nearest(name: str, choices: Iterable[str]) -> str | None:
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
     """``table[name]``, or the object that ``package.module:Name`` or ``file.py:Name`` names.
 
-    ``kind`` is the word for messages ("operator", "dataset"). A user's own object is taken as it is: its type
-    is checked where it is used. Raises ConfigError when there is no such thing.
+    ``kind`` is the word for messages ("operator", "dataset"). The type of a user's own object is checked where it is
+    used. Raises ``ConfigError``, with the nearest right name, if there is no such object.
     """
     if name in table:
         return table[name]
@@ -50,10 +49,10 @@ def _own(kind: str, name: str) -> object:
         raise ConfigError(f"{kind} {name!r}: there is no file {place}")
     try:
         module = importlib.import_module(place) if file is None else _loaded(file, file.stat().st_mtime_ns)
-    except (Exception, SystemExit) as error:  # the user's own code may raise anything; it is told where it stands
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
         cure = "; is its folder in PYTHONPATH?" if file is None else ""
-        told = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{kind} {name!r}: cannot import {place!r}: {told}{cure}") from error
+        reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{kind} {name!r}: cannot import {place!r}: {reason}{cure}") from error
     try:
         return cast(object, getattr(module, attribute))
     except AttributeError:
@@ -64,7 +63,7 @@ def _own(kind: str, name: str) -> object:
 
 @cache
 def _loaded(path: Path, changed: int) -> ModuleType:
-    """The file's module, one as long as the file does not change: a class looked up twice is the same class."""
+    """The file's module. While the file does not change, a class looked up twice is the same class."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None, path  # its name ends in .py
     module = importlib.util.module_from_spec(spec)

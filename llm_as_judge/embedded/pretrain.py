@@ -34,8 +34,8 @@ from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from llm_as_judge.rl.ranks import Ranks, join
 from llm_as_judge.types import DOMAINS, Question
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 log = logging.getLogger("pretrain")
 #: Weight of the few tokens of a reply that everything hangs on: names, verdicts, option letters.
@@ -348,7 +348,7 @@ def vocabulary_texts() -> Iterator[str]:
         question = Question("", "", domain, entry_point="f")
         made = short_prompt(question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
         yield from (made.system, made.user)
-        for plan in PLANS.values():
+        for plan in SHAPES.values():
             yield workflow(plan, domain)
     yield from corpus.ENHANCEMENTS.values()
 

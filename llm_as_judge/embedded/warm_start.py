@@ -28,8 +28,8 @@ from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Problem
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 #: The linear layer that carries the nano policy's adapter (``config/models.yaml``).
 ADAPTED = "model.layers.3.mlp.down_proj"
@@ -76,7 +76,7 @@ class Examples:
     @property
     def decision(self) -> int:
         """Completion tokens before the one that names the plan; as many in every domain."""
-        heads = {len(self._ids(workflow(PLANS["vote"], d).partition(" vote\n")[0])) for d in DOMAINS}
+        heads = {len(self._ids(workflow(SHAPES["vote"], d).partition(" vote\n")[0])) for d in DOMAINS}
         assert len(heads) == 1, "domains are told by words of one token"
         return heads.pop()
 
@@ -86,7 +86,7 @@ class Examples:
         for i in range(count):
             domain = DOMAINS[i % len(DOMAINS)]
             prompt = self.prompt(self.r.choice(self.pools[domain]))
-            for plan in self.r.sample(list(PLANS.values()), plans):
+            for plan in self.r.sample(list(SHAPES.values()), plans):
                 prompts.append(prompt)
                 workflows.append([*self._ids(workflow(plan, domain)), END_ID])
                 domains.append(i % len(DOMAINS))

@@ -13,7 +13,7 @@ from typing import Any
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.metrics import number
-from llm_as_judge.rewards.total import TERMS
+from llm_as_judge.rewards.terms import TERMS
 
 PARTS = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
 #: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom.

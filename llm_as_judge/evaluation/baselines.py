@@ -1,6 +1,6 @@
 """Baselines for the learned policy, on the same problems and the same executor.
 
-Every plan of ``workflow.catalogue`` runs on every problem once. The rows come from that matrix: one plain call, the
+Every plan of ``workflow.shapes`` runs on every problem once. The rows come from that matrix: one plain call, the
 best single plan, a random plan, and the best plan of each domain (oracle). The best plan and the oracle are chosen on
 the problems they are measured on, which favours them.
 """
@@ -21,7 +21,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.runlog import json_data
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
 ORACLE = "per-domain oracle"
@@ -105,7 +105,7 @@ def plan_author(name: str) -> Given:
     """Writes the plan of this name for the question's domain."""
 
     def source(question: Question) -> str:
-        return workflow(PLANS[name], question.domain)
+        return workflow(SHAPES[name], question.domain)
 
     return Given(source)
 
@@ -114,7 +114,7 @@ async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
     progress: Callable[[int], None] = lambda done: None,
-    plans: Collection[str] = tuple(PLANS),
+    plans: Collection[str] = tuple(SHAPES),
     log: Callable[[str], AbstractContextManager[Ledger | None]] = lambda plan: nullcontext(),
 ) -> Matrix:
     """Runs every plan on every problem; ``log`` opens the ledger of each."""

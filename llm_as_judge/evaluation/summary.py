@@ -19,9 +19,9 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
 from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow import variety
-from llm_as_judge.workflow.catalogue import PLANS, name_of
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.workflow.shapes import SHAPES, name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Summary:
     def unseen(self) -> dict[Domain, dict[str, int]]:
         """Shapes that neither the catalogue nor the warm-up's generator contains."""
         return {
-            d: {name: n for name, n in shapes.items() if name not in {*PLANS, *variety.shapes(d), "invalid"}}
+            d: {name: n for name, n in shapes.items() if name not in {*SHAPES, *recipes.known_shapes(d), "invalid"}}
             for d, shapes in self.shapes.items()
         }
 

@@ -11,9 +11,9 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Prompt, Question
-from llm_as_judge.workflow import variety
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.structure import shape
 
 #: Share of valid workflows below which most GRPO groups lack contrast.
 TOO_FEW_VALID = 0.2
@@ -86,7 +86,7 @@ def look_at(
                 continue
             name = shape(source)
             shapes[name] += 1
-            if name not in variety.shapes(question.domain):
+            if name not in recipes.known_shapes(question.domain):
                 unseen.add(name)
     count = shapes.total() + findings.total()
     return Written(count, dict(shapes.most_common()), len(unseen), dict(findings.most_common()))

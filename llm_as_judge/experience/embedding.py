@@ -1,8 +1,7 @@
-"""Text vectors: from a causal LM's own hidden states (mean over tokens of the last layer, unit length), or by any
-sentence-transformers model.
+"""Text vectors: a causal language model's own hidden states, or any sentence-transformers model.
 
-The first needs no second model to download. Similarity only ranks examples, so no claim of quality is made; pass the
-model without its adapter, or vectors stored early in training cannot be compared with later ones.
+Hidden states (mean over tokens of the last layer, unit length) need no second model. Similarity only ranks examples.
+Pass the model without its adapter, so that vectors stored early in training stay comparable.
 """
 
 from __future__ import annotations
@@ -18,20 +17,18 @@ from llm_as_judge.errors import ConfigError
 
 
 class TextEmbedder(Protocol):
-    """Unit vectors [N, dimensions] of texts; a policy is one."""
+    """Unit vectors [N, dimensions] of texts; the policy is one."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
 def choose_embedder(name: str, policy: TextEmbedder) -> TextEmbedder:
-    """``policy`` for the policy's own hidden states, else the sentence-transformers model of that name."""
+    """``policy``: the policy's own hidden states; otherwise the sentence-transformers model of that name."""
     return policy if name == "policy" else SentenceEmbedder(name)
 
 
 class HiddenStateEmbedder:
-    """``embed`` maps texts to float32 unit vectors [N, hidden]; texts are cut to their last ``max_length``
-    tokens.
-    """
+    """``embed`` maps texts, cut to their last ``max_length`` tokens, to float32 unit vectors [N, hidden]."""
 
     def __init__(self, model: Any, tokenizer: Any, *, max_length: int = 512, batch_size: int = 32) -> None:
         self._model = model
@@ -52,7 +49,7 @@ class HiddenStateEmbedder:
 
     @torch.inference_mode()
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        # An empty text still needs a token; any will do, it is the same one every time.
+        # An empty text still needs a token; 0 stands for it.
         encoded = [self._tokenizer.encode(t, add_special_tokens=False)[-self._max_length :] or [0] for t in texts]
         longest = max(len(ids) for ids in encoded)
         device = self._model.device
@@ -72,7 +69,7 @@ class HiddenStateEmbedder:
 class SentenceEmbedder:
     """``embed`` by the sentence-transformers model ``name`` (hub id or folder): float32 unit vectors [N, dimensions].
 
-    Raises ``ConfigError`` where the library or the model is not there.
+    Raises ``ConfigError`` if the library or the model is missing.
     """
 
     def __init__(self, name: str, device: str | None = None) -> None:

@@ -9,26 +9,26 @@ from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
 from llm_as_judge.experience.embedding import TextEmbedder, choose_embedder
 from llm_as_judge.types import Group, Question
-from llm_as_judge.workflow.catalogue import Example
+from llm_as_judge.workflow.shapes import Example
 
 
 class Recall:
-    """Shows what was good, and remembers it; begins with what an earlier run kept where ``config.reuse`` asks."""
+    """Shows good workflows and remembers them; ``config.reuse`` starts with those of an earlier run."""
 
     def __init__(self, config: BufferConfig, policy: TextEmbedder) -> None:
         self.config = config
         embedder = choose_embedder(config.embedder, policy)
-        self.buffer = ExperienceBuffer(config, lambda texts: embedder.embed(texts).tolist())
+        self.buffer = ExperienceBuffer(config, embedder.embed)
         if config.reuse:
             self.buffer.load()
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows on the most similar problems."""
+        """Good workflows for the most similar problems."""
         experiences = self.buffer.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def update(self, groups: Sequence[Group], step: int) -> None:
-        """Offers the right ones among the rollouts of a finished step to the buffer."""
+        """Adds the right rollouts of a finished step."""
         for rollout in (r for group in groups for r in group.rollouts):
             question, reward = rollout.problem.question, rollout.reward.total
             if rollout.verdict.correct and reward is not None:
@@ -39,7 +39,6 @@ class Recall:
             self.buffer.expire(step - self.config.max_age)
 
     def save(self) -> None:
-        """Writes the buffer to its folder, where it has one."""
         self.buffer.save()
 
     def state_dict(self) -> Mapping[str, Any]:

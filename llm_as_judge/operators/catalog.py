@@ -1,7 +1,8 @@
 """The ten operators and a user's own by name, and what is derived from a class: signatures, result keys, documentation.
 
-A user's own operator is a class with the three class variables of ``base.Operator`` and an async ``__call__``,
-written as ``package.module:Name`` in ``workflow.operators``. Workflows call it by its ``NAME``.
+A user's own operator is a class with ``NAME``, ``RESULT`` (key -> ``str`` or ``bool``), ``SUMMARY``, a constructor that
+takes a ``Toolbox`` first, and an async ``__call__``. ``workflow.operators`` names it as ``package.module:Name`` or
+``file.py:Name``; workflows call it by its ``NAME``.
 """
 
 from __future__ import annotations
@@ -13,30 +14,26 @@ from typing import Any
 
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.operators.answer_generate import AnswerGenerate
-from llm_as_judge.operators.custom import Custom
-from llm_as_judge.operators.custom_code_generate import CustomCodeGenerate
-from llm_as_judge.operators.editing import Format, Review, Revise
+from llm_as_judge.operators.code import Programmer, Test
 from llm_as_judge.operators.ensemble import MdEnsemble, ScEnsemble
-from llm_as_judge.operators.programmer import Programmer
-from llm_as_judge.operators.test import Test
+from llm_as_judge.operators.generate import AnswerGenerate, Custom, CustomCodeGenerate
+from llm_as_judge.operators.review import Format, Review, Revise
 
 _CLASSES: tuple[Any, ...] = (
     Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
     Programmer, Test, Format, Review, Revise,
 )  # fmt: skip
-#: Operator classes by the name a workflow calls them by.
+#: Operator classes by their name in a workflow.
 Operators = Mapping[str, Any]
 OPERATORS: Operators = {cls.NAME: cls for cls in _CLASSES}
-#: Keys that every result has besides its operator's own, with their usual values.
+#: Keys that every result has in addition, with their usual values.
 COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
 
 
 def load_operators(names: Iterable[str] | None) -> Operators:
-    """The operators of ``workflow.operators``: None = all there are here, else some of them, and a user's own as
-    ``package.module:Name`` or ``file.py:Name``.
+    """The operators that ``workflow.operators`` names (None: the ten).
 
-    Raises ``ConfigError`` for a name there is not, a class that is no operator, and two operators of one name.
+    Raises ``ConfigError`` for an unknown name, an object that is not an operator, and two operators of one name.
     """
     if names is None:
         return OPERATORS
@@ -44,7 +41,7 @@ def load_operators(names: Iterable[str] | None) -> Operators:
     for written in names:
         operator: Any = lookup("operator", written, OPERATORS)
         if written not in OPERATORS and (wrong := _defect(operator)):
-            raise ConfigError(f"workflow.operators: {written!r} is no operator: {wrong}")
+            raise ConfigError(f"workflow.operators: {written!r} is not an operator: {wrong}")
         known = loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)
         if known is not operator:
             raise ConfigError(
@@ -57,7 +54,7 @@ def load_operators(names: Iterable[str] | None) -> Operators:
 
 
 def _defect(operator: Any) -> str:
-    """Why a user's own object cannot be used as an operator, with the cure; ``""`` where it can."""
+    """Why a user's own object cannot be used as an operator, with the cure; ``""`` if it can."""
     if not inspect.isclass(operator):
         return "write a class"
     name, keys = getattr(operator, "NAME", None), getattr(operator, "RESULT", None)
@@ -71,7 +68,7 @@ def _defect(operator: Any) -> str:
     if not (isinstance(summary, str) and summary):
         return "SUMMARY must say in a few words what it does"
     if not inspect.iscoroutinefunction(operator.__call__):
-        return "it needs async def __call__(self, ...)"
+        return "write async def __call__(self, ...)"
     try:
         signature(operator), init_signature(operator)
     except ConfigError as error:
@@ -81,7 +78,7 @@ def _defect(operator: Any) -> str:
 
 @cache
 def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
-    """The signature after the ``given`` parameters that are not the workflow's."""
+    """The signature without its first ``given`` parameters."""
     full = inspect.signature(function)
     parameters = list(full.parameters.values())
     if len(parameters) < given or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -90,7 +87,7 @@ def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
 
 
 def signature(operator: Any) -> inspect.Signature:
-    """Parameters of the operator's call, without ``self``."""
+    """Parameters of the operator's call."""
     return _parameters(operator.__call__, 1, "__call__(self, ...)")
 
 
@@ -100,7 +97,7 @@ def init_signature(operator: Any) -> inspect.Signature:
 
 
 def type_word(parameter: inspect.Parameter) -> str:
-    """A parameter's annotation as it is written: ``str``, ``list[str]``; ``""`` for none."""
+    """A parameter's annotation as it is written: ``str``, ``list[str]``, or ``""``."""
     annotation = parameter.annotation
     if annotation is parameter.empty:
         return ""

@@ -1,7 +1,7 @@
 """What the operators send to the executor: one set of prompts for any instruct model, one for the embedded executor.
 
-``FULL`` states a reply's form once and has the problem last. ``SHORT`` is what the nano executor was trained on, to the
-letter. A problem, a solution or a test stands for its name in braces.
+``FULL`` states the reply's form once and has the problem last. ``SHORT`` is exactly what the nano executor was trained
+on. Names in braces are filled in by ``str.format``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llm_as_judge.config.schema import EndpointConfig
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Templates of ``str.format``; those that end in a line break are left out where there is nothing to tell."""
+    """Templates; the optional parts (those below ``revise``) are left out if there is nothing to fill in."""
 
     answer_generate: str
     custom_code_generate: str
@@ -23,12 +23,12 @@ class Prompts:
     format: str
     review: str
     revise: str
-    instruction: str  # of the workflow's own, for CustomCodeGenerate
+    instruction: str  # from the workflow, for CustomCodeGenerate
     signature: str
     example: str  # one public test
-    analysis: str  # of the workflow's own, for Programmer
+    analysis: str  # from the workflow, for Programmer
     failure: str  # of the last program
-    got: str  # what a public test found
+    got: str  # value that a public test found
 
 
 _ONLY = "Write exactly this and nothing else:\n"
@@ -125,5 +125,5 @@ SHORT = Prompts(
 
 
 def prompts_of(executor: EndpointConfig) -> Prompts:
-    """The prompts that an executor can follow."""
+    """The prompts for an executor."""
     return SHORT if executor.provider == "embedded" else FULL

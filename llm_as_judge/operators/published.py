@@ -1,8 +1,8 @@
 """What AFlow's published graphs write beyond the documented calls.
 
 AFlow's operators differ between its datasets, versions and descendants: DROP's ``ScEnsemble`` takes no problem, MMLU's
-``Format`` the solution alone, whose key is ``solution``. The policy is taught none of it; lint, the sandbox and the
-runner take it.
+``Format`` only the solution, and its key is ``solution``. Lint, the sandbox and the runner accept these forms; the
+policy's prompt does not mention them.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _SPELLINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def own_name(name: str) -> str:
-    """What an operator of this name is called here."""
+    """The name of this operator in the catalog."""
     return _NAMES.get(name, name)
 
 
 def names(operator: str) -> tuple[str, ...]:
-    """The names that an operator goes by elsewhere."""
+    """Other names of an operator."""
     return tuple(name for name, own in _NAMES.items() if own == operator)
 
 
 def forms(operator: str) -> tuple[tuple[str, ...], ...]:
-    """Parameters of its call where they are others than the documented ones."""
+    """Other lists of parameters that an operator's call may have."""
     return _FORMS.get(operator, ())
 
 
 def spellings(operator: str) -> Mapping[str, str]:
-    """Other names that the keys of its result go by -> its own."""
+    """Other names of its result's keys -> its own."""
     return _SPELLINGS.get(operator, {})
 
 
 def completed(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
-    """Arguments with what a shorter form leaves out: the question's own problem, no instruction."""
+    """Arguments completed by what a shorter form leaves out: the question's problem, an empty instruction."""
     if not any(set(form) == arguments.keys() for form in forms(operator)):
         return dict(arguments)
     missing = {"instruction": ""} if operator == "CustomCodeGenerate" else {"problem": question.statement}

@@ -1,4 +1,8 @@
-"""Reading a model's reply: tags, labels, letters, code. What is not there is not guessed."""
+"""Reading a model's reply: tags, labels, letters, code. Nothing that is not there is guessed.
+
+Replies and arguments of a workflow may be megabytes of anything, and are read in the host's event loop: every pattern
+takes linear time, and only short texts are parsed as Python.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,50 @@ import re
 
 from llm_as_judge.answers.code import blocks, quiet_parse
 
+#: Characters of the longest text that is parsed as Python here: a syntax tree takes 400 times its text.
+_LONGEST_PARSED = 20_000
+_LONGEST_NAME = 200
 _CODE = re.compile(r"(?:import|from|def|class|async def)\b|@\w")
 _SENTENCE = re.compile(r"[A-Z][\w']* [a-z]|[-*>] |#+ [A-Z]")
+_TAG = re.compile(r"</?[a-z_]+>", re.IGNORECASE)
 _EMPHASIS = ("**", "__", "`", "*")
 
 
 def field(text: str, name: str, *, cut: bool = False) -> str | None:
-    """The last ``<name>...</name>`` of a reply, an unclosed one up to the next tag or the end, or what stands after
-    the label ``Name:`` on its line or the lines below; None where there is neither.
+    """The last ``<name>...</name>`` of a reply. If no tag is closed, the text after an open one up to the next tag, or
+    after the label ``Name:``, on its line or below; None if there is neither.
 
-    ``cut``: the reply was cut off, so that only what is closed is there as it was meant.
+    ``cut``: the reply was cut off, so only what is closed counts.
     """
-    closed = re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL | re.IGNORECASE)
-    if closed:
-        return plain(closed[-1])
+    start, closed, opened = None, None, None
+    for tag in re.finditer(rf"<(/?){name}>", text, re.IGNORECASE):
+        if not tag.group(1):
+            opened = tag.end()
+            start = tag.end() if start is None else start
+        elif start is not None:
+            closed, start = text[start : tag.start()], None
+    if closed is not None:
+        return plain(closed)
     if cut:
         return None
-    unclosed = re.findall(rf"<{name}>(.*?)(?=</?[a-z_]+>|\Z)", text, re.DOTALL | re.IGNORECASE)
-    return plain(unclosed[-1]) if unclosed else _labelled(text, name)
+    return plain(_TAG.split(text[opened:], maxsplit=1)[0]) if opened is not None else _labelled(text, name)
 
 
 def _labelled(text: str, name: str) -> str | None:
-    """What stands after the last label: on its line, else below it (one paragraph, for a solution all)."""
-    label = rf"^[\W_]*(?:final |corrected |the )*{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
-    found = list(re.finditer(label, text, re.IGNORECASE | re.MULTILINE))
-    if not found:
+    """What follows the last label: on its line, else below it (one paragraph; for a solution, everything)."""
+    label = rf"^(?:[^\w\n]|_){{0,20}}(?:final |corrected |the ){{0,3}}{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
+    end = None
+    for found in re.finditer(label, text, re.IGNORECASE | re.MULTILINE):
+        end = found.end()
+    if end is None:
         return None
-    here, _, below = text[found[-1].end() :].partition("\n")
-    return (
-        plain(here.lstrip(" *_")) or plain(below if name == "solution" else below.strip().partition("\n\n")[0]) or None
-    )
+    here, _, below = text[end:].partition("\n")
+    paragraph = below if name == "solution" else below.strip().partition("\n\n")[0]
+    return plain(here.lstrip(" *_")) or plain(paragraph) or None
 
 
 def plain(text: str) -> str:
-    """Stripped, and without Markdown's emphasis around the whole."""
+    """Stripped, and without Markdown emphasis around the whole."""
     text = text.strip()
     for mark in _EMPHASIS:
         inner = text.removeprefix(mark).removesuffix(mark)
@@ -49,55 +63,50 @@ def plain(text: str) -> str:
 
 
 def truth(text: str | None) -> bool | None:
-    """True or False where ``text`` begins with that word and nothing else is meant by it."""
+    """True or False if ``text`` begins with that word and does not go on with an alternative or a condition."""
     found = re.match(r"\W*(true|false)(?=$|[\s.,;:!)\]*_-])(?! or\b| if\b)", text or "", re.IGNORECASE)
     return None if found is None else found.group(1).lower() == "true"
 
 
-def letter(text: str | None, count: int) -> int | None:
-    """Index of the option that ``text`` names: alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the
-    only one that it names at all.
-    """
-    text = text or ""
+def chosen_letter(text: str, count: int) -> int | None:
+    """Index of the option that a reply names in its tag, after its label, or as all it says."""
+    said = field(text, "solution_letter") or field(text, "answer")
+    if said is None and len(text.split()) <= 3:
+        said = text
+    return _letter(said or "", count)
+
+
+def _letter(text: str, count: int) -> int | None:
+    """The option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all."""
     first = re.match(
         r"\W*(?:(?:option|solution|answer|letter)\W+)?([A-Za-z])(?=$|[^\w\s]|\s*$|\s*\n)", text, re.IGNORECASE
     )
     named = [first.group(1).upper()] if first else re.findall(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])", text)
-    indices = {ord(found) - ord("A") for found in named}
-    indices = {index for index in indices if index < count}
+    indices = {index for found in named if (index := ord(found) - ord("A")) < count}
     return indices.pop() if len(indices) == 1 else None
 
 
-def chosen_letter(text: str, count: int) -> int | None:
-    """The option that a reply names in its tag or by its label, or as all it says."""
-    said = field(text, "solution_letter") or field(text, "answer")
-    if said is None and len(text.split()) <= 3:
-        said = text
-    return letter(said, count)
-
-
 def code(text: str, name: str) -> str:
-    """Python source of a reply: the last block that defines ``name``, else the last one, else the text itself from its
-    first line of code to its last.
+    """Python source of a reply: the last fenced block that defines ``name``, else the last block, else the lines of the
+    text from the first to the last one of code.
     """
     fenced = blocks(text)
-    if defining := [block for block in fenced if defines(block, name)]:
-        return defining[-1]
-    return fenced[-1] if fenced else _unfenced(text)
+    defining = [block for block in fenced if defines(block, name)]
+    return (defining or fenced or [_unfenced(text)])[-1]
 
 
 def defines(source: str, name: str) -> bool:
-    """``source`` has a function (or another thing) of that name."""
-    return (
-        re.search(rf"^\s*(?:(?:async )?(?:def|class) {re.escape(name)}\b|{re.escape(name)} *=)", source, re.M)
-        is not None
-    )
+    """``source`` has a function, a class or a variable of that name."""
+    if not name.isidentifier() or len(name) > _LONGEST_NAME:
+        return False
+    pattern = rf"^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)"
+    return re.search(pattern, source, re.MULTILINE) is not None
 
 
 def _unfenced(text: str) -> str:
-    """``text`` without the sentences around its code, where that leaves Python."""
+    """``text`` without the sentences around its code, if that leaves Python."""
     source = text.strip("\r\n").rstrip()
-    if _parses(source):
+    if len(source) > _LONGEST_PARSED or _parses(source):
         return source
     lines = source.splitlines()
     start = next((i for i, line in enumerate(lines) if _CODE.match(line)), 0)

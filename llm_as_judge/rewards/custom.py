@@ -1,19 +1,18 @@
-"""Reward functions of the user's own, plain functions with TRL's signatures, sync or async:
+"""Reward functions of the user's own: plain functions with TRL's signatures, sync or async.
 
     def brevity(completions, **kwargs) -> list[float | None]:
         return [1.0 if len(text) < 400 else 0.0 for text in completions]
 
-Named in the configuration as ``package.module:function`` or ``file.py:function``, with a weight. They see a step's
-workflows in one call, and are given by name what they ask for; ``**kwargs`` takes all the rest. As in TRL (1.16,
-``GRPOTrainer``, ``reward_funcs``) each argument is a list with an item a workflow: ``prompts`` (the problems'
-statements), ``completions`` (the policy's texts), ``completion_ids`` (its tokens). In place of the data set's columns
-there are ``ground_truth`` (the first reference answer, a code problem's hidden tests, None for an unanswerable
-question), ``id``, ``domain``, ``dataset``, and of the run ``outcome``, ``answer``, ``correct``, ``tokens`` (of the
-executor) and ``operators`` (names, in order). TRL's ``trainer_state``, ``log_extra``, ``log_metric`` and
-``environments`` do not exist here. None leaves the function out of that workflow's reward.
+``reward.functions`` names them as ``package.module:function`` or ``file.py:function``, with a weight. One call sees a
+step's workflows. Arguments are passed by name, as in TRL 1.16 (``GRPOTrainer``, ``reward_funcs``), each a list with an
+item per workflow: ``prompts`` (the problems' statements), ``completions`` (the policy's texts) and ``completion_ids``
+(its tokens). TRL's data set columns are replaced by ``ground_truth`` (the first reference answer, a code problem's
+hidden tests, None for an unanswerable question), ``id``, ``domain`` and ``dataset``; of the run there are ``outcome``,
+``answer``, ``correct``, ``tokens`` (of the executor) and ``operators`` (names, in order). ``trainer_state``,
+``log_extra``, ``log_metric`` and ``environments`` do not exist. A value of None leaves the function out of that
+workflow's reward.
 
-The five terms promise that no wrong answer outranks a right one; what the functions add together is held within half
-of what that promise leaves free.
+No wrong answer outranks a right one: what the functions add together is limited to ``RewardFunction.slack``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import Any, cast
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.types import Group, Reference, Reward, Rollout
+from llm_as_judge.types import Group, Reward, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ Function = Callable[..., "list[float | None] | Awaitable[list[float | None]]"]
 
 
 def load_function(name: str) -> Function:
-    """The function of that name; raises ``ConfigError`` where there is none or it asks for what we do not have."""
+    """The function of that name. Raises ``ConfigError`` if there is none, or if it asks for an unknown argument."""
     if ":" not in name:
         raise ConfigError(f"reward.functions: write package.module:function or file.py:function, got {name!r}")
     function = lookup("reward function", name, cast("Mapping[str, object]", {}))
@@ -60,14 +59,14 @@ def load_function(name: str) -> Function:
 
 
 def load_rewards(config: RewardConfig, limit: float) -> CustomRewards | None:
-    """The functions that ``reward.functions`` names; None where it names none. Raises ``ConfigError``."""
+    """The functions of ``reward.functions``, if there are any. Raises ``ConfigError``."""
     functions = {name: (load_function(name), weight) for name, weight in config.functions.items()}
     return CustomRewards(functions, limit) if functions else None
 
 
 @dataclass(frozen=True, slots=True)
 class CustomRewards:
-    """``functions`` by name with their weights; ``limit`` is the most that they may add or take together."""
+    """``functions`` by name with their weights; together they add or subtract at most ``limit``."""
 
     functions: Mapping[str, tuple[Function, float]]
     limit: float
@@ -75,8 +74,8 @@ class CustomRewards:
     async def add(self, groups: Sequence[Group]) -> list[Group]:
         """``groups`` with each function's value as a term and the weighted sum in the total.
 
-        Unscored rollouts stay unscored. Raises ``ConfigError`` where a function returns anything but a number or None
-        for each workflow, and what it raised itself.
+        Unscored rollouts stay unscored. Raises ``ConfigError`` for a function that raises, or returns anything but a
+        number or None for each workflow.
         """
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
@@ -89,7 +88,7 @@ class CustomRewards:
         added = sum(self.functions[name][1] * value for name, value in terms.items())
         if abs(added) > self.limit:
             logger.warning(
-                "reward.functions add %.3g to %s, held at %.3g: more could lift a wrong answer above a right one",
+                "reward.functions add %.3g to %s, limited to %.3g: more could lift a wrong answer above a right one",
                 added,
                 rollout.problem.question.id,
                 math.copysign(self.limit, added),
@@ -130,7 +129,7 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
         "prompts": [q.statement for q in questions],
         "completions": [r.completion.text for r in rollouts],
         "completion_ids": [list(r.completion.token_ids) for r in rollouts],
-        "ground_truth": [_ground_truth(r.problem.reference) for r in rollouts],
+        "ground_truth": [r.problem.reference.tests or next(iter(r.problem.reference.answers), None) for r in rollouts],
         "id": [q.id for q in questions],
         "domain": [q.domain for q in questions],
         "dataset": [q.dataset for q in questions],
@@ -140,7 +139,3 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
         "tokens": [r.execution.tokens for r in rollouts],
         "operators": [[c.name for c in r.execution.calls] for r in rollouts],
     }
-
-
-def _ground_truth(reference: Reference) -> str | None:
-    return reference.tests or next(iter(reference.answers), None)

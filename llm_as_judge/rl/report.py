@@ -14,7 +14,7 @@ from llm_as_judge.events import Event, RolloutEvent, StepReport
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.types import Reference, Rollout
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.structure import shape
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]

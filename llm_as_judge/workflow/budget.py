@@ -1,7 +1,7 @@
-"""What one workflow may spend on the executor: the worst case of a call is reserved before it is made.
+"""What one workflow may spend on the executor: each call's worst case is reserved before the call is made.
 
-So the sum stays below the bound however many calls are under way. A call that no longer fits as it was asked for
-gets a shorter reply; one for which not even a token is left ends the run. Prices and tokens are the host's.
+The sum therefore stays below the bound however many calls are under way. A call whose longest reply does not fit gets a
+shorter one; if not even one token is left, the run ends. Prices and tokens are the host's.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from dataclasses import dataclass
 from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded
 
-#: Tokens that a chat template puts around a prompt, at most.
+#: Upper bound on the tokens that a chat template adds to a prompt.
 _TEMPLATE_TOKENS = 64
 
 
 @dataclass(slots=True)
-class Call:
-    """One call under way: what it may take, and once it is back what it took."""
+class Reservation:
+    """One call under way: the longest reply it may ask for and, once it is back, what it took."""
 
-    reply_tokens: int  # the longest reply it may ask for
+    reply_tokens: int
     tokens: int = 0
     cost: float = 0.0
 
 
 class Ledger:
-    """The account of one run: ``config.max_tokens`` and ``config.max_cost`` bound it, ``executor`` has the prices and
-    the longest reply where a call does not say.
+    """The account of one run, bounded by ``config.max_tokens`` and ``config.max_cost``.
+
+    ``executor`` has the prices, and the longest reply of calls that do not name one.
     """
 
     def __init__(self, config: WorkflowConfig, executor: EndpointConfig) -> None:
@@ -39,17 +40,16 @@ class Ledger:
         self._cost = 0.0
 
     @contextmanager
-    def call(self, prompt: str, reply_tokens: int | None) -> Iterator[Call]:
-        """Reserve a call's worst case; on leaving, replace it by what the call has set.
+    def call(self, prompt: str, reply_tokens: int | None) -> Iterator[Reservation]:
+        """Reserve a call's worst case; on leaving, replace it by what the caller has set.
 
-        Raises:
-            BudgetExceeded: not a token of reply is left.
+        Raises ``BudgetExceeded`` if not even one token of reply is left.
         """
         config, executor = self._config, self._executor
         # No tokenizer makes more tokens than there are bytes.
         prompt_tokens = len(prompt.encode("utf-8", "replace")) + _TEMPLATE_TOKENS
-        longest = executor.max_tokens if reply_tokens is None else reply_tokens
         input_cost = prompt_tokens * executor.price_per_million_input / 1e6
+        longest = executor.max_tokens if reply_tokens is None else reply_tokens
         if config.max_tokens is not None:
             longest = min(longest, config.max_tokens - self._tokens - prompt_tokens)
         if config.max_cost is not None:
@@ -64,12 +64,12 @@ class Ledger:
         cost = input_cost + longest * executor.price_per_million_output / 1e6
         self._tokens += tokens
         self._cost += cost
-        call = Call(longest)
+        reservation = Reservation(longest)
         try:
-            yield call
+            yield reservation
         finally:
-            self._tokens += call.tokens - tokens
-            self._cost += call.cost - cost
+            self._tokens += reservation.tokens - tokens
+            self._cost += reservation.cost - cost
 
     def _refusal(self) -> str:
         bounds = []

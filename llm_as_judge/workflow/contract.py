@@ -1,7 +1,7 @@
-"""The contract of a workflow as any instruct model can follow it: the full prompt's part that all problems share.
+"""The contract of a workflow, as any instruct model can follow it: the part of the full prompt that all problems share.
 
-Each rule is kept by lint and the sandbox: what it allows passes and runs, and what lint refuses some rule forbids
-(``tests/workflow/test_contract.py`` holds every one against both).
+Lint and the sandbox enforce each rule: what a rule allows passes and runs, and everything that lint reports is forbidden
+by some rule (``tests/workflow/test_contract.py`` checks both).
 """
 
 from __future__ import annotations
@@ -48,22 +48,20 @@ RULES = (
     "whole result. Nothing comes after a return.",
     "Constants, helper functions, methods and classes of your own may stand beside these.",
 )
-#: The fixed beginning of a reply, with which a prompt may end: no workflow is without an operator.
+#: The fixed beginning of every workflow, with which a prompt may end.
 CLASS_HEAD = """\
 class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
         self."""
-#: The same where the reply is to be one fenced block.
+#: The same for replies in a fenced block.
 HEAD = f"```python\n{CLASS_HEAD}"
-
-
-#: What the sandbox runs.
+#: The version that the sandbox runs.
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
-    """What the policy is told of every workflow; ``operators`` and ``max_calls`` are those of the configuration."""
+    """The system prompt, for the configured ``operators`` and ``max_calls``."""
     rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
     return SYSTEM.format(
         docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),
@@ -73,7 +71,7 @@ def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str
 
 
 def _doc(operator: Any) -> str:
-    """The operator's call with types, its result, and what it does by its summary."""
+    """The operator's call with types, its result and its summary."""
     parameters = []
     for p in catalog.signature(operator).parameters.values():
         kind = catalog.type_word(p)
@@ -87,7 +85,7 @@ def _doc(operator: Any) -> str:
 
 
 def skeleton(operators: Operators) -> str:
-    """A whole workflow of one call: of AnswerGenerate or Custom where they are allowed, else of the first operator."""
+    """A whole workflow of one call: AnswerGenerate or Custom if they are allowed, else the first operator."""
     preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
     operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
     attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator.NAME).lower()
@@ -99,7 +97,7 @@ def skeleton(operators: Operators) -> str:
         value = {"int": "1", "float": "1.0", "bool": "True"}.get(kind, problem)
         arguments.append(f"{parameter.name}={'[problem]' if kind.startswith('list') else value}")
         if value == problem and not kind.startswith("list"):
-            problem = "''"  # the first text is the problem's
+            problem = "''"  # only the first text is the problem
     texts = [key for key, kind in operator.RESULT.items() if kind is str]
     answer = f'result["{texts[-1]}"]' if texts else f'str(result["{next(iter(operator.RESULT))}"])'
     return f"""\

@@ -1,6 +1,6 @@
-"""Layer 2: one instruction line per operator and domain, put first in the operator's own prompt.
+"""Layer 2: one instruction per operator and domain, put first in the operator's own prompt.
 
-A YAML file of operators, each with instructions by domain; what is not named gets none:
+A YAML file maps operators to instructions by domain; what is not named gets none:
 
     AnswerGenerate:
       math: Check every step of the calculation.
@@ -29,7 +29,7 @@ class Enhancer:
         return self.instructions.get((operator, domain), "")
 
     def as_json(self) -> dict[str, dict[str, str]]:
-        """The instructions by operator and domain, for the event log."""
+        """The instructions by operator and domain, for the log."""
         tree: dict[str, dict[str, str]] = {}
         for (operator, domain), instruction in self.instructions.items():
             tree.setdefault(operator, {})[domain] = instruction
@@ -37,11 +37,9 @@ class Enhancer:
 
 
 def load_enhancer(config: WorkflowConfig) -> Enhancer:
-    """Layer 2 from ``config.enhancer``, for ``config.enhanced_operators`` only where these are given.
+    """Layer 2 from ``config.enhancer``, limited to ``config.enhanced_operators`` if these are given.
 
-    Raises:
-        ConfigError: the file cannot be read, or it or ``enhanced_operators`` names an operator or a domain that does
-            not exist.
+    Raises ``ConfigError`` if the file cannot be read, or names an operator or a domain that does not exist.
     """
     known, only, path = {**OPERATORS, **load_operators(config.operators)}, config.enhanced_operators, config.enhancer
     if unknown := [name for name in only or () if name not in known]:

@@ -1,8 +1,8 @@
-"""Layer 1: the prompt the policy writes a workflow from, full or short.
+"""Layer 1: the prompt from which the policy writes a workflow, full or short.
 
-What is the same for every problem (task, operators, rules) comes first, then domain guidance, examples and the problem,
-so that prompts share the longest prefix. The short one is what the nano policy was brought up on; the full one tells
-any instruct model the whole contract, and shows an example of the catalogue until the experience buffer has better.
+What all problems share (task, operators, rules) comes first, then domain guidance, examples and the problem, so that
+prompts share the longest prefix. The short prompt is the one the nano policy is trained on; the full one states the
+whole contract for any instruct model, and shows an example until the experience buffer has better ones.
 
     layer1 = Layer1(config.workflow)
     ids = policy.encode(layer1(question, examples))
@@ -19,8 +19,8 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.catalogue import Example, example
 from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, contract
+from llm_as_judge.workflow.shapes import Example, example
 
 SYSTEM = """Write a Python class Workflow that solves problems with operators.
 Operators (call -> result keys):
@@ -30,8 +30,7 @@ use only the result keys shown; set every variable before it is used; return the
 Signature: async def __call__(self, problem: str); for code also entry_point: str.
 """
 
-
-#: Layer 1 guidance where no file is configured, of the short prompt and of the full one.
+#: Guidance if no file is configured, for the short prompt and for the full one.
 DEFAULT_GUIDANCE: Mapping[Domain, str] = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
@@ -56,12 +55,12 @@ def load_guidance(path: Path) -> dict[Domain, str]:
 
 
 def system_prompt(operators: Operators = OPERATORS) -> str:
-    """What all problems share in the short prompt."""
+    """The part of the short prompt that all problems share."""
     return SYSTEM.format(docs=catalog.docs(operators))
 
 
 def bare_prompt(question: Question) -> Prompt:
-    """The problem without Layer 1: what an ablation measures it against."""
+    """The problem alone, without Layer 1."""
     entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
     return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
 
@@ -74,7 +73,7 @@ def short_prompt(
     guidance: Mapping[Domain, str],
     prefill: str = "",
 ) -> Prompt:
-    """A few lines of rules (``system``), all in two messages; an example's problem and workflow are shown in full."""
+    """A few lines of rules (``system``) and one user message with the examples in full."""
     parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
     parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
     parts.append(f"Problem: {question.statement}")
@@ -86,7 +85,7 @@ def short_prompt(
 class Layer1:
     """``layer1(question, examples)`` is the prompt that the ``workflow`` section asks for.
 
-    Raises ``ConfigError`` where guidance or operators cannot be read.
+    Raises ``ConfigError`` if guidance or operators cannot be read.
     """
 
     def __init__(self, config: WorkflowConfig) -> None:
@@ -94,7 +93,7 @@ class Layer1:
         built_in = DEFAULT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
         self._guidance = load_guidance(config.guidance) if config.guidance else built_in
         self._operators = load_operators(config.operators)
-        self.system = ""  # what all problems share
+        self.system = ""  # the part that all problems share
         if config.layer1 and config.prompt == "short":
             self.system = system_prompt(self._operators)
         elif config.layer1:

@@ -1,7 +1,7 @@
 """Run a workflow's text on a question: lint, sandbox, operators, metering.
 
-The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host;
-what the workflow returns about its cost is ignored. The text is run as it is or not at all.
+The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host; what the
+workflow says about its cost is ignored. The text is run as it is or not at all.
 
     execution = await WorkflowRunner(llm, sandbox, config.workflow, config.executor).run(source, question)
 """
@@ -31,8 +31,7 @@ from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
-
-#: Texts whose findings are kept: a trained policy writes the same ones again and again.
+#: Texts whose findings are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
 
 
@@ -40,11 +39,11 @@ class WorkflowRunner:
     """Runs any number of workflows at once; holds no state between them.
 
     Args:
-        config: the operators a workflow may use and what it may spend; what does not fit makes the outcome ``budget``.
+        config: the operators a workflow may use, and what it may spend; beyond that, the outcome is ``budget``.
         executor: the prices of ``llm`` and its longest reply.
         enhance: Layer 2, ``(operator, domain) -> instruction``.
 
-    Raises ``ConfigError`` for ``config.operators`` that are none.
+    Raises ``ConfigError`` for ``config.operators`` that are not operators.
     """
 
     def __init__(
@@ -55,19 +54,19 @@ class WorkflowRunner:
         executor: EndpointConfig,
         enhance: Callable[[str, str], str] = no_enhancement,
     ) -> None:
-        self._llm = llm
-        self._sandbox = sandbox
-        self._enhance = enhance
-        self._config = config
-        self._executor = executor
+        self.llm = llm
+        self.sandbox = sandbox
+        self.enhance = enhance
+        self.config = config
+        self.executor = executor
+        self.operators = operators = catalog.load_operators(config.operators)
         self._prompt = ""
-        self._operators = operators = catalog.load_operators(config.operators)
 
         @lru_cache(_LINTED)
-        def linted(source: str, entry_point: str | None, prompt: str) -> tuple[Finding, ...]:
+        def cached_lint(source: str, entry_point: str | None, prompt: str) -> tuple[Finding, ...]:
             return tuple(lint(source, entry_point=entry_point, operators=operators, prompt=prompt))
 
-        self._lint = linted
+        self._lint = cached_lint
         self._parameters = {
             known: OperatorParameters(
                 tuple(catalog.signature(cls).parameters),
@@ -75,42 +74,42 @@ class WorkflowRunner:
                 published.forms(name),
                 published.spellings(name),
             )
-            for name, cls in self._operators.items()
+            for name, cls in operators.items()
             for known in (name, *published.names(name))
         }
 
     def beside(self, prompt: str) -> WorkflowRunner:
-        """This runner for workflows that may import the ``prompt.py`` of this text."""
+        """This runner for workflows that may import a ``prompt.py`` with this text."""
         runner = copy.copy(self)
         runner._prompt = prompt
         return runner
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-        """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed`` each request to the
-        executor has one of its own, which depends on the prompt and not on the order in which calls come.
+        """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed``, each request to the
+        executor has its own, which depends on the prompt and not on the order of calls.
         """
         findings = self._lint(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
         if fatal:
             return Execution("invalid", None, error="; ".join(fatal), findings=findings)
-        service = _Operators(self, question, seed)
-        result = await self._sandbox.run_workflow(
+        calls = _Calls(self, question, seed)
+        result = await self.sandbox.run_workflow(
             source,
             problem=question.statement,
             entry_point=question.entry_point,
-            call_operator=service.call,
+            call_operator=calls.call,
             operators=self._parameters,
             dataset=question.dataset,
             prompt=self._prompt,
-            config=self._config,
+            config=self.config,
         )
-        calls = tuple(record.finished() for record in service.records)
-        return Execution(result.outcome, result.answer, calls, result.error, result.seconds, findings)
+        finished = tuple(record.finished() for record in calls.records)
+        return Execution(result.outcome, result.answer, finished, result.error, result.seconds, findings)
 
 
 @dataclass(slots=True)
 class _Record:
-    """One operator call under way; its exchanges with the model stay if it fails."""
+    """One operator call under way; its exchanges with the model are kept if it fails."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -125,41 +124,40 @@ class _Record:
         return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
 
 
-class _Operators:
+class _Calls:
     """The operator calls of one run."""
 
     def __init__(self, runner: WorkflowRunner, question: Question, seed: int | None) -> None:
+        self.records: list[_Record] = []
         self._runner = runner
         self._question = question
         self._seed = seed
         self._sent: Counter[str] = Counter()  # prompts
-        self.records: list[_Record] = []
-        self._ledger = Ledger(runner._config, runner._executor)
-        self._prompts = prompts_of(runner._executor)
-        self._asked = 0  # calls of the executor, those under way included
+        self._ledger = Ledger(runner.config, runner.executor)
+        self._asked = 0  # calls of the executor, including those under way
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Called by the sandbox. ``WorkflowError`` for what the workflow got wrong, others are ours."""
-        name = published.own_name(name)
-        operator = self._runner._operators.get(name)
+        """Called by the sandbox. Raises ``WorkflowError`` for the workflow's mistakes; other errors are ours."""
+        runner, name = self._runner, published.own_name(name)
+        operator = runner.operators.get(name)
         if operator is None:
-            there = ", ".join(self._runner._operators)
-            raise WorkflowError(f"there is no operator {name!r}; there are {there}")
+            raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
         arguments = published.completed(name, arguments, self._question)
         arguments = _checked(name, catalog.signature(operator), arguments)
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Record(name, arguments, time.monotonic())
         self.records.append(record)
-        tools = Toolbox(_Metered(self, record), self._run_code, self._question, self._runner._enhance, self._prompts)
+        executor = _Executor(self, record)
+        tools = Toolbox(executor, self._run_code, self._question, runner.enhance, prompts_of(runner.executor))
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
                 raise ConfigError(f"operator {name}: its result lacks {', '.join(missing)}, which its RESULT names")
-            record.result = {**catalog.COMMON, **result, **_cut(record)}
+            record.result = {**catalog.COMMON, **result, **_cut_off(record)}
             record.error = str(record.result.get("error", ""))
-        except Exception as error:  # noted, then it travels
+        except Exception as error:  # recorded, then raised
             record.error = f"{type(error).__name__}: {error}"
-            if isinstance(error, ValueError):  # an operator's word for arguments it cannot use
+            if isinstance(error, ValueError):  # an operator refuses its arguments
                 raise WorkflowError(f"{name}: {error}") from error
             raise
         finally:
@@ -167,7 +165,7 @@ class _Operators:
         return record.result
 
     async def _run_code(self, source: str, **kwargs: Any) -> CodeResult:
-        result = await self._runner._sandbox.run_code(source, **kwargs)
+        result = await self._runner.sandbox.run_code(source, **kwargs)
         if result.outcome == "fault":
             raise SandboxFault(result.error)
         return result
@@ -175,41 +173,42 @@ class _Operators:
     async def chat(
         self, record: _Record, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
     ) -> LLMReply:
-        """One call of the executor model, within the budget and counted."""
-        most = _LLM_CALLS_PER_CALL * self._runner._config.max_calls
+        """One call of the executor model, counted and within the budget."""
+        runner = self._runner
+        most = _LLM_CALLS_PER_CALL * runner.config.max_calls
         if self._asked >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        with self._ledger.call(prompt, max_tokens) as call:
+        with self._ledger.call(prompt, max_tokens) as reserved:
             self._asked += 1
-            # Only a reply that must be shorter is asked for by its length.
-            shorter = call.reply_tokens < (max_tokens or self._runner._executor.max_tokens)
-            limit = call.reply_tokens if shorter else max_tokens
+            # The length is only sent if the budget shortens the reply.
+            shorter = reserved.reply_tokens < (max_tokens or runner.executor.max_tokens)
+            limit = reserved.reply_tokens if shorter else max_tokens
             seed = None if self._seed is None else derived_seed(self._seed, prompt, self._sent[prompt])
             self._sent[prompt] += 1
             try:
-                reply = await self._runner._llm.chat(prompt, temperature=temperature, max_tokens=limit, seed=seed)
+                reply = await runner.llm.chat(prompt, temperature=temperature, max_tokens=limit, seed=seed)
             except PromptTooLong as error:
                 raise WorkflowError(
                     f"{record.name}: a prompt of {len(prompt)} characters does not fit the executor's context"
                 ) from error
-            call.tokens, call.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
+            reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         record.exchanges.append(replace(reply, text=cut(reply.text)).answering(cut(prompt)))
         return reply
 
 
 @dataclass(frozen=True, slots=True)
-class _Metered:
-    """The model as one operator call sees it."""
+class _Executor:
+    """The executor model as one operator call sees it."""
 
-    service: _Operators
+    calls: _Calls
     record: _Record
 
     async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
-        return await self.service.chat(self.record, prompt, temperature=temperature, max_tokens=max_tokens)
+        return await self.calls.chat(self.record, prompt, temperature=temperature, max_tokens=max_tokens)
 
 
-def _cut(record: _Record) -> dict[str, Any]:
-    """What marks a result that was made of a reply cut off."""
+def _cut_off(record: _Record) -> dict[str, Any]:
+    """Marks a result that was made from an incomplete reply."""
     if not (record.exchanges and record.exchanges[-1].finish_reason == "length"):
         return {}
     tokens = record.exchanges[-1].completion_tokens

@@ -1,19 +1,23 @@
-"""A workflow as a user has it on disk: one file, or a folder of AFlow's with ``graph.py`` and ``prompt.py``."""
+"""A workflow as a user has it: read from a file or from an AFlow folder, and repaired on request."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import read_source
+from llm_as_judge.types import Finding
 
-GRAPH, PROMPT = "graph.py", "prompt.py"
+_GRAPH, _PROMPT = "graph.py", "prompt.py"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSource:
-    """``text`` is the workflow; ``prompt`` the text of the ``prompt.py`` beside it, ``""`` where there is none."""
+    """``text`` is the workflow; ``prompt`` the text of the ``prompt.py`` in the same folder, or ``""``."""
 
     file: Path
     text: str
@@ -21,10 +25,28 @@ class WorkflowSource:
 
 
 def read_workflow(path: Path) -> WorkflowSource:
-    """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` for what cannot be read."""
-    file = path / GRAPH if path.is_dir() else path
+    """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
+    file = path / _GRAPH if path.is_dir() else path
     if not file.is_file():
-        raise DataError(f"{path}: there is no {file.name} in it; name a workflow's file, or a folder with {GRAPH}")
-    prompt = file.with_name(PROMPT)
-    beside = prompt.is_file() and prompt != file
-    return WorkflowSource(file, read_source(file), read_source(prompt) if beside else "")
+        raise DataError(f"{path}: there is no {file.name} in it; name a workflow's file, or a folder with {_GRAPH}")
+    prompt = file.with_name(_PROMPT)
+    has_prompt = prompt.is_file() and prompt != file
+    return WorkflowSource(file, read_source(file), read_source(prompt) if has_prompt else "")
+
+
+def initialise_unbound(source: str, findings: Iterable[Finding]) -> str:
+    """``source`` with ``name = ""`` put first in ``__call__`` for every variable that may be unbound.
+
+    This is ``--repair`` at inference; it is never used in training.
+    """
+    names = dict.fromkeys(finding.message.split()[0] for finding in findings if finding.code == "W301")
+    if not names:
+        return source
+    for node in ast.walk(quiet_parse(source)):
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == "__call__":
+            lines = source.splitlines()
+            at = node.body[0].lineno - 1
+            indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+            lines[at:at] = [f'{indent}{name} = ""' for name in names]
+            return "\n".join(lines)
+    return source

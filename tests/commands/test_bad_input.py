@@ -21,7 +21,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.rewards.custom import load_rewards
-from llm_as_judge.workflow import variety
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -240,7 +240,7 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
 
 
 def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    source = variety.write(variety.draw("math", Random(0), OPERATORS), "math", Random(0))
+    source = recipes.write(recipes.draw("math", Random(0), OPERATORS), "math", Random(0))
     rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
     Path("own.jsonl").write_text("\n".join(rows), encoding="utf-8")
     cases = {name: f"{name}" for name in ("nowhere", "no-workflows.jsonl")}

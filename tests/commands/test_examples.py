@@ -20,7 +20,7 @@ from llm_as_judge.evaluation.metrics import accuracy
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
 from llm_as_judge.runlog import read_events
 from llm_as_judge.types import DOMAINS, Prompt, Question
-from llm_as_judge.workflow.catalogue import PLANS, Example, workflow
+from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 ROOT = Path(__file__).parents[2]
 EMBEDDED = ROOT / "config/embedded.yaml"
@@ -51,7 +51,7 @@ def test_examples_are_dropped_until_the_prompt_fits() -> None:
     author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
     question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
     examples = [
-        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(PLANS["direct"], "qa"))
+        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(SHAPES["direct"], "qa"))
         for name in ("first", "second", "third")
     ]
 
@@ -91,7 +91,7 @@ def test_a_new_run_uses_workflows_of_another_only_on_request(
         files = (tmp_path / "buffer").glob("*_top_samples.jsonl")
         return [json.loads(line)["workflow"] for file in files for line in file.open(encoding="utf-8")]
 
-    mine = [Experience(f"mine/{d}", "What is it?", workflow(PLANS["direct"], d), 99.0, d, 1) for d in DOMAINS]
+    mine = [Experience(f"mine/{d}", "What is it?", workflow(SHAPES["direct"], d), 99.0, d, 1) for d in DOMAINS]
     before = ExperienceBuffer(BufferConfig(persistence_dir=tmp_path / "buffer"), lambda texts: [])
     assert all(map(before.add, mine))
     before.save()

@@ -30,8 +30,8 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Group, Question
-from llm_as_judge.workflow.catalogue import PLANS, workflow
 from llm_as_judge.workflow.prompt import Layer1
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 PACKAGE = llm_as_judge.__name__
@@ -106,7 +106,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
         Path(name).write_text(json.dumps({"problem": "1 + 1?", "answer": "2", "type": "math"}), "utf-8")
     open_problems(recorder.load(**files, domain_ratios=MATHS, eval_every=1))
 
-    own = {"domain": "math", "workflow": workflow(PLANS["answer"], "math")}
+    own = {"domain": "math", "workflow": workflow(SHAPES["answer"], "math")}
     Path("workflows.jsonl").write_text(json.dumps(own), "utf-8")
     cold = recorder.load(
         EMBEDDED, max_problems=4, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",

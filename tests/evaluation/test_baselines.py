@@ -13,7 +13,7 @@ from llm_as_judge.evaluation.baselines import Matrix, Row, rows
 from llm_as_judge.evaluation.evaluate import Evaluation
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 PROBLEMS = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
 TOKENS = {"direct": 10, "program": 20, "vote": 60}
@@ -148,17 +148,17 @@ async def test_every_plan_runs_on_every_problem() -> None:
             return Execution("finished", source)
 
         async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-            return Verdict(answer == workflow(PLANS["vote"], problem.question.domain), "rules")
+            return Verdict(answer == workflow(SHAPES["vote"], problem.question.domain), "rules")
 
         def __call__(self, *parts: object) -> Reward:
             return Reward(1.0)
 
     bench, seen = Bench(), []
     made = await baselines.measure(PROBLEMS, RolloutParts(bench, bench, bench), seen.append)
-    assert seen == list(range(1, len(PLANS) + 1)) and list(made.evaluations) == list(PLANS)
-    assert len(made.rollouts) == len(PLANS) * len(PROBLEMS)
+    assert seen == list(range(1, len(SHAPES) + 1)) and list(made.evaluations) == list(SHAPES)
+    assert len(made.rollouts) == len(SHAPES) * len(PROBLEMS)
     assert sorted(ran) == sorted(
-        (workflow(plan, p.question.domain), p.question.id) for plan in PLANS.values() for p in PROBLEMS
+        (workflow(plan, p.question.domain), p.question.id) for plan in SHAPES.values() for p in PROBLEMS
     )
     assert made.accuracies()["vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
     assert set(by_name(made)["best single workflow everywhere"].plan.values()) == {"vote"}

@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
@@ -75,7 +75,7 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
 
 
 def test_shapes_that_nobody_wrote_down_are_counted_apart() -> None:
-    known = workflow(PLANS["program"], "math")
+    known = workflow(SHAPES["program"], "math")
     new = known.replace(
         "        return", "        again = await self.programmer(problem=problem, analysis='')\n        return"
     )

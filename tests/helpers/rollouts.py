@@ -17,7 +17,7 @@ from llm_as_judge.types import (
     Rollout,
     Verdict,
 )
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 
 def problem(id: str, domain: Domain, dataset: str = "", reference: Reference | None = None) -> Problem:
@@ -38,7 +38,7 @@ def rollout(
     """A rollout of ``plan`` with ``tokens`` executor tokens; unscored ones are faults unless ``outcome`` is given."""
     call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
-    source = workflow(PLANS[plan], of.question.domain) if text is None else text
+    source = workflow(SHAPES[plan], of.question.domain) if text is None else text
     return Rollout(
         of,
         Completion(source, (), (), (), "stop"),

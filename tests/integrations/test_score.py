@@ -19,11 +19,11 @@ from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
 from llm_as_judge.rl.rollout import roll_out
 from llm_as_judge.types import Completion, Rollout
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 
 def text(plan: str) -> str:
-    return workflow(PLANS[plan], "math")
+    return workflow(SHAPES[plan], "math")
 
 
 async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Callable[..., Config]) -> None:

@@ -17,7 +17,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.score import problem_of
 from llm_as_judge.integrations.trl import WorkflowReward, dataset, grpo_arguments, lora_arguments
 from llm_as_judge.policy.weights import load_folder
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")
 
@@ -95,7 +95,7 @@ async def test_a_batch_as_trl_passes_it(executor: Knowing, config: Callable[...,
     rows = dataset(settings, 1)
     executor.tell(problem_of(rows[0]))
     reward, logged = WorkflowReward(settings), dict[str, Any]()
-    text = workflow(PLANS["program"], "math")
+    text = workflow(SHAPES["program"], "math")
     batch: dict[str, Any] = {
         "prompts": list(rows["prompt"]) * 3,
         "completions": [[{"role": "assistant", "content": text}], text, text],

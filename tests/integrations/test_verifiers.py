@@ -23,7 +23,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 verifiers = pytest.importorskip("verifiers", reason="verifiers is not installed; make test-verifiers installs it")
 
@@ -34,7 +34,7 @@ from verifiers.v1.serve import EnvClient, EnvServer  # noqa: E402
 from llm_as_judge.integrations.verifiers import WorkflowData, WorkflowTask  # noqa: E402
 
 EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
-TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), "import os"]
+TEXTS = [workflow(SHAPES["program"], "math"), workflow(SHAPES["direct"], "math"), "import os"]
 Run = Callable[[vf.Task], Any]
 
 

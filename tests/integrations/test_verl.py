@@ -21,10 +21,10 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations import verl
 from llm_as_judge.integrations.score import Scorer, problem_of
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 ROOT = Path(__file__).parents[2]
-TEXTS = [workflow(PLANS["program"], "math"), workflow(PLANS["direct"], "math"), "import os"]
+TEXTS = [workflow(SHAPES["program"], "math"), workflow(SHAPES["direct"], "math"), "import os"]
 
 
 def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, object]]:

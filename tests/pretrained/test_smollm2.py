@@ -22,7 +22,7 @@ from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.runlog import read_events
-from llm_as_judge.workflow.catalogue import PLANS, workflow
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,7 +33,7 @@ pytestmark = [
 STEPS = 8  # of the warm-up
 LAPTOP = Path(__file__).parents[2] / "config/laptop.yaml"
 #: Two workflows that a few steps suffice to learn, and a reward that tells them apart.
-OWN = [workflow(PLANS[name], "math") for name in ("direct", "answer")]
+OWN = [workflow(SHAPES[name], "math") for name in ("direct", "answer")]
 BREVITY = """
 def brevity(completions, **kwargs):
     return [-len(completion) / 20 for completion in completions]

@@ -12,10 +12,7 @@ from pydantic import ValidationError
 
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rewards.efficiency import efficiency
-from llm_as_judge.rewards.format import answer_format, is_clean
-from llm_as_judge.rewards.repetition import repetition
-from llm_as_judge.rewards.simplicity import simplicity
+from llm_as_judge.rewards.terms import answer_format, efficiency, is_clean, repetition, simplicity
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import (
     Completion,

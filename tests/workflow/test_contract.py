@@ -1,30 +1,22 @@
-"""Every rule of the full prompt against lint and the sandbox: what it allows passes and runs, what lint refuses it
-forbids.
-"""
+"""The full prompt's rules against lint and the sandbox: what a rule allows passes and runs, what lint reports is forbidden."""
 
 # ruff: noqa: E501 (a workflow a line)
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import pytest
-from test_styles import CODE, QUESTION, Script
+from running import CODE, QUESTION, Run
 
-from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import DOMAINS, Domain, Execution, Question
-from llm_as_judge.workflow.catalogue import Example
+from llm_as_judge.types import DOMAINS
 from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, RULES, contract, skeleton
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
-from llm_as_judge.workflow.run import WorkflowRunner
+from llm_as_judge.workflow.shapes import Example
 
 
 def text(
@@ -36,7 +28,7 @@ def text(
     before: str = "",
     more: str = "",
 ) -> str:
-    """A workflow; ``body`` is of ``__call__``, ``more`` stands beside it in the class."""
+    """A workflow; ``body`` is of ``__call__``, ``more`` is further code of the class."""
 
     def block(lines: str, indent: int = 8) -> str:
         return "\n".join(" " * indent + line for line in lines.splitlines())
@@ -50,7 +42,7 @@ def text(
 
 @dataclass(frozen=True)
 class Claim:
-    """A rule by its first words, workflows that it allows, and what it forbids with the code that lint gives."""
+    """A rule by its first words, workflows that it allows, and those it forbids with lint's code."""
 
     rule: str
     allows: tuple[str, ...]
@@ -120,6 +112,7 @@ CLAIMS = (
         ),
         (
             ("W211", text(ASK + "return problem + r")),
+            ("W212", text("rs = [await self.answer(input=problem) for _ in range(3)]\nb = await self.s(rs, problem)\nreturn b['response']", init="self.s = operator.ScEnsemble(self.llm)")),
             ("W207", text(ASK + "return r['response']")),
             ("W207", text(ASK + "return r.answer")),
             ("W208", text(ASK + "return r.get('response', 'x')")),
@@ -161,7 +154,7 @@ CLAIMS = (
         (
             ("W202", text(ASK + "s = await self.review(problem=problem, solution=r['answer'])\nreturn s['feedback']")),
             ("W301", text(ASK + "if r['answer']:\n    x = r['answer']\nreturn x")),
-            ("W302", text(ASK + "for x in problem.split():\n    r['answer'] += x\nreturn x")),
+            ("W301", text(ASK + "for x in problem.split():\n    r['answer'] += x\nreturn x")),
             ("W303", text(ASK + "return clean(r['answer'])")),
             ("W303", text(TWICE)),
         ),
@@ -175,8 +168,8 @@ CLAIMS = (
         (
             ("W304", text(ASK)),
             ("W304", text(ASK + "if r['answer']:\n    return r['answer']")),
-            ("W305", text("for w in problem.split():\n    r = await self.answer(input=w)\n    if r['answer']:\n        return w")),
-            ("W401", text(ASK + "return None")),
+            ("W304", text("for w in problem.split():\n    r = await self.answer(input=w)\n    if r['answer']:\n        return w")),
+            ("W304", text(ASK + "return None")),
             ("W401", text(ASK + "return [r['answer']]")),
             ("W401", text(ASK + "return r, 0.0")),
             ("W401", text(ASK + "return {'answer': r['answer']}")),
@@ -195,73 +188,54 @@ CLAIMS = (
     ),
 )  # fmt: skip
 
-loop: asyncio.AbstractEventLoop
-box: Sandbox
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared() -> Iterator[None]:
-    """One sandbox on one loop for the whole file."""
-    global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig())
-    yield
-    loop.run_until_complete(box.aclose())
-    loop.close()
-
-
-def run(source: str, question: Question = QUESTION) -> Execution:
-    runner = WorkflowRunner(Script(), box, WorkflowConfig(), EndpointConfig())
-    return loop.run_until_complete(runner.run(source, question))
-
 
 def test_every_rule_is_claimed_once_and_in_order() -> None:
     assert len(CLAIMS) == len(RULES)
     assert [rule for rule, claim in zip(RULES, CLAIMS, strict=True) if not rule.startswith(claim.rule)] == []
 
 
-@pytest.mark.parametrize(
-    "source", [source for claim in CLAIMS for source in claim.allows], ids=lambda source: source.strip()[:20]
-)
-def test_what_a_rule_allows_passes_and_runs(source: str) -> None:
-    execution = run(source)
-    assert (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
+def test_what_a_rule_allows_passes_and_runs(run: Run) -> None:
+    runs = [(source, run(source)) for claim in CLAIMS for source in claim.allows]
+    assert not [pair for pair in runs if (pair[1].outcome, pair[1].error, pair[1].findings) != ("finished", "", ())]
 
 
-@pytest.mark.parametrize(("code", "source"), [pair for claim in CLAIMS for pair in claim.forbids])
-def test_what_a_rule_forbids_is_found(code: str, source: str) -> None:
-    found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
-    assert code in found
+def test_what_a_rule_forbids_is_found() -> None:
+    wrong = []
+    for code, source in [pair for claim in CLAIMS for pair in claim.forbids]:
+        found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
+        if code not in found:
+            wrong.append((code, found, source))
+    assert not wrong
 
 
-def test_whatever_lint_refuses_some_rule_forbids() -> None:
+def test_whatever_lint_reports_some_rule_forbids() -> None:
     assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
 
 
-def test_the_number_of_calls_is_the_configured_one() -> None:
+def test_the_number_of_calls_is_the_configured_one(run: Run) -> None:
     assert "at most 7 calls" in contract(OPERATORS, 7)
     many = text("for _ in range(9):\n    r = await self.answer(input=problem)\nreturn r['answer']")
-    runner = WorkflowRunner(Script(), box, WorkflowConfig(max_calls=7), EndpointConfig())
-    assert loop.run_until_complete(runner.run(many, QUESTION)).outcome == "budget"
+    assert run(many, max_calls=7).outcome == "budget"
 
 
-@pytest.mark.parametrize("names", [*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]])
-def test_the_form_that_is_shown_passes_with_the_operators_there_are(names: list[str]) -> None:
-    operators = load_operators(names)
-    source = skeleton(operators)
-    assert lint(source, operators=operators) == []
-    assert source in contract(operators, 24)
-    assert run(source).outcome == "finished"
+def test_the_form_that_is_shown_passes_with_the_operators_there_are(run: Run) -> None:
+    for names in (*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]):
+        operators = load_operators(names)
+        source = skeleton(operators)
+        assert lint(source, operators=operators) == [], names
+        assert source in contract(operators, 24)
+        assert run(source).outcome == "finished", names
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-def test_without_experience_a_whole_example_of_the_domain_is_shown(domain: Domain) -> None:
-    question = CODE if domain == "code" else replace(QUESTION, domain=domain)
-    prompt = Layer1(WorkflowConfig())(question)
-    ((request, reply),) = prompt.turns
-    execution = run(extract_code(reply), question)
-    assert (execution.outcome, execution.findings, len(execution.calls) > 1) == ("finished", (), True)
-    assert request.startswith(f"Problem ({domain}): ") and request.splitlines()[-1] == prompt.user.splitlines()[-1]
-    assert ("entry_point: " in request) is (domain == "code") is ("entry_point" in extract_code(reply))
+def test_without_experience_a_whole_example_of_the_domain_is_shown(run: Run) -> None:
+    for domain in DOMAINS:
+        question = CODE if domain == "code" else replace(QUESTION, domain=domain)
+        prompt = Layer1(WorkflowConfig())(question)
+        ((request, reply),) = prompt.turns
+        execution = run(extract_code(reply), question)
+        assert (execution.outcome, execution.findings, len(execution.calls) > 1) == ("finished", (), True)
+        assert request.startswith(f"Problem ({domain}): ") and request.splitlines()[-1] == prompt.user.splitlines()[-1]
+        assert ("entry_point: " in request) is (domain == "code") is ("entry_point" in extract_code(reply))
 
 
 def test_the_example_uses_only_operators_that_are_allowed() -> None:
@@ -299,13 +273,6 @@ def test_the_short_prompts_reply_is_begun_without_a_fence() -> None:
     assert extract_code(rest, prompt.prefill).strip() == skeleton(OPERATORS) != rest
 
 
-def test_a_bare_prompt_is_not_prefilled() -> None:
-    with pytest.raises(ValueError, match="prefill goes with layer1 only"):
-        WorkflowConfig(prefill=True, layer1=False)
-
-
 def test_the_short_prompt_is_another() -> None:
-    with pytest.raises(ConfigError):
-        Layer1(WorkflowConfig(operators=("Magic",)))
     short, full = Layer1(WorkflowConfig(prompt="short"))(QUESTION), Layer1(WorkflowConfig())(QUESTION)
     assert short.turns == () and len(short.system) < len(full.system) / 2

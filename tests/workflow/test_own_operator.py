@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from running import Run, Script
 
-from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import Execution, Question
+from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.prompt import Layer1
-from llm_as_judge.workflow.run import WorkflowRunner
 
 OPERATORS = '''
 class Translate:
@@ -69,6 +67,8 @@ class Bare(Translate):
     NAME = "Bare"
     def __init__(self): pass
 
+
+
 number = 3
 '''
 WORKFLOW = """class Workflow:
@@ -81,15 +81,6 @@ WORKFLOW = """class Workflow:
         return result['translation'], 0.0
 """
 QUESTION = Question("q", "Good day", "qa")
-
-
-class Script:
-    def __init__(self) -> None:
-        self.prompts: list[str] = []
-
-    async def chat(self, prompt: str, **options: Any) -> LLMReply:
-        self.prompts.append(prompt)
-        return LLMReply("Bonjour", "", "stop", 10, 5, 0.5, 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -107,17 +98,11 @@ def config(*names: str, **settings: Any) -> WorkflowConfig:
     return WorkflowConfig(operators=("AnswerGenerate", *names), **settings)
 
 
-async def run(source: str, llm: Script, settings: WorkflowConfig) -> Execution:
-    async with Sandbox(SandboxConfig()) as box:
-        runner = WorkflowRunner(llm, box, settings, EndpointConfig(), load_enhancer(settings))
-        return await runner.run(source, QUESTION)
-
-
-async def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_path: Path) -> None:
+def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_path: Path, run: Run) -> None:
     layer_two = tmp_path / "layer2.yaml"
     layer_two.write_text("Translate:\n  qa: Keep names.\n", encoding="utf-8")
-    llm = Script()
-    execution = await run(WORKFLOW, llm, config("mine.ops:Translate", enhancer=layer_two))
+    llm, settings = Script("Bonjour"), config("mine.ops:Translate", enhancer=layer_two)
+    execution = run(WORKFLOW, QUESTION, llm, enhance=load_enhancer(settings), operators=settings.operators)
     assert (execution.outcome, execution.answer, execution.findings) == ("finished", "Bonjour", ())
     assert llm.prompts == ["Keep names.\nTranslate to French, warm, politely: Good day"]
     (call,) = execution.calls
@@ -125,18 +110,17 @@ async def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_pa
     assert call.result == {"translation": "Bonjour", "parse_ok": True, "error": ""}
 
 
-async def test_its_value_errors_and_wrong_types_are_the_workflows_mistakes() -> None:
+def test_its_value_errors_and_wrong_types_are_the_workflows_mistakes(run: Run) -> None:
     for languages, error in (("[]", "languages is empty"), ("problem", "languages must be a list, got str")):
         source = WORKFLOW.replace("['French']", languages)
-        execution = await run(source, Script(), config("mine.ops:Translate"))
+        execution = run(source, QUESTION, operators=("mine.ops:Translate",))
         assert execution.outcome == "raised" and error in execution.error
 
 
-async def test_a_result_without_its_keys_is_no_fault_of_the_workflow() -> None:
+def test_a_result_without_its_keys_is_not_the_workflows_fault(run: Run) -> None:
     source = WORKFLOW.replace("Translate(", "Forgetful(").replace("problem, ['French'], tone='warm'", "problem")
-    execution = await run(
-        source.replace("['translation']", ".get('translation')"), Script(), config("mine.ops:Forgetful")
-    )
+    source = source.replace("['translation']", ".get('translation')")
+    execution = run(source, QUESTION, operators=("mine.ops:Forgetful",))
     assert execution.outcome == "fault"
     assert "operator Forgetful: its result lacks translation, which its RESULT names" in execution.error
 
@@ -151,40 +135,38 @@ def test_layer_one_documents_it() -> None:
     assert f"- {line}; built as operator.Translate(self.llm, polite=False)\n" in full.system
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code"),
-    [
+def test_lint_knows_its_signature_and_keys() -> None:
+    operators = load_operators(config("mine.ops:Translate").operators)
+    assert lint(WORKFLOW, operators=operators) == []
+    assert "W201" in [f.code for f in lint(WORKFLOW)], "it is not configured"
+    for old, new, code in (
         ("problem, ['French']", "problem", "W203"),
+        ("['French']", "'French'", "W203"),
         ("tone='warm'", "mood='warm'", "W203"),
         ("polite=True", "rude=True", "W203"),
         ("['translation']", "['answer']", "W207"),
         ("await ", "", "W204"),
-    ],
-)
-def test_lint_knows_its_signature_and_keys(old: str, new: str, code: str) -> None:
-    operators = load_operators(config("mine.ops:Translate").operators)
-    assert lint(WORKFLOW, operators=operators) == []
-    assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)]
-    assert "W201" in [f.code for f in lint(WORKFLOW)], "an operator that is not configured is none"
+    ):
+        assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)], new
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["mine.ops:Custom"], "there is an operator 'Custom' already; give it another NAME"),
-        (["mine.ops:Translate", "mine.ops:Again"], "there is an operator 'Translate' already; give it another NAME"),
-        (["mine.ops:Translate", "mine.ops:Translate"], "names 'mine.ops:Translate' twice; delete one"),
-        (["mine.ops:number"], "is no operator: write a class"),
-        (["mine.ops:Nameless"], "NAME must be the name workflows call it by, got None"),
-        (["mine.ops:Keyless"], "RESULT must map the keys of its result to their types, got None"),
-        (["mine.ops:Silent"], "SUMMARY must say in a few words what it does"),
-        (["mine.ops:Blocking"], r"it needs async def __call__\(self, ...\)"),
-        (["mine.ops:Anything"], "with named parameters"),
-        (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"),
-        (["mine.ops:Translation"], "did you mean 'Translate'"),
-        (["mine.opps:Translate"], "cannot import 'mine.opps'"),
-    ],
+REFUSED = (
+    (["mine.ops:Custom"], "there is an operator 'Custom' already; give it another NAME"),
+    (["mine.ops:Translate", "mine.ops:Again"], "there is an operator 'Translate' already; give it another NAME"),
+    (["mine.ops:Translate", "mine.ops:Translate"], "names 'mine.ops:Translate' twice; delete one"),
+    (["mine.ops:number"], "is not an operator: write a class"),
+    (["mine.ops:Nameless"], "NAME must be the name workflows call it by, got None"),
+    (["mine.ops:Keyless"], "RESULT must map the keys of its result to their types, got None"),
+    (["mine.ops:Silent"], "SUMMARY must say in a few words what it does"),
+    (["mine.ops:Blocking"], r"write async def __call__\(self, ...\)"),
+    (["mine.ops:Anything"], "with named parameters"),
+    (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"),
+    (["mine.ops:Translation"], "did you mean 'Translate'"),
+    (["mine.opps:Translate"], "cannot import 'mine.opps'"),
 )
-def test_what_is_no_operator_or_clashes_is_refused_with_the_cure(names: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_operators(["Custom", *names])
+
+
+def test_what_is_not_an_operator_or_clashes_is_refused_with_the_cure() -> None:
+    for names, message in REFUSED:
+        with pytest.raises(ConfigError, match=message):
+            load_operators(["Custom", *names])

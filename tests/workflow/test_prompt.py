@@ -12,7 +12,6 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.catalogue import Example
 from llm_as_judge.workflow.prompt import (
     DEFAULT_GUIDANCE,
     Layer1,
@@ -20,6 +19,7 @@ from llm_as_judge.workflow.prompt import (
     short_prompt,
     system_prompt,
 )
+from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
 GUIDANCE: dict[Domain, str] = {"math": "Mind the units.", "code": "Mind empty lists.", "qa": "Quote the context."}

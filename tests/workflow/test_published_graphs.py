@@ -1,59 +1,25 @@
-"""Graph folders in the forms that AFlow and its descendants publish: each runs as it stands, and lint has an error for
-what cannot run. Nothing but what is known can be imported.
+"""Graphs in the forms that AFlow and its descendants publish: each runs as it stands, lint has an error for what cannot
+run, and nothing but what is known can be imported.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-from test_styles import CODE, QUESTION, SQUARE, Script
+from running import CODE, QUESTION, SQUARE, Run, Script, Wait
 
-from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
-from llm_as_judge.errors import DataError
-from llm_as_judge.llm.client import LLMReply
+from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.errors import WorkflowError
 from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
-from llm_as_judge.types import Execution, Question
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.run import WorkflowRunner
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
-FOLDERS = Path(__file__).parent / "graphs/folders"
-loop: asyncio.AbstractEventLoop
-box: Sandbox
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared() -> Iterator[None]:
-    global loop, box
-    loop, box = asyncio.new_event_loop(), Sandbox(SandboxConfig())
-    yield
-    loop.run_until_complete(box.aclose())
-    loop.close()
-
-
-class Heard(Script):
-    """``Script`` that keeps the prompts."""
-
-    def __init__(self, *replies: str) -> None:
-        self.prompts: list[str] = []
-        self.replies = list(replies)
-
-    async def chat(self, prompt: str, **options: object) -> LLMReply:
-        self.prompts.append(prompt)
-        reply = await super().chat(prompt, **options)
-        return replace(reply, text=self.replies.pop(0)) if self.replies else reply
-
-
-def run(workflow: WorkflowSource, question: Question = QUESTION, llm: Script | None = None) -> Execution:
-    runner = WorkflowRunner(llm or Script(), box, WorkflowConfig(), EndpointConfig()).beside(workflow.prompt)
-    return loop.run_until_complete(runner.run(workflow.text, question))
+GRAPHS = Path(__file__).parent / "graphs"
+FOLDERS = GRAPHS / "folders"
 
 
 def graph(body: str, *, imports: str = "", init: str = "", prompt: str = "") -> WorkflowSource:
@@ -74,41 +40,43 @@ def fatal(workflow: WorkflowSource) -> set[str]:
     return {f.code for f in lint(workflow.text, prompt=workflow.prompt) if f.fatal}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in FOLDERS.iterdir()))
-def test_a_published_folder_runs_unchanged(name: str) -> None:
-    is_code = name.endswith("_code")
-    execution = run(read_workflow(FOLDERS / name), CODE if is_code else QUESTION)
-    assert (execution.outcome, execution.error) == ("finished", "")
-    assert not [f for f in execution.findings if f.fatal]
-    assert (SQUARE if is_code else "42") in (execution.answer or "")
+def test_published_graphs_run_unchanged(run: Run) -> None:
+    wrong = []
+    for path in [*FOLDERS.iterdir(), *GRAPHS.glob("*.py")]:
+        workflow = read_workflow(path)
+        is_code = "entry_point" in workflow.text
+        execution = run(workflow.text, CODE if is_code else QUESTION, prompt=workflow.prompt)
+        answered = (SQUARE if is_code else "42") in (execution.answer or "")
+        if (execution.outcome, execution.error) != ("finished", "") or fatal(workflow) or not answered:
+            wrong.append((path.name, execution))
+    assert not wrong
 
 
-def test_the_prompts_beside_a_graph_reach_the_executor() -> None:
-    heard = Heard()
-    run(read_workflow(FOLDERS / "metagpt_gsm8k"), llm=heard)
-    assert sum("Work in small steps. Set {braces} aside." in prompt for prompt in heard.prompts) == 3
+def test_the_prompts_of_a_graph_reach_the_executor(run: Run) -> None:
+    llm, workflow = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
+    run(workflow.text, llm=llm, prompt=workflow.prompt)
+    assert sum("Work in small steps. Set {braces} aside." in prompt for prompt in llm.prompts) == 3
 
 
-def test_an_ensemble_without_a_problem_is_asked_about_the_questions() -> None:
-    heard = Heard("<answer>41</answer>", "<answer>42</answer>", "<solution_letter>B</solution_letter>")
-    execution = run(read_workflow(FOLDERS / "drop_ensemble"), llm=heard)
-    assert QUESTION.text in heard.prompts[-1]
-    assert execution.answer == "42"
+def test_an_ensemble_without_a_problem_is_asked_about_the_question(run: Run) -> None:
+    llm = Script("<answer>41</answer>", "<answer>42</answer>", "<solution_letter>B</solution_letter>")
+    workflow = read_workflow(FOLDERS / "drop_ensemble")
+    execution = run(workflow.text, llm=llm, prompt=workflow.prompt)
+    assert QUESTION.text in llm.prompts[-1] and execution.answer == "42"
     assert execution.calls[-1].arguments == {"solutions": ["41", "42"], "problem": QUESTION.text}
 
 
 ENSEMBLE = "self.sc = operator.ScEnsemble(self.llm)\nself.fmt = operator.Format(self.llm)"
 
 
-def test_one_argument_of_format_is_the_solution_and_two_are_as_documented() -> None:
+def test_one_argument_of_format_is_the_solution_and_two_are_as_documented(run: Run) -> None:
     for call in ("self.fmt('SOL')", "self.fmt(solution='SOL')", "self.fmt(problem, 'SOL', mode='x')"):
-        heard = Heard()
-        execution = run(graph(f"r = await {call}\nreturn r['solution']", init=ENSEMBLE), llm=heard)
+        execution = run(graph(f"r = await {call}\nreturn r['solution']", init=ENSEMBLE).text)
         assert execution.outcome == "finished", execution.error
         assert execution.calls[0].arguments == {"problem": QUESTION.text, "solution": "SOL"}
 
 
-def test_results_answer_to_both_spellings_and_keep_one() -> None:
+def test_results_answer_to_both_spellings_and_keep_one(run: Run) -> None:
     body = (
         "r = await self.sc(solutions=['7', '7'])\n"
         "assert r['response'] == r['solution'] == r['final_solution'] == r.get('solution') == '7'\n"
@@ -116,34 +84,27 @@ def test_results_answer_to_both_spellings_and_keep_one() -> None:
         "assert sorted(r) == ['error', 'parse_ok', 'response']\n"
         "return r['solution']"
     )
-    execution = run(graph(body, init=ENSEMBLE))
+    execution = run(graph(body, init=ENSEMBLE).text)
     assert (execution.outcome, execution.answer, execution.error) == ("finished", "7", "")
     assert "solution" not in execution.calls[0].result
+    assert fatal(graph("r = await self.sc(solutions=['7'])\nreturn r['answer']", init=ENSEMBLE)) == {"W207"}
 
 
-def test_a_key_of_no_spelling_is_missing() -> None:
-    wrong = graph("r = await self.sc(solutions=['7'])\nreturn r['answer']", init=ENSEMBLE)
-    assert fatal(wrong) == {"W207"}
-
-
-@pytest.mark.parametrize(
-    "cost",
-    [
+def test_every_published_way_to_read_the_cost_works(run: Run) -> None:
+    for cost in (
         "self.llm.get_usage_summary()['total_cost']",
         "self.llm.cost_manager.total_cost",
         "self.llm.cost_manager.get_total_cost()",
         "self.llm.cost_manager.get_costs().total_cost",
         "self.llm.usage_tracker.get_summary()['total_cost']",
-    ],
-)
-def test_every_way_of_telling_the_cost_is_taken(cost: str) -> None:
-    execution = run(graph(f"r = await self.custom(input=problem, instruction='')\nreturn r['response'], {cost}"))
-    assert (execution.outcome, execution.error) == ("finished", "")
+    ):
+        workflow = graph(f"r = await self.custom(input=problem, instruction='')\nreturn r['response'], {cost}")
+        execution = run(workflow.text)
+        assert (execution.outcome, execution.error) == ("finished", ""), cost
 
 
 IMPORT = "import workspace.X.workflows.round_1.prompt as prompt_custom"
 USE = "r = await self.custom(input=problem, instruction=prompt_custom.ASK)\nreturn r['response']"
-FILL = "r = await self.custom(input=problem, instruction=prompt_custom.ASK.format({}))\nreturn r['response']"
 BROKEN = {
     "no prompt.py": ("W210", graph(USE, imports=IMPORT)),
     "no such prompt": ("W210", graph(USE, imports=IMPORT, prompt="OTHER = ''")),
@@ -152,12 +113,9 @@ BROKEN = {
         graph("return ASK", imports="from workspace.X.workflows.round_1.prompt import ASK", prompt="OTHER = ''"),
     ),
     "a prompt.py that is not Python": ("W101", graph(USE, imports=IMPORT, prompt="ASK = '''\n")),
-    "a format without its field": ("W303", graph(FILL.format("a=1"), imports=IMPORT, prompt="ASK = '{a} {b}'")),
-    "a format without its place": ("W303", graph(FILL.format("1"), imports=IMPORT, prompt="ASK = '{} {}'")),
-    "a format of braces": ("W303", graph(FILL.format("a=1"), imports=IMPORT, prompt="ASK = '{a} {'")),
-    "a helper there is not": ("W109", graph("return problem", imports="from scripts.evaluator import Score")),
-    "a module there is not": ("W109", graph("return problem", imports="from scripts.memory import Store")),
-    "an operator there is not": ("W201", graph("return problem", imports="from scripts.operators import Solve")),
+    "an unknown helper": ("W109", graph("return problem", imports="from scripts.evaluator import Score")),
+    "an unknown module": ("W109", graph("return problem", imports="from scripts.memory import Store")),
+    "an unknown operator": ("W201", graph("return problem", imports="from scripts.operators import Solve")),
     "an operator of their own": ("W201", graph("return problem", init="self.x = operator.SelfAsk(self.llm)")),
     "an option of their own": ("W203", graph("r = await self.custom(problem, '', role='x')\nreturn r['response']")),
     "not awaited": ("W204", graph("r = self.custom(problem, '')\nreturn r['response']")),
@@ -173,42 +131,38 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_cannot_run_has_an_error(name: str) -> None:
-    code, workflow = BROKEN[name]
-    assert fatal(workflow) == {code}
-    assert run(workflow).outcome == "invalid"
+def test_what_cannot_run_has_an_error_and_does_fail(run: Run, wait: Wait, box: Sandbox) -> None:
+    """The second is shown in the sandbox alone, without lint before it."""
 
-
-FAILS = ["no prompt.py", "no such prompt", "a format without its field", "a helper there is not", "a file of their own"]
-
-
-@pytest.mark.parametrize("name", [*FAILS, "a module there is not", "a string as a result", "a result joined to text"])
-def test_what_lint_refuses_does_fail(name: str) -> None:
-    """Without lint before it."""
-    workflow = BROKEN[name][1]
-
-    async def call(operator: str, init: object, arguments: object) -> dict[str, str]:
+    async def call(operator: str, init: object, arguments: dict[str, str]) -> dict[str, str]:
+        if arguments.keys() != {"input", "instruction"}:
+            raise WorkflowError("wrong arguments")
         return {"response": "42"}
 
-    result = loop.run_until_complete(
-        box.run_workflow(
-            workflow.text,
-            problem="P",
-            entry_point=None,
-            call_operator=call,
-            operators={"Custom": OperatorParameters(("input", "instruction"))},
-            prompt=workflow.prompt,
-            config=WorkflowConfig(),
+    wrong = []
+    for name, (code, workflow) in BROKEN.items():
+        failed = wait(
+            box.run_workflow(
+                workflow.text,
+                problem="P",
+                entry_point=None,
+                call_operator=call,
+                operators={"Custom": OperatorParameters(("input", "instruction"))},
+                prompt=workflow.prompt,
+                config=WorkflowConfig(),
+            )
         )
-    )
-    assert result.outcome == "raised"
+        if fatal(workflow) != {code} or run(workflow.text, prompt=workflow.prompt).outcome != "invalid":
+            wrong.append((name, fatal(workflow)))
+        elif failed.outcome != "raised":
+            wrong.append((name, failed))
+    assert not wrong
 
 
-FILLED = graph(FILL.format("1, {'k': 2}, x=[3], w=4"), imports=IMPORT, prompt="ASK = '{0} {{}} {1[k]} {x[0]:>{w}}'")
 RIGHT = {
-    "a full format": FILLED,
-    "a format of what is not known": graph(FILL.format("*[1, 2]"), imports=IMPORT, prompt="ASK = '{} {}'"),
+    "a format of what is not known": graph(
+        "return prompt_custom.ASK.format(*[1, 2])", imports=IMPORT, prompt="ASK = '{} {}'"
+    ),
     "a prompt that a loop makes": graph(USE, imports=IMPORT, prompt="for ASK in 'ab':\n    pass"),
     "prompts that are made": graph(USE, imports=IMPORT, prompt="def __getattr__(name):\n    return name"),
     "prompts taken from elsewhere": graph(USE, imports=IMPORT, prompt="from string import *\nASK = digits"),
@@ -216,65 +170,46 @@ RIGHT = {
         "try:\n    ask = prompt_custom.ASK\nexcept AttributeError:\n    ask = ''\nreturn ask + problem", imports=IMPORT
     ),
     "a broken prompt.py that nothing imports": graph("return problem", prompt="ASK = '''\n"),
-    "statements beside the class": graph("return A(2)", imports="A = lambda b: str(b)\nC = [x for x in 'ab' if x]"),
+    "statements outside the class": graph("return A(2)", imports="A = lambda b: str(b)\nC = [x for x in 'ab' if x]"),
     "an operator's name": graph("return f'{self.custom.name} {problem}'"),
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_what_can_run_has_no_error(name: str) -> None:
-    assert fatal(RIGHT[name]) == set()
-    assert run(RIGHT[name]).outcome == "finished", run(RIGHT[name]).error
+def test_what_can_run_has_no_error(run: Run) -> None:
+    runs = {name: run(workflow.text, prompt=workflow.prompt) for name, workflow in RIGHT.items()}
+    assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
 
 
-@pytest.mark.parametrize(
-    "module",
-    (
-        "numpy",
-        "requests.operator",
-        "openai",
-        "own.prompt",
-        "metagpt.roles",
-        "llm_as_judge.llm.client",
-        "examples.secrets",
-    ),
-)
-def test_nothing_else_can_be_imported(module: str) -> None:
-    body = f"try:\n    importlib.import_module('{module}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
-    assert run(graph(body, imports="import importlib")).answer == "none"
-    assert aflow.role(module) is None
-    assert "W109" in fatal(graph("return problem", imports=f"import {module}"))
+TRY = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
 
 
-def test_a_module_is_made_for_what_a_text_imports_and_for_nothing_else() -> None:
-    """Neither is known: an AFlow path that only the running code puts together."""
+def test_nothing_else_can_be_imported(run: Run) -> None:
+    wrong = []
+    for module in ("numpy", "requests.operator", "openai", "own.prompt", "metagpt.roles", "llm_as_judge.llm.client"):
+        answer = run(graph(TRY.format(module), imports="import importlib").text).answer
+        refused = "W109" in fatal(graph("return problem", imports=f"import {module}"))
+        if answer != "none" or aflow.role(module) is not None or not refused:
+            wrong.append((module, answer, refused))
+    assert not wrong
+
+
+def test_a_module_is_made_only_for_what_the_text_imports(run: Run) -> None:
+    """Not for an AFlow path that only the running code puts together."""
     module = "workspace.Y.workflows.template.operator"
     assert aflow.role(module) == "operators"
-    body = f"try:\n    importlib.import_module('{module}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
-    assert run(graph(body, imports="import importlib")).answer == "none"
-    assert run(graph(body, imports=f"import importlib\nimport {module}")).answer == "there"
+    assert run(graph(TRY.format(module), imports="import importlib").text).answer == "none"
+    assert run(graph(TRY.format(module), imports=f"import importlib\nimport {module}").text).answer == "there"
 
 
-def test_known_modules_hold_only_what_is_listed() -> None:
+def test_known_modules_hold_only_what_is_listed(run: Run) -> None:
     body = "return ' '.join(sorted(n for n in vars(m) if not n.startswith('__')))"
-    execution = run(graph(body, imports="import scripts.async_llm as m"))
+    execution = run(graph(body, imports="import scripts.async_llm as m").text)
     assert (execution.answer or "").split() == sorted(aflow.NAMES)
 
 
-def test_what_is_told_of_other_versions_is_of_operators_there_are() -> None:
-    """Every other form names parameters of the operator, every spelling a key that it has not, for one it has."""
-    told = {*published._FORMS, *published._SPELLINGS, *published._NAMES.values()}
-    assert told <= set(OPERATORS)
-    for name in told:
+def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> None:
+    named = {*published._FORMS, *published._SPELLINGS, *published._NAMES.values()}
+    assert named <= set(OPERATORS)
+    for name in named:
         keys = OPERATORS[name].RESULT
         assert all(other not in keys and own in keys for other, own in published.spellings(name).items())
-
-
-def test_a_folder_a_file_and_what_is_neither(tmp_path: Path) -> None:
-    folder = FOLDERS / "metagpt_gsm8k"
-    assert read_workflow(folder) == read_workflow(folder / "graph.py")
-    assert "STEPS_PROMPT" in read_workflow(folder).prompt
-    (tmp_path / "alone.py").write_text("class Workflow: ...")
-    assert read_workflow(tmp_path / "alone.py").prompt == ""
-    with pytest.raises(DataError, match=r"no graph\.py in it"):
-        read_workflow(tmp_path)

@@ -1,8 +1,7 @@
 """Find what is wrong with a workflow's text before it runs; nothing is executed and nothing repaired.
 
-Works on the syntax tree. A *fatal* finding means that the workflow cannot run to an answer, or fails on an
-ordinary path; the others are worth saying. A correct workflow raises no fatal finding: where lint cannot
-tell, it is silent.
+An *error* (a fatal finding) is a statement that fails whenever it is reached, or a class that cannot be used.
+Everything else is a warning: what may go wrong on some path is left to the run.
 
     for finding in lint(source):
         print(finding.code, finding.line, finding.message)
@@ -11,21 +10,23 @@ tell, it is silent.
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import operator as standard_operator
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.construct import constructor_arguments
 from llm_as_judge.types import Finding
-from llm_as_judge.workflow.lint.calls import BUILTINS, Function, FunctionLint, Scope
+from llm_as_judge.workflow.lint.assignment import Function, bound_names
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.imports import bound_names, check_prompts, read_imports, read_prompt
-from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
+from llm_as_judge.workflow.lint.expressions import BUILTINS, Scope
+from llm_as_judge.workflow.lint.function import FunctionCheck
+from llm_as_judge.workflow.lint.imports import check_prompts, read_imports, read_prompt
+from llm_as_judge.workflow.lint.values import Names
 
 
 def lint(
@@ -38,66 +39,58 @@ def lint(
         operators: those a workflow may use.
         prompt: text of the ``prompt.py`` that it may import.
     """
+    report = Report()
     try:
         tree = quiet_parse(source)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python finds odd in the policy's text is no news on a terminal
+            warnings.simplefilter("ignore")  # Python's own warnings about the policy's text
             compile(source, "<workflow>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         return [Finding("W101", getattr(error, "msg", None) or str(error) or type(error).__name__, line, True)]
-    report = Report()
     try:
-        _lint_module(tree, report, entry_point, operators, prompt)
+        _check_module(tree, report, entry_point, operators, prompt)
     except RecursionError:
         report("W101", "nested too deeply", tree)
-    return sorted(report.findings, key=lambda finding: (finding.line, finding.code))
+    return report.findings
 
 
-def _lint_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
-    known = {**OPERATORS, **operators}
+def _check_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
     prompts = read_prompt(prompt)
-    imports = read_imports(tree, known, prompts, report)
+    imports = read_imports(tree, {**OPERATORS, **operators}, prompts, report)
     check_prompts(tree, imports, prompts, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
         return
-    methods = {n.name: n for n in workflow.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
-    names = frozenset({"operator", "create_llm_instance", "DatasetType"} | bound_names(tree) | imports.starred)
-    for base in workflow.bases:
-        if isinstance(base, ast.Name) and base.id not in names and not hasattr(builtins, base.id):
-            report("W303", f"{base.id} is not defined", base)
+    declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    given = {"operator", "create_llm_instance", "DatasetType"}
+    module_names = bound_names(tree.body) | given | declared | imports.starred
+    methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    knowledge = Knowledge(operators=known, modules=frozenset(imports.modules), imported=imports.imported)
-    built = _operators_built(methods.get("__init__"), knowledge, operators, report)
-    knowledge.attributes = {name: operator for name, (operator, _) in built.items() if operator in operators}
-    knowledge.models = _models(methods.get("__init__"))
+    _check_definitions(tree, workflow, module_names, report)
+    names = Names(operators, {}, frozenset(imports.modules), imports.imported)
+    built = dict(_operators_built(methods.get("__init__"), names))
     scope = Scope(
-        knowledge=knowledge,
-        module_names=names,
-        attributes=None if workflow.bases else attributes_of(workflow) | set(built),
-        operators=operators,
+        names=replace(names, attributes={a: name for a, (name, _) in built.items() if name in operators}),
+        module_names=module_names,
+        attributes=None if workflow.bases else _attributes_of(workflow),
+        models=_models(methods.get("__init__")),
         report=report,
     )
     for name, method in methods.items():
-        FunctionLint(scope, method, answers=name == "__call__").run()
+        FunctionCheck(scope, method).run(answers=name == "__call__")
     for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            FunctionLint(scope, node, self_name="").run()
-    _check_outside(tree, names, report)
-    _check_annotations(tree, workflow, names, report)
+        if isinstance(node, Function):
+            FunctionCheck(scope, node, self_name="").run()
     for name, (operator, node) in built.items():
         if name not in scope.used:
             report("W205", f"self.{name} ({operator}) is built but never used", node)
 
 
 def _check_methods(
-    workflow: ast.ClassDef,
-    methods: Mapping[str, Function],
-    report: Report,
-    entry_point: str | None,
+    workflow: ast.ClassDef, methods: Mapping[str, Function], report: Report, entry_point: str | None
 ) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
@@ -110,50 +103,24 @@ def _check_methods(
         return
     if isinstance(call, ast.FunctionDef):
         report("W104", "__call__ must be async", call)
-    if not (_accepts(call, 1) or _accepts(call, 2)):
+    takes_entry_point = _accepts(call, 2) or _accepts(call, 1, "entry_point")
+    if not (takes_entry_point or _accepts(call, 1)):
         report("W105", "__call__ must take (self, problem) or, for code, (self, problem, entry_point)", call)
-    elif entry_point is not None and not _accepts(call, 2) and call.args.kwarg is None:
+    elif entry_point is not None and not takes_entry_point:
         report("W107", "__call__ of a code problem should take (self, problem, entry_point)", call)
 
 
-def _check_outside(tree: ast.Module, names: frozenset[str], report: Report) -> None:
-    """Names of statements outside functions and classes, and of what stands before those."""
-    parts: list[ast.AST] = []
-    for statement in tree.body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            parts += statement.decorator_list
-        elif not isinstance(statement, (ast.If, ast.Try)):
-            parts.append(statement)
-    nodes = [node for part in parts for node in ast.walk(part)]
-    known = names | BUILTINS | {node.arg for node in nodes if isinstance(node, ast.arg)}
-    for node in nodes:
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
-            report("W303", f"{node.id} is not defined", node)
-
-
-def _check_annotations(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
-    """Names in annotations, which Python looks up when it defines the class, up to version 3.13."""
-    later = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
-    if later or sys.version_info >= (3, 14):
-        return
-    known = names | {n.id for s in workflow.body for n in ast.walk(s) if isinstance(n, ast.Name) and _stored(n)}
-    annotations: list[ast.expr | None] = []
-    for node in (*tree.body, *workflow.body):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            annotations += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
-        elif isinstance(node, ast.AnnAssign):
-            annotations.append(node.annotation)
-    for part in (p for annotation in annotations if annotation is not None for p in ast.walk(annotation)):
-        if isinstance(part, ast.Name) and part.id not in known and not hasattr(builtins, part.id):
-            report("W303", f"{part.id} is not defined", part)
-
-
-def _stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
+def _accepts(method: Function, positional: int, *keywords: str) -> bool:
+    """Whether a method can be called with so many arguments after self."""
+    try:
+        inspect.Signature(_parameters(method)).bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
+    except TypeError:
+        return False
+    return True
 
 
 def _parameters(function: Function) -> list[inspect.Parameter]:
-    """As ``inspect.signature`` would tell them; a default is told by not being empty."""
+    """As ``inspect.signature`` would give them, with a default's syntax tree as the default."""
     given, kinds = function.args, inspect.Parameter
     places = [
         *((a, kinds.POSITIONAL_ONLY) for a in given.posonlyargs),
@@ -170,21 +137,32 @@ def _parameters(function: Function) -> list[inspect.Parameter]:
     return found
 
 
-def _accepts(function: Function, count: int) -> bool:
-    """Whether so many positional arguments after self can be given."""
-    arguments = function.args
-    named = len(arguments.posonlyargs) + len(arguments.args) - 1
-    required = named - len(arguments.defaults)
-    keyword_only = [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
-    if keyword_only == ["entry_point"] and count == 2:  # given by keyword
-        count = 1
-    elif keyword_only:
-        return False
-    return required <= count and (count <= named or arguments.vararg is not None)
+def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
+    """Names that Python looks up while it defines the module and the class: statements, bases and annotations."""
+    parts: list[ast.AST | None] = list(workflow.bases)
+    for statement in tree.body:
+        if isinstance(statement, Function | ast.ClassDef):
+            parts += statement.decorator_list
+        elif not isinstance(statement, (ast.If, ast.Try)):
+            parts.append(statement)
+    future = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
+    if not future and sys.version_info < (3, 14):  # later annotations are not looked up at all
+        for node in (*tree.body, *workflow.body):
+            if isinstance(node, Function):
+                parts += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
+            elif isinstance(node, ast.AnnAssign):
+                parts.append(node.annotation)
+    nodes = [node for part in parts if part is not None for node in ast.walk(part)]
+    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    known = names | BUILTINS | stored | arguments | _class_names(workflow)
+    for name in nodes:
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and name.id not in known:
+            report("W303", f"{name.id} is not defined", name)
 
 
 def _models(init: Function | None) -> frozenset[str]:
-    """Attributes of self that hold the model itself: made by ``create_llm_instance``, or the parameter ``llm``."""
+    """Attributes of self that hold the model: made by ``create_llm_instance``, or the parameter ``llm``."""
     found = set()
     for node in ast.walk(init) if init is not None else ():
         match node:
@@ -196,31 +174,25 @@ def _models(init: Function | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def _operators_built(
-    init: Function | None,
-    knowledge: Knowledge,
-    operators: Operators,
-    report: Report,
-) -> dict[str, tuple[str, ast.stmt]]:
-    """``self.attribute = operator.Name(...)`` of ``__init__``: attribute -> name and statement."""
-    built: dict[str, tuple[str, ast.stmt]] = {}
+def _operators_built(init: Function | None, names: Names) -> Iterator[tuple[str, tuple[str, ast.stmt]]]:
+    """``self.attribute = operator.Name(...)`` in ``__init__``: attribute -> name and statement."""
     for node in ast.walk(init) if init is not None else ():
         match node:
             case (
                 ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)], value=ast.Call(func=func))
                 | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.Call(func=func))
             ):
-                name = operator_built(func, knowledge)
-                if name is not None and (name in operators or not hasattr(standard_operator, name)):
-                    built[attribute] = (name, node)
-    return built
+                name = names.operator_built(func)
+                if name is not None and (name in names.operators or not hasattr(standard_operator, name)):
+                    yield attribute, (name, node)
 
 
-def attributes_of(workflow: ast.ClassDef) -> set[str]:
+def _attributes_of(workflow: ast.ClassDef) -> set[str]:
     """Names that ``self.name`` may have: set anywhere in the class, methods, class variables."""
-    names = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    for node in workflow.body:
-        names.update(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-    return names
+    stored = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    defined = {n.name for n in workflow.body if isinstance(n, Function | ast.ClassDef)}
+    return stored | defined | _class_names(workflow)
+
+
+def _class_names(workflow: ast.ClassDef) -> set[str]:
+    return {n.id for n in ast.walk(workflow) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

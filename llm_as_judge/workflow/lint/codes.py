@@ -1,4 +1,4 @@
-"""What lint can find: the numbered codes, and the report that collects them."""
+"""The numbered findings of lint, and the report that collects them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from llm_as_judge.types import Finding
 
-#: code -> what it means, and whether it is fatal
+#: code -> meaning, and whether it is an error (fatal): a statement that fails whenever it is reached.
 CODES: Mapping[str, tuple[str, bool]] = {
     "W101": ("the text is not Python", True),
     "W102": ("there is no class Workflow", True),
@@ -25,25 +25,28 @@ CODES: Mapping[str, tuple[str, bool]] = {
     "W206": ("an operator's call cannot be reached", False),
     "W207": ("an operator's result, or a string, has no such key", True),
     "W208": ("get() of a key that an operator's result never has", False),
-    "W209": ("the model is called directly, and not through an operator", True),
-    "W210": ("a prompt is used that the prompt.py beside the workflow does not have", True),
+    "W209": ("the model is called directly instead of through an operator", True),
+    "W210": ("a prompt is used that the workflow's prompt.py does not have", True),
     "W211": ("an operator's whole result is added to text", True),
-    "W301": ("a variable may be unbound", True),
-    "W302": ("a variable is unbound if a loop does not run", False),
+    "W212": ("an ensemble is given whole results instead of their texts", False),
+    "W301": ("a variable may be unbound", False),
     "W303": ("a name is not defined", True),
-    "W304": ("a path of __call__ ends without a return", True),
-    "W305": ("__call__ ends without a return if a loop comes to its end", False),
+    "W304": ("a path of __call__ ends without an answer", False),
     "W401": ("the answer is not a string", True),
 }
 
 
 class Report:
+    """Findings of one workflow, each code, message and line once."""
+
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self._seen: set[tuple[str, str, int]] = set()
+        self._findings: dict[tuple[str, str, int], Finding] = {}
 
     def __call__(self, code: str, message: str, node: ast.AST) -> None:
         line = getattr(node, "lineno", 1)
-        if (code, message, line) not in self._seen:
-            self._seen.add((code, message, line))
-            self.findings.append(Finding(code, message, line, CODES[code][1]))
+        self._findings.setdefault((code, message, line), Finding(code, message, line, CODES[code][1]))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings by line."""
+        return sorted(self._findings.values(), key=lambda finding: (finding.line, finding.code))

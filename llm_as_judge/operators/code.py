@@ -1,26 +1,57 @@
-"""Test: runs the public tests on a solution and asks for a corrected one when they fail."""
+"""Programmer and Test: operators that run code in the sandbox and try again with the error."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Toolbox, result
 from llm_as_judge.operators.reading import code
 from llm_as_judge.sandbox.public_test import run_assert
 
-_ERROR_LIMIT = 300
+_TRIES = 3
+_ERROR_LIMIT = 300  # characters
 
 
+@dataclass(frozen=True)
+class Programmer:
+    """Writes ``solve()`` and runs it, up to three times, with the last error in the prompt. ``output`` is the text of
+    what ``solve()`` returned, empty if all tries failed.
+    """
+
+    tools: Toolbox
+
+    NAME: ClassVar[str] = "Programmer"
+    RESULT: ClassVar[Mapping[str, type]] = {"code": str, "output": str}
+    SUMMARY: ClassVar[str] = "writes and runs a program that computes the answer"
+
+    async def __call__(self, problem: str, analysis: str = "None") -> dict[str, Any]:
+        prompts = self.tools.prompts
+        known = prompts.analysis.format(analysis=analysis) if analysis and analysis != "None" else ""
+        source = error = ""
+        for _ in range(_TRIES):
+            failure = prompts.failure.format(code=source, error=error) if error else ""
+            prompt = prompts.programmer.format(problem=problem, analysis=known, failure=failure)
+            source = code(await self.tools.ask(self.NAME, prompt), "solve")
+            run = await self.tools.run_code(source, call="solve", args=[])
+            if run.outcome == "finished" and run.value is not None:
+                return result(code=source, output=str(run.value))
+            error = run.error or ("solve() returned None" if run.outcome == "finished" else run.outcome)
+        return result(parse_ok=False, error=error, code=source, output="")
+
+
+@dataclass(frozen=True)
 class Test:
-    """Public tests only; ``result`` is True when all pass. Without any, the solution only has to load."""
+    """Runs the question's public tests and asks for a corrected solution when one fails. ``result`` is True if all
+    pass. Without public tests, the function only has to load.
+    """
+
+    tools: Toolbox
 
     NAME: ClassVar[str] = "Test"
     RESULT: ClassVar[Mapping[str, type]] = {"result": bool, "solution": str}
     SUMMARY: ClassVar[str] = "runs public tests on code and repairs it when they fail"
-
-    def __init__(self, tools: Toolbox) -> None:
-        self.tools = tools
 
     async def __call__(self, problem: str, solution: str, entry_point: str, test_loop: int = 3) -> dict[str, Any]:
         source = code(solution, entry_point)
@@ -37,7 +68,7 @@ class Test:
         return result(result=failure is None, solution=source, error=error)
 
     async def _first_failure(self, source: str, entry_point: str) -> tuple[str, str] | None:
-        """The first public test that fails and what was seen, or None."""
+        """The first public test that fails and what was seen."""
         if not entry_point.isidentifier():
             return f"assert callable({entry_point})", "entry_point is not a function name"
         for statement in self.tools.question.public_tests or (f"assert callable({entry_point})",):

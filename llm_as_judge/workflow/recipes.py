@@ -1,10 +1,10 @@
-"""Workflows of many shapes, generated: what a cold start teaches a policy, so that training has a space to search.
+"""Generated workflows of many shapes: what the warm-up teaches a policy, so that training has a space to search.
 
-A recipe says how drafts are made (one operator, several samples, an early end where two agree), how they become one
-(an ensemble) and what follows (format, review and revise, test). ``write`` puts it into words: names, instructions and
-idioms may vary with the generator, what is called in which order does not.
+A recipe says how drafts are made (one operator, several samples, an early end if two agree), how they become one answer
+(an ensemble) and what follows (format, review and revise, test). ``write`` puts it into code: names, instructions and
+idioms may vary with the generator, the order of calls does not.
 
-    source = write(draw("math", rng), "math", rng)
+    source = write(draw("math", rng, OPERATORS), "math", rng)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Literal
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
-from llm_as_judge.workflow.shape import shape
+from llm_as_judge.workflow.structure import shape
 
 Draft = Literal["Custom", "AnswerGenerate", "Programmer", "CustomCodeGenerate"]
 Ensemble = Literal["ScEnsemble", "MdEnsemble"]
@@ -68,16 +68,14 @@ _ATTRIBUTES = {
     "Revise": ("revise", "editor"),
     "Test": ("test", "tester"),
 }
-
-
-#: Share of attributes that are called as their operator is: what an operator takes is learned by its name first.
+#: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.
 _NAMED_ALIKE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """``samples`` drafts by ``draft``; more than one are joined by ``ensemble``, or end early where the first two are
-    equal.
+    """``samples`` drafts by ``draft``. Several are joined by ``ensemble``; with ``early_end``, two equal drafts end the
+    workflow.
     """
 
     draft: Draft
@@ -88,19 +86,19 @@ class Recipe:
 
     @property
     def following(self) -> tuple[str, ...]:
-        """The operators that are called on the answer once there is one."""
+        """The operators that are called on the answer."""
         after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
         return tuple(itertools.chain.from_iterable(after))
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """What it builds, in the order of use."""
+        """The operators in the order of use."""
         named = [self.draft, *([self.ensemble] if self.ensemble else []), *self.following]
         return tuple(dict.fromkeys(named))
 
 
 def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
-    """Every recipe for ``domain`` that needs none but ``operators``."""
+    """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles: tuple[Ensemble, ...] = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
         made = [Recipe(draft, after=after)]
@@ -111,24 +109,23 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
 
 
 def edits(recipe: Recipe, domain: Domain, operators: Collection[str]) -> list[Recipe]:
-    """Every recipe that differs from ``recipe`` in one thing: what drafts, how drafts become one, or what follows."""
+    """Every recipe that differs from ``recipe`` in one part: the draft, the way drafts become one, or what follows."""
 
-    def told(one: Recipe) -> tuple[object, ...]:
+    def parts(one: Recipe) -> tuple[object, ...]:
         return one.draft, (one.samples, one.ensemble, one.early_end), one.after
 
-    own = told(recipe)
-    return [
-        other for other in recipes(domain, operators) if sum(a != b for a, b in zip(told(other), own, strict=True)) == 1
-    ]
+    def differences(other: Recipe) -> int:
+        return sum(a != b for a, b in zip(parts(other), parts(recipe), strict=True))
+
+    return [other for other in recipes(domain, operators) if differences(other) == 1]
 
 
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
-    """A recipe at random: one draft as often as several, and each operator that follows halves the odds, but for Test:
-    what can be tested is tested as often as not.
+    """A random recipe: half of them with one draft, and each following operator except Test halves the odds.
 
-    There are few short recipes and many long ones; a small policy learns the language from the short ones first, and
-    what it was shown once in a hundred times it would hardly try. Single calls pay in two domains of three, and a
-    policy that tests seldom unlearns it with them.
+    There are few short recipes and many long ones, but a small policy learns from the short ones first and hardly tries
+    what it has seen once in a hundred times. Test is exempt because two domains of three do without it, and a policy
+    that rarely tests unlearns it.
     """
     known = list(recipes(domain, operators))
     single = sum(recipe.samples == 1 for recipe in known)
@@ -139,15 +136,18 @@ def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
 
 
 def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, class_first: bool = False) -> str:
-    """``recipe`` as a workflow for problems of ``domain``: with the chance ``varied`` in names and idioms at random,
-    else in the first of each. ``class_first``: what it imports it imports inside the class.
+    """``recipe`` as a workflow for problems of ``domain``.
+
+    Args:
+        varied: probability of random names and idioms; otherwise the first of each is used.
+        class_first: put imports inside the class.
     """
     return _Writer(recipe, domain, rng, rng.random() < varied).text(class_first=class_first)
 
 
 @cache
-def shapes(domain: Domain) -> frozenset[str]:
-    """Every shape that ``write`` gives; what a policy writes beyond them it was not taught by it."""
+def known_shapes(domain: Domain) -> frozenset[str]:
+    """Every shape that ``write`` gives; a policy invented any other."""
     return frozenset(shape(write(recipe, domain, Random(0))) for recipe in recipes(domain, OPERATORS))
 
 
@@ -194,7 +194,7 @@ class _Writer:
         return f"({call})['{key}']"
 
     def _call(self, name: str) -> str:
-        """The draft's call, not awaited."""
+        """The draft's call, without await."""
         instruction = repr(self.rng.choice(_INSTRUCTIONS[self.domain]))
         arguments = {
             "Custom": f"input=problem, instruction={instruction}",

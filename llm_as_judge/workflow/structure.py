@@ -1,7 +1,7 @@
-"""The shape of a workflow: which operators it calls in which order, and its text without layout.
+"""The structure of a workflow: which operators it calls in which order, and its text without layout.
 
-A shape (``3xAnswerGenerate>ScEnsemble``) is read off the text, so that equal ideas in other words count as one;
-branches are not told from straight lines.
+A shape such as ``3xAnswerGenerate>ScEnsemble`` is read from the text, so workflows that differ only in wording have the
+same one. Branches count like straight lines.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from llm_as_judge.answers.code import quiet_parse
-from llm_as_judge.workflow.lint.kinds import Knowledge, operator_built
+from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.workflow.lint.values import Names
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class _Bare(ast.NodeTransformer):
-    """Without annotations and docstrings, which change nothing."""
+    """Removes annotations and docstrings."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.arg(node.arg)
@@ -37,7 +38,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def normalise_code(source: str) -> str:
-    """``source`` without comments, docstrings, annotations and layout; text that is no Python keeps its words."""
+    """``source`` without comments, docstrings, annotations and layout; text that is not Python keeps its words."""
     try:
         return ast.unparse(_Bare().visit(quiet_parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -47,8 +48,8 @@ def normalise_code(source: str) -> str:
 def shape(source: str) -> str:
     """The operators called by ``__call__`` and its helpers, in the order of the text, joined by ``>``.
 
-    A loop over a constant number of things multiplies (``3x``), over others gives ``nx``; the same operator
-    several times running counts up. ``""`` for a workflow that calls none, ``invalid`` for no workflow.
+    A loop over a constant number of items multiplies (``3x``), other loops give ``nx``; consecutive calls of one
+    operator are added up. ``""`` for a workflow without calls, ``invalid`` for a text without a workflow.
     """
     try:
         tree = quiet_parse(source)
@@ -62,7 +63,7 @@ def shape(source: str) -> str:
 
 
 def _methods(cls: ast.ClassDef | None, classes: Mapping[str, ast.ClassDef]) -> dict[str, Function]:
-    """Of the class and of its bases in the same text."""
+    """Methods of the class and of its bases in the same text."""
     if cls is None:
         return {}
     bases = [classes.get(b.id) for b in cls.bases if isinstance(b, ast.Name) and b.id != cls.name]
@@ -71,18 +72,18 @@ def _methods(cls: ast.ClassDef | None, classes: Mapping[str, ast.ClassDef]) -> d
 
 
 def _operators(tree: ast.Module) -> dict[str, str]:
-    """Source of every place that an operator is put in (``self.answer``, ``self.ops['answer']``) -> its name."""
+    """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> its name."""
     imported = {
         alias.asname or alias.name: alias.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
         for alias in node.names
     }
-    known, found = Knowledge(imported=imported), {}
+    known, found = Names(OPERATORS, {}, imported=imported), {}
 
     def put(place: str, value: ast.expr) -> None:
         match value:
-            case ast.Call(func=func) if name := operator_built(func, known):
+            case ast.Call(func=func) if name := known.operator_built(func):
                 found[place] = name
             case ast.Dict(keys=keys, values=values):
                 for key, member in zip(keys, values, strict=True):
@@ -110,7 +111,7 @@ class _Shape:
         self._methods = methods
         self._functions: dict[str, Function] = {}  # defined within
         self._lengths: dict[str, int] = {}  # variables that hold a literal list
-        self._under_way: list[Function] = []
+        self._open: list[Function] = []  # being read
 
     def of(self, nodes: Iterable[ast.AST]) -> list[Unit]:
         units: list[Unit] = []
@@ -144,17 +145,16 @@ class _Shape:
             case ast.Attribute(value=ast.Name(), attr=name) if name in self._methods and name != "__call__":
                 return self._within(self._methods[name])
         units = self.of(ast.iter_child_nodes(node))
-        match node:
-            case ast.Call(func=func) if operator := self._operators.get(ast.unparse(func)):
-                units.append(("1", operator))
+        if isinstance(node, ast.Call) and (operator := self._operators.get(ast.unparse(node.func))):
+            units.append(("1", operator))
         return units
 
     def _within(self, function: Function) -> list[Unit]:
-        if function in self._under_way:  # it calls itself
+        if function in self._open:  # it calls itself
             return []
-        self._under_way.append(function)
+        self._open.append(function)
         units = self.of(function.body)
-        self._under_way.pop()
+        self._open.pop()
         return units
 
     def _count(self, iterable: ast.expr) -> str:
@@ -162,8 +162,7 @@ class _Shape:
             case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(stop))]):
                 return str(stop)
             case ast.Call(
-                func=ast.Name(id="range"),
-                args=[ast.Constant(value=int(start)), ast.Constant(value=int(stop))],
+                func=ast.Name(id="range"), args=[ast.Constant(value=int(start)), ast.Constant(value=int(stop))]
             ):
                 return str(max(0, stop - start))
             case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):

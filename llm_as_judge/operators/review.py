@@ -1,40 +1,40 @@
-"""Format, Review and Revise: operators that read a solution and say or write something about it."""
+"""Format, Review and Revise: operators that read a solution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Toolbox, cut_off, result
 from llm_as_judge.operators.reading import field, truth
 
 
+@dataclass(frozen=True)
 class Format:
     """The final answer of a longer solution, in a few words."""
+
+    tools: Toolbox
 
     NAME: ClassVar[str] = "Format"
     RESULT: ClassVar[Mapping[str, type]] = {"response": str}
     SUMMARY: ClassVar[str] = "reduces a solution to its final answer"
 
-    def __init__(self, tools: Toolbox) -> None:
-        self.tools = tools
-
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
-        prompt = self.tools.prompts.format.format(problem=problem, solution=solution)
-        text = await self.tools.ask(self.NAME, prompt)
+        text = await self.tools.ask(self.NAME, self.tools.prompts.format.format(problem=problem, solution=solution))
         answer = field(text, "answer") or text.strip()
         return result(parse_ok=bool(answer), response=answer)
 
 
+@dataclass(frozen=True)
 class Review:
     """A verdict on a solution as a real bool; an unreadable reply counts as no objection, with ``parse_ok=False``."""
+
+    tools: Toolbox
 
     NAME: ClassVar[str] = "Review"
     RESULT: ClassVar[Mapping[str, type]] = {"review_result": bool, "feedback": str}
     SUMMARY: ClassVar[str] = "checks a solution"
-
-    def __init__(self, tools: Toolbox) -> None:
-        self.tools = tools
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
@@ -45,23 +45,24 @@ class Review:
         return result(review_result=verdict, feedback=feedback)
 
 
+@dataclass(frozen=True)
 class Revise:
-    """A corrected solution; a reply without tags is taken whole, an empty one or one cut off leaves the solution as it
-    was.
+    """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, leaves the solution as
+    it was.
     """
+
+    tools: Toolbox
 
     NAME: ClassVar[str] = "Revise"
     RESULT: ClassVar[Mapping[str, type]] = {"solution": str}
     SUMMARY: ClassVar[str] = "rewrites a solution by the feedback"
 
-    def __init__(self, tools: Toolbox) -> None:
-        self.tools = tools
-
     async def __call__(self, problem: str, solution: str, feedback: str) -> dict[str, Any]:
         prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)
         reply = await self.tools.reply(self.NAME, prompt)
-        revised = field(reply.text, "solution", cut=cut_off(reply))
+        cut = cut_off(reply)
+        revised = field(reply.text, "solution", cut=cut)
         if not revised:
-            whole = reply.text.strip() if revised is None and not cut_off(reply) else ""
+            whole = reply.text.strip() if revised is None and not cut else ""
             return result(parse_ok=False, error="no <solution> in the reply", solution=whole or solution)
         return result(solution=revised)

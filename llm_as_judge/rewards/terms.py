@@ -1,0 +1,110 @@
+"""The terms of the reward, each on its own scale, and the table that names them.
+
+A new term is a function of a ``FinishedRun`` and a row of ``TERMS``; ``reward.reward_weights`` gives it a weight, whose
+default belongs in ``config/schema.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.config.schema import RewardConfig
+from llm_as_judge.types import Completion, Domain, Execution, Problem, Verdict
+
+RIGHT, WRONG = 10.0, -5.0
+#: Characters of the longest answer that counts as only the answer.
+_LONGEST: Mapping[Domain, int] = {"math": 100, "code": 20_000, "qa": 200}
+#: Words; shorter repetitions occur in any class that builds and awaits several operators.
+_NGRAM = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """What a term is computed from: a workflow that returned an answer, and the verdict on it."""
+
+    problem: Problem
+    completion: Completion
+    execution: Execution
+    verdict: Verdict
+    config: RewardConfig
+
+
+def correctness(run: FinishedRun) -> float:
+    """10 for a right answer, -5 for a wrong one; no partial credit."""
+    return RIGHT if run.verdict.correct else WRONG
+
+
+def efficiency(run: FinishedRun) -> float:
+    """10 for no executor tokens, falling linearly to 0 at ``token_budget``.
+
+    Wall-clock time does not count, because queueing is not the policy's fault.
+    """
+    return _clipped(10.0 * (1.0 - run.execution.tokens / run.config.token_budget))
+
+
+def simplicity(run: FinishedRun) -> float:
+    """10 for at most one operator call, falling linearly to 0 at ``operator_budget`` calls."""
+    budget = run.config.operator_budget
+    return _clipped(10.0 * (budget - len(run.execution.calls)) / (budget - 1))
+
+
+def answer_format(run: FinishedRun) -> float:
+    """5 for a workflow without lint findings, and 5 for an answer that is only the answer."""
+    clean = is_clean(run.execution.answer, run.problem.question.domain)
+    return 5.0 * (not run.execution.findings) + 5.0 * clean
+
+
+def repetition(run: FinishedRun) -> float:
+    """0 for no repetition, up to 10: the share of operator calls with the same name and arguments as another, or of
+    repeated n-grams in the workflow's text, whichever is larger.
+    """
+    calls = [(c.name, json.dumps(dict(c.arguments), sort_keys=True, default=repr)) for c in run.execution.calls]
+    words = re.findall(r"\w+", run.completion.text)
+    ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
+    return 10.0 * max(_repeated(calls), _repeated(ngrams))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``worst`` is the value of an unfinished run; ``sign`` is -1 for a penalty, whose weight is subtracted."""
+
+    worst: float
+    measure: Callable[[FinishedRun], float]
+    sign: float = 1.0
+
+
+#: By the names in ``reward.reward_weights``; a term without a weight counts nothing.
+TERMS: Mapping[str, Term] = {
+    "correctness": Term(WRONG, correctness),
+    "efficiency": Term(0.0, efficiency),
+    "simplicity": Term(0.0, simplicity),
+    "format": Term(0.0, answer_format),
+    "repetition": Term(10.0, repetition, sign=-1.0),
+}
+
+
+def is_clean(answer: str | None, domain: Domain) -> bool:
+    """Code that parses as Python as it stands; otherwise one short line with nothing around the answer."""
+    if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[domain]:
+        return False
+    if domain == "code":
+        try:
+            quiet_parse(answer)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        return True
+    text = answer.strip()
+    return "\n" not in text and extract_answer(text, domain) == text
+
+
+def _clipped(value: float) -> float:
+    return min(10.0, max(0.0, value))
+
+
+def _repeated(items: Sequence[object]) -> float:
+    return 1.0 - len(set(items)) / len(items) if items else 0.0

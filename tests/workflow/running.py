@@ -1,0 +1,42 @@
+"""Questions and a scripted executor for tests that run workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from llm_as_judge.llm.client import LLMReply
+from llm_as_judge.types import Execution, Question
+
+Wait = Callable[[Coroutine[Any, Any, Any]], Any]
+Run = Callable[..., Execution]
+
+QUESTION = Question("q", "What is 6 times 7?", "math")
+CODE = Question("c", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9"))
+SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
+TAGS = {"answer": "42", "review_result": "True", "feedback": "right", "solution": "42", "solution_letter": "A"}
+
+
+class Script:
+    """Gives the replies in turn; after them 42, or a right program, in the form that the operator reads. ``by`` makes
+    the replies from the prompts instead.
+    """
+
+    def __init__(self, *replies: str, by: Callable[[str], str] | None = None, **fields: Any) -> None:
+        self.prompts: list[str] = []
+        self.replies, self.by, self.fields = list(replies), by, fields
+
+    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+        self.prompts.append(prompt)
+        if self.by:
+            text = self.by(prompt)
+        elif self.replies:
+            text = self.replies.pop(0)
+        elif "solve()" in prompt:
+            text = "```python\ndef solve():\n    return 6 * 7\n```"
+        elif "function f" in prompt:
+            text = f"```python\n{SQUARE}\n```"
+        else:
+            text = "".join(f"<{tag}>{value}</{tag}>" for tag, value in TAGS.items())
+        return replace(LLMReply(text, "", "stop", 10, 5, 0.5, 0.0), **self.fields)

@@ -1,0 +1,97 @@
+"""The named shapes are sound workflows in every domain, and the shape read from a text tells them apart."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.types import DOMAINS
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.structure import normalise_code, shape
+
+EXPECTED = {
+    "direct": "Custom",
+    "think": "Custom",  # another instruction, the same calls
+    "answer": "AnswerGenerate",
+    "program": "Programmer",
+    "vote": "3xAnswerGenerate>ScEnsemble",
+    "ballot": "3xAnswerGenerate>MdEnsemble",
+    "review": "AnswerGenerate>Review>Revise",
+    "format": "Custom>Format",
+    "code": "CustomCodeGenerate",
+    "code_test": "CustomCodeGenerate>Test",
+}
+
+
+def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
+    assert list(SHAPES) == list(EXPECTED)
+    wrong, texts = [], set()
+    for domain in DOMAINS:
+        for name, template in SHAPES.items():
+            source = workflow(template, domain)
+            operators = load_operators(dict.fromkeys(template.operators.values()))
+            findings = lint(source, entry_point="solve" if domain == "code" else None, operators=operators)
+            signature = "(self, problem: str, entry_point: str)" if domain == "code" else "(self, problem: str):"
+            if findings or shape(source) != EXPECTED[name] or signature not in source:
+                wrong.append((domain, name, findings))
+            texts.add(source)
+    assert not wrong
+    assert len(texts) == len(SHAPES) * len(DOMAINS)
+
+
+def test_domain_and_shape_are_named_right_before_the_operators_are_built() -> None:
+    for domain in DOMAINS:
+        for name, template in SHAPES.items():
+            lines = workflow(template, domain).splitlines()
+            named = lines.index(f"        # {domain}: {name}")
+            assert "operator." not in "".join(lines[:named]) and "operator." in lines[named + 1]
+
+
+def test_each_line_of_the_setup_follows_from_the_line_before() -> None:
+    """What lets a model of a million parameters finish the shape it named."""
+    for domain in DOMAINS:
+        followers: dict[str, set[str]] = {}
+        for template in SHAPES.values():
+            named = f"        # {domain}: {template.name}"
+            rest = workflow(template, domain).partition(named + "\n")[2].partition("\n\n")[0]
+            for line, following in pairwise([named, *rest.splitlines(), ""]):
+                followers.setdefault(line, set()).add(following)
+        assert all(len(found) == 1 for found in followers.values())
+
+
+def with_body(body: str) -> str:
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    return (
+        "class Workflow:\n    def __init__(self, name, llm_config, dataset):\n"
+        "        self.a = operator.AnswerGenerate(self.llm)\n        self.c = operator.Custom(self.llm)\n"
+        "        self.s = operator.ScEnsemble(self.llm)\n    async def __call__(self, problem):\n" + lines
+    )
+
+
+BODIES = {
+    "rs = await asyncio.gather(*[self.a(problem) for _ in range(3)])": "3xAnswerGenerate",
+    "x, y = await asyncio.gather(self.a(problem), self.a(problem))": "2xAnswerGenerate",
+    "x = await self.a(problem)\ny = await self.a(problem)\nz = await self.s([x, y], problem)":
+        "2xAnswerGenerate>ScEnsemble",
+    "z = await self.s([(await self.a(problem))['answer'], (await self.c(problem, ''))['response']], problem)":
+        "AnswerGenerate>Custom>ScEnsemble",
+    "for h in ['a', 'b']:\n    r = await self.c(problem, h)": "2xCustom",
+    "hs = ['a', 'b', 'c']\nfor i, h in enumerate(hs):\n    r = await self.c(problem, h)": "3xCustom",
+    "for i in range(2):\n    r = await self.a(problem)\n    t = await self.c(problem, '')": "2x(AnswerGenerate>Custom)",
+    "for p in problem.split():\n    r = await self.a(p)": "nxAnswerGenerate",
+    "while True:\n    r = await self.a(problem)": "nxAnswerGenerate",
+    "for i in range(2):\n    for j in range(3):\n        r = await self.a(problem)": "6xAnswerGenerate",
+    "return problem": "",
+}  # fmt: skip
+
+
+def test_shapes_of_loops_and_groups() -> None:
+    assert {body: shape(with_body(body)) for body in BODIES} == BODIES
+    assert {shape(source) for source in ("", "def f(", "x = 1", "class Workflow: pass")} == {"invalid"}
+
+
+def test_normalised_code_ignores_layout_comments_annotations_and_docstrings() -> None:
+    assert normalise_code("x: int=1 # one\n\n") == normalise_code("x = 1")
+    assert normalise_code("def f(a: int) -> str:\n  'doc'\n  return a") == normalise_code("def f(a): return a")
+    assert normalise_code("not   python (") == "not python ("
