@@ -16,6 +16,8 @@ from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.values import TEXT, Comprehension, Names, Value, element_of, names_in
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
+#: Methods that leave a list or a result as it is; a list's ``append`` is followed.
+_READING = ("append", "get", "keys", "values", "items", "copy", "index", "count")
 
 
 @dataclass(slots=True)
@@ -62,6 +64,9 @@ class ExpressionCheck(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         self._check_call(node)
+        match node.func:
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _READING:
+                self._state.forget([name])  # it may hold something else now
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)

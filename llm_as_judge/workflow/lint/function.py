@@ -22,11 +22,9 @@ from llm_as_judge.workflow.lint.assignment import (
     stored,
 )
 from llm_as_judge.workflow.lint.expressions import ExpressionCheck, Scope
-from llm_as_judge.workflow.lint.values import Value, element_of, joined, names_in
+from llm_as_judge.workflow.lint.values import TEXT, Value, element_of, joined, names_in
 
 _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awaited", "operator": "an operator"}
-#: Methods that leave a list or a result as it is.
-_READING = ("get", "keys", "values", "items", "copy", "index", "count")
 
 
 class FunctionCheck(ExpressionCheck):
@@ -118,7 +116,8 @@ class FunctionCheck(ExpressionCheck):
         if isinstance(node.target, ast.Name):
             self._check_name(node.target)
         self.visit(node.value)
-        self._check_sum(node.op, node.value)
+        if self._value(node.target) == TEXT:
+            self._check_sum(node.op, node.value)
         self._bind(node.target, None)
 
     def visit_Delete(self, node: ast.Delete) -> None:
@@ -137,8 +136,6 @@ class FunctionCheck(ExpressionCheck):
                 held = self._state.values.get(name)
                 if held and held.kind == "list":
                     self._state.values[name] = joined(held, Value("list", items=(self._value(item),)))
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in _READING:
-                self._state.forget([name])
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:
