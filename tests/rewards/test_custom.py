@@ -129,7 +129,7 @@ async def test_what_it_returns_or_raises_is_checked(file: Path) -> None:
 
 def test_a_file_that_exits_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ConfigError, match="cannot import .* SystemExit"):
+    with pytest.raises(ConfigError, match=r"cannot import .* SystemExit"):
         load_function(f"{tmp_path}/exits.py:f")
 
 
