@@ -1,6 +1,6 @@
-"""What is often added takes a documented change of at most two files: done here to a copy of the package, and used.
+"""Each extension of CONTRIBUTING.md ("Adding one") takes at most two files.
 
-The steps are those of CONTRIBUTING.md, "Adding one". What the copy then does is asked in a process of its own.
+Each is made here in a copy of the package, and used in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Copy:
-    """The package in a folder of its own; ``changed`` are the files that were edited or made."""
+    """A copy of the package; ``changed`` are the files that were edited or added."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.changed = folder, set[str]()
@@ -33,7 +33,7 @@ class Copy:
         self.changed.add(name)
 
     def edit(self, name: str, *changes: tuple[str, str]) -> None:
-        """Each change is an old text that stands there once, and what takes its place."""
+        """Each change is an old text, which occurs once, and its replacement."""
         path = self.folder / "llm_as_judge" / name
         text = path.read_text(encoding="utf-8")
         for old, new in changes:
@@ -42,13 +42,10 @@ class Copy:
         path.write_text(text, encoding="utf-8")
         self.changed.add(name)
 
-    def run(self, code: str) -> None:
-        self._run("-c", code)
-
     def command(self, *words: str) -> str:
-        return self._run("-m", "llm_as_judge.commands.app", *words)
+        return self.run("-m", "llm_as_judge.commands.app", *words)
 
-    def _run(self, *words: str) -> str:
+    def run(self, *words: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(self.folder)}
         done = subprocess.run(
             [sys.executable, *words], cwd=self.folder, env=env, capture_output=True, text=True, check=False
@@ -62,28 +59,32 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
-def test_an_operator_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
+def test_an_operator_is_a_class_and_a_line_in_the_catalog(copy: Copy) -> None:
     copy.add(
         "operators/translate.py",
+        "from dataclasses import dataclass\n"
         "from llm_as_judge.operators.base import Toolbox, result\n\n\n"
+        "@dataclass(frozen=True)\n"
         "class Translate:\n"
-        '    """One call of the executor."""\n\n'
-        '    NAME, SUMMARY, RESULT = "Translate", "puts a text into English", {"response": str}\n\n'
-        "    def __init__(self, tools: Toolbox) -> None:\n"
-        "        self.tools = tools\n\n"
+        "    tools: Toolbox\n"
+        "    NAME, SUMMARY, RESULT = 'Translate', 'puts a text into English', {'response': str}\n\n"
         "    async def __call__(self, text: str) -> dict[str, object]:\n"
         "        reply = await self.tools.ask(self.NAME, f'Put this into English: {text}')\n"
         "        return result(parse_ok=bool(reply), response=reply)\n",
     )
     copy.edit(
         "operators/catalog.py",
-        ("import Test\n", "import Test\nfrom llm_as_judge.operators.translate import Translate\n"),
+        (
+            "Format, Review, Revise\n\n",
+            "Format, Review, Revise\nfrom llm_as_judge.operators.translate import Translate\n\n",
+        ),
         ("Review, Revise,\n)", "Review, Revise, Translate,\n)"),
     )
     copy.run(
+        "-c",
         "from llm_as_judge.config.schema import Config\n"
         "from llm_as_judge.workflow.prompt import Layer1\n"
-        "assert 'Translate(text: str)' in Layer1(Config().workflow).system\n"
+        "assert 'Translate(text: str)' in Layer1(Config().workflow).system\n",
     )
     workflow = copy.folder / "w.py"
     workflow.write_text(
@@ -95,14 +96,14 @@ def test_an_operator_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
         "        result = await self.translate(text=problem)\n"
         "        return result['response'], 0.0\n"
     )
-    assert "nothing found" in copy.command("workflow", "lint", "w.py")
+    assert "W" not in copy.command("workflow", "lint", "w.py")
     assert len(copy.changed) == 2
 
 
-def test_a_dataset_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
+def test_a_dataset_is_a_file_and_a_line_in_the_catalog(copy: Copy) -> None:
     copy.add(
-        "datasets/riddles.py",
-        "from __future__ import annotations\n"
+        "data/benchmarks/riddles.py",
+        "from llm_as_judge.data.dataset import Dataset, Source, Split\n"
         "from llm_as_judge.data.record import Record, content_id, text_of\n"
         "from llm_as_judge.types import Problem, Question, Reference\n\n\n"
         "def parse(record: Record) -> Problem:\n"
@@ -110,16 +111,15 @@ def test_a_dataset_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
         '    question = Question(content_id("riddles", text), text, "qa", dataset="riddles")\n'
         '    return Problem(question, Reference((text_of(record, "solution"),)))\n\n\n'
         "def golds(record: Record) -> tuple[str, ...]:\n"
-        '    return (text_of(record, "solution"),)\n',
+        '    return (text_of(record, "solution"),)\n\n\n'
+        'DATASET = Dataset(domain="qa", parse=parse, golds=golds, recognises=lambda record: "riddle" in record,\n'
+        '    source=Source(hub="x/riddles", configs=("main",), page="https://example.org", pool=("test",),\n'
+        '    splits={"test": Split(hub="test", release=("riddles.jsonl",))}, official={"test": "test"}))\n',
     )
     copy.edit(
-        "datasets/catalog.py",
+        "data/catalog.py",
         ("mmlu, squad2\n", "mmlu, riddles, squad2\n"),
-        (
-            "DATASETS: Mapping[str, Dataset] = {\n",
-            "DATASETS: Mapping[str, Dataset] = {\n"
-            '    "riddles": Dataset("qa", riddles.parse, riddles.golds, _with("riddle", "solution")),\n',
-        ),
+        ('    "commonsenseqa": ', '    "riddles": riddles.DATASET,\n    "commonsenseqa": '),
     )
     (copy.folder / "riddles.jsonl").write_text(
         '{"riddle": "What has keys but opens no door?", "solution": "a piano"}\n'
@@ -129,26 +129,21 @@ def test_a_dataset_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
     assert len(copy.changed) == 2
 
 
-def test_a_reward_term_is_a_file_and_a_line_in_the_table(copy: Copy) -> None:
-    copy.add(
-        "rewards/brevity.py",
-        "def brevity(text: str) -> float:\n"
-        '    """10 for an empty answer, falling to 0 at a hundred characters."""\n'
-        "    return max(0.0, 10.0 - len(text) / 10)\n",
-    )
+def test_a_reward_term_is_a_function_and_a_row_in_one_file(copy: Copy) -> None:
     copy.edit(
-        "rewards/total.py",
+        "rewards/terms.py",
         (
-            "from llm_as_judge.rewards.correctness",
-            "from llm_as_judge.rewards.brevity import brevity\nfrom llm_as_judge.rewards.correctness",
+            "@dataclass(frozen=True, slots=True)\nclass Term:",
+            "def brevity(run: FinishedRun) -> float:\n"
+            "    return max(0.0, 10.0 - len(run.execution.answer or '') / 10)\n\n\n"
+            "@dataclass(frozen=True, slots=True)\nclass Term:",
         ),
-        (
-            '    "repetition": Term(10.0,',
-            '    "brevity": Term(0.0, lambda run: brevity(run.execution.answer or "")),\n    "repetition": Term(10.0,',
-        ),
+        ('    "repetition": Term(10.0,', '    "brevity": Term(0.0, brevity),\n    "repetition": Term(10.0,'),
     )
     copy.run(
+        "-c",
         "from llm_as_judge.config.loading import load_config\n"
+        "from llm_as_judge.evaluation.ablation import without\n"
         "from llm_as_judge.rewards.total import RewardFunction\n"
         "from llm_as_judge.types import *\n"
         "weights = dict(correctness=.65, efficiency=.1, simplicity=.1, format=.05, repetition=.05, brevity=.05)\n"
@@ -159,8 +154,9 @@ def test_a_reward_term_is_a_file_and_a_line_in_the_table(copy: Copy) -> None:
         "totals = [function(problem, Completion('x', (), (), (), 'stop'), run, verdict) for run in (short, long)]\n"
         "assert [reward.terms['brevity'] for reward in totals] == [9.0, 1.0]\n"
         "assert abs(totals[0].total - totals[1].total - .05 * 8) < 1e-9\n"
+        "assert without('reward.brevity', weights)['reward.reward_weights']['brevity'] == 0\n",
     )
-    assert len(copy.changed) == 2
+    assert len(copy.changed) == 1
 
 
 def test_a_loss_type_is_a_name_in_the_schema_and_a_branch_of_the_loss(copy: Copy) -> None:
@@ -175,6 +171,7 @@ def test_a_loss_type_is_a_name_in_the_schema_and_a_branch_of_the_loss(copy: Copy
         ),
     )
     copy.run(
+        "-c",
         "import torch\n"
         "from llm_as_judge.config.loading import load_config\n"
         "from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss\n"
@@ -182,7 +179,7 @@ def test_a_loss_type_is_a_name_in_the_schema_and_a_branch_of_the_loss(copy: Copy
         "logprobs = torch.tensor([[-1.0, -2.0]], requires_grad=True)\n"
         "mask = torch.ones(1, 2, dtype=torch.bool)\n"
         "inputs = LossInputs(logprobs=logprobs, advantages=torch.tensor([2.0]), mask=mask)\n"
-        "assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item() == 3.0\n"
+        "assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item() == 3.0\n",
     )
     assert len(copy.changed) == 2
 
@@ -199,20 +196,21 @@ def test_a_setting_is_a_field_of_the_schema_and_its_use(copy: Copy) -> None:
         "workflow/prompt.py", ('f"{question.statement}{entry}")', 'f"{config.greeting}{question.statement}{entry}")')
     )
     copy.run(
+        "-c",
         "from llm_as_judge.config.loading import load_config\n"
         "from llm_as_judge.config.describe import describe\n"
         "from llm_as_judge.types import Question\n"
         "from llm_as_judge.workflow.prompt import Layer1\n"
         "config = load_config(None, ['greeting=Good morning. ']).workflow\n"
         "assert 'Good morning. What?' in Layer1(config)(Question('q', 'What?', 'math')).user\n"
-        "assert any(row.name == 'workflow.greeting' for row in describe())\n"
+        "assert any(row.name == 'workflow.greeting' for row in describe())\n",
     )
     assert len(copy.changed) == 2
 
 
 def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     copy.add(
-        "cli/steps.py",
+        "commands/steps.py",
         "import typer\n"
         "from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
         "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
@@ -222,9 +220,9 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     )
     command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
     copy.edit(
-        "cli/app.py",
+        "commands/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),
-        (imported, f"from llm_as_judge.cli import steps\n{imported}"),
+        (imported, f"from llm_as_judge.commands import steps\n{imported}"),
     )
     assert copy.command("steps", "--set", "max_steps=7") == "7\n"
     assert "Print how many steps" in copy.command("--help")

@@ -27,8 +27,8 @@ class Reservation:
     cost: float = 0.0
 
 
-class Ledger:
-    """The account of one run, bounded by ``config.max_tokens`` and ``config.max_cost``.
+class Budget:
+    """What one run may spend, bounded by ``config.max_tokens`` and ``config.max_cost``.
 
     ``executor`` has the prices, and the longest reply of calls that do not name one.
     """

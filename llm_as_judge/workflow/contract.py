@@ -1,7 +1,7 @@
-"""The contract of a workflow, as any instruct model can follow it: the part of the full prompt that all problems share.
+"""The contract of a workflow, written for any instruct model: what all problems share in the full prompt.
 
-Lint and the sandbox enforce each rule: what a rule allows passes and runs, and everything that lint reports is forbidden
-by some rule (``tests/workflow/test_contract.py`` checks both).
+Lint and the sandbox enforce each rule: what a rule allows passes and runs, and some rule forbids whatever lint reports
+(``tests/workflow/test_contract.py`` checks both).
 """
 
 from __future__ import annotations

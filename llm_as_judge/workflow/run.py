@@ -26,7 +26,7 @@ from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import cut
 from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Question
-from llm_as_judge.workflow.budget import Ledger
+from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
@@ -133,7 +133,7 @@ class _Calls:
         self._question = question
         self._seed = seed
         self._sent: Counter[str] = Counter()  # prompts
-        self._ledger = Ledger(runner.config, runner.executor)
+        self._budget = Budget(runner.config, runner.executor)
         self._asked = 0  # calls of the executor, including those under way
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ class _Calls:
         most = _LLM_CALLS_PER_CALL * runner.config.max_calls
         if self._asked >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        with self._ledger.call(prompt, max_tokens) as reserved:
+        with self._budget.call(prompt, max_tokens) as reserved:
             self._asked += 1
             # The length is only sent if the budget shortens the reply.
             shorter = reserved.reply_tokens < (max_tokens or runner.executor.max_tokens)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow.lint.values import Names
+from llm_as_judge.workflow.lint.inference import NameTable
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -57,7 +57,7 @@ def shape(source: str) -> str:
         methods = _methods(classes.get("Workflow"), classes)
         if "__call__" not in methods:
             return "invalid"
-        return _text(_Shape(_operators(tree), methods).of(methods["__call__"].body))
+        return _text(_Outline(_operators(tree), methods).of(methods["__call__"].body))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "invalid"
 
@@ -79,7 +79,7 @@ def _operators(tree: ast.Module) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
         for alias in node.names
     }
-    known, found = Names(OPERATORS, {}, imported=imported), {}
+    known, found = NameTable(OPERATORS, {}, imported=imported), {}
 
     def put(place: str, value: ast.expr) -> None:
         match value:
@@ -105,7 +105,7 @@ def _operators(tree: ast.Module) -> dict[str, str]:
 Unit = tuple[str, str]  # count and operator, or count and a group in brackets
 
 
-class _Shape:
+class _Outline:
     def __init__(self, operators: Mapping[str, str], methods: Mapping[str, Function]) -> None:
         self._operators = operators
         self._methods = methods

@@ -1,8 +1,9 @@
-"""The experience buffer: what it takes, what it drops, what it finds again."""
+"""The experience buffer: what it keeps, what it drops, what it finds again."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from llm_as_judge.config.schema import BufferConfig
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
+from llm_as_judge.experience.embedding import SentenceEmbedder
 
 CODE = """class Workflow:
     def __init__(self, name, llm_config, dataset):
@@ -184,34 +186,7 @@ def test_old_workflows_leave() -> None:
     assert [e.problem_id for e in b.entries("math")] == ["new"]
 
 
-def test_an_embedder_that_is_not_there_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.experience.embedding import SentenceEmbedder
-
+def test_a_missing_sentence_transformers_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ConfigError, match="pip install sentence-transformers"):
         SentenceEmbedder("all-MiniLM-L6-v2")
-
-
-def test_any_sentence_transformers_model_embeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-    from types import ModuleType
-
-    import numpy as np
-
-    from llm_as_judge.experience.embedding import SentenceEmbedder
-
-    class Model:
-        def __init__(self, name: str, device: str | None = None) -> None:
-            self.name = name
-
-        def encode(self, texts: list[str], *, normalize_embeddings: bool, convert_to_numpy: bool) -> object:
-            assert normalize_embeddings and convert_to_numpy
-            return np.asarray(letters(texts))
-
-    module = ModuleType("sentence_transformers")
-    module.SentenceTransformer = Model  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
-    assert SentenceEmbedder("any").embed(["aab", "c"]).tolist() == [[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

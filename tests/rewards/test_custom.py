@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.custom import CustomRewards, load_function
+from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
 SOURCE = """
@@ -48,6 +48,9 @@ def few(prompts, completions, **columns):
 
 def text(prompts, completions, **columns):
     return ["good"] * len(prompts)
+
+def leave(prompts, **columns):
+    raise SystemExit(0)
 
 number = 3
 """
@@ -103,36 +106,32 @@ async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: 
     assert (one.total, two.total) == (7.5, 5.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "{file}:state",
-            "asks for trainer_state, solution; .* there are prompts, completions, completion_ids, ground_truth",
-        ),
-        ("{file}:positional", "asks for completions; parameters are passed by name"),
-        ("{file}:number", "not a function"),
-        ("{file}:missing", "has no 'missing'"),
+def test_a_function_that_cannot_be_used_is_refused_with_the_reason(file: Path) -> None:
+    for name, message in (
+        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
+        (f"{file}:positional", "asks for completions; parameters are passed by name"),
+        (f"{file}:number", "not a function"),
+        (f"{file}:missing", "has no 'missing'"),
         ("nowhere.py:f", "no file nowhere.py"),
         ("no_such_module:f", "cannot import"),
         ("math", "write package.module:function"),
         ("math:sqrrt", "did you mean 'sqrt'"),
-    ],
-)
-def test_a_function_that_cannot_be_used_is_named(file: Path, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load_function(name.format(file=file))
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load_function(name)
 
 
-@pytest.mark.parametrize(("name", "message"), [("few", "must return 2 values, got 1"), ("text", "finite numbers")])
-async def test_what_it_returns_is_checked(file: Path, name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))
+async def test_what_it_returns_or_raises_is_checked(file: Path) -> None:
+    for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
+        with pytest.raises(ConfigError, match=message):
+            await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))
+
+
+def test_a_file_that_exits_does_not_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ConfigError, match=r"cannot import .* SystemExit"):
+        load_function(f"{tmp_path}/exits.py:f")
 
 
 def test_the_limit_leaves_right_above_wrong() -> None:
-    from llm_as_judge.rewards.total import RewardFunction
-
-    weights: dict[str, Any] = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.1, "format": 0.05}
-    function = RewardFunction(RewardConfig(reward_weights={**weights, "repetition": 0.05}))
-    assert function.slack == pytest.approx((15 * 0.65 - 3.5) / 2)
+    assert RewardFunction(RewardConfig()).slack == pytest.approx((15 * 0.65 - 3.5) / 2)

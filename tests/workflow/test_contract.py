@@ -1,4 +1,6 @@
-"""The full prompt's rules against lint and the sandbox: what a rule allows passes and runs, what lint reports is forbidden."""
+"""The rules of the full prompt against lint and the sandbox: what a rule allows passes and runs, and some rule forbids
+whatever lint reports.
+"""
 
 # ruff: noqa: E501 (a workflow a line)
 from __future__ import annotations

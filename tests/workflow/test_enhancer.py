@@ -11,8 +11,11 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.workflow.enhancer import load_enhancer
 
 
-def test_no_file_means_no_instruction() -> None:
-    assert load_enhancer(WorkflowConfig())("Custom", "math") == ""
+def test_no_file_or_an_empty_one_means_no_instruction(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.touch()
+    for path in (None, empty):
+        assert load_enhancer(WorkflowConfig(enhancer=path))("Custom", "math") == ""
 
 
 def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
@@ -24,33 +27,21 @@ def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
     assert enhance("Review", "math") == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "enhancer.yaml"
+    for text, message in (
         ("Magic:\n  math: x", "unknown operator 'Magic'"),
         ("Custom:\n  maths: x", "unknown domain 'maths'; use math, code, qa"),
         ("Custom:\n  math: 3", "Custom.math must be text, got 3"),
         ("Custom: x", "must map domains to instructions, got 'x'"),
         ("- Custom", "expected operators"),
         ("a: [", "cannot be read"),
-    ],
-)
-def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "enhancer.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=message):
-        load_enhancer(WorkflowConfig(enhancer=path))
-
-
-def test_a_missing_file_is_said() -> None:
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            load_enhancer(WorkflowConfig(enhancer=path))
     with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
         load_enhancer(WorkflowConfig(enhancer=Path("none.yaml")))
-
-
-def test_an_empty_file_has_no_instructions(tmp_path: Path) -> None:
-    path = tmp_path / "empty.yaml"
-    path.write_text("", encoding="utf-8")
-    assert load_enhancer(WorkflowConfig(enhancer=path))("Custom", "math") == ""
 
 
 def test_layer_two_may_be_switched_by_operator(tmp_path: Path) -> None:

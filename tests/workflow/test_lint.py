@@ -189,6 +189,12 @@ for _ in range(2):
 else:
     return 'none'
 return r['answer']""",
+    "result completed in place": """
+r = await self.answer(input=problem)
+length = r.setdefault('length', 2)
+found = ['a']
+found += r
+return str(r['length'] + length) + found[0]""",
     "result changed in place": "r = await self.answer(input=problem)\nr['answer'] += '!'\nreturn r['answer']",
 }
 

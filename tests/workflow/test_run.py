@@ -15,7 +15,7 @@ from llm_as_judge.errors import PromptTooLong, ProviderError
 from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
 from llm_as_judge.types import Execution
-from llm_as_judge.workflow.budget import Ledger
+from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.run import WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -220,15 +220,15 @@ def test_a_sufficient_budget_changes_no_call(run: Run) -> None:
 
 
 def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
-    ledger = Ledger(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=100))
+    budget = Budget(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=100))
     for _ in range(30):
-        with ledger.call("x" * 100, 800) as call:
+        with budget.call("x" * 100, 800) as call:
             call.tokens = 10
-    with pytest.raises(BudgetExceeded, match="300 executor tokens"), ledger.call("x" * 700, None):
+    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700, None):
         pass
-    with pytest.raises(ProviderError), ledger.call("x", None):
+    with pytest.raises(ProviderError), budget.call("x", None):
         raise ProviderError("down")
-    with ledger.call("x" * 100, 800) as last:
+    with budget.call("x" * 100, 800) as last:
         assert last.reply_tokens == 1000 - 300 - 164
 
 

@@ -6,36 +6,36 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from llm_as_judge.workflow.lint.values import Value, joined
+from llm_as_judge.workflow.lint.inference import Inferred, joined
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(slots=True)
-class State:
+class Assigned:
     """Variables bound on every path to a point, and their known values; ``live`` is False if no path leads there."""
 
     bound: set[str] = field(default_factory=set)
-    values: dict[str, Value | None] = field(default_factory=dict)
+    values: dict[str, Inferred | None] = field(default_factory=dict)
     live: bool = True
 
-    def copy(self) -> State:
-        return State(set(self.bound), dict(self.values), self.live)
+    def copy(self) -> Assigned:
+        return Assigned(set(self.bound), dict(self.values), self.live)
 
     def forget(self, names: Iterable[str]) -> None:
         for name in names:
             self.values.pop(name, None)
 
 
-def join(states: Iterable[State]) -> State:
+def join(states: Iterable[Assigned]) -> Assigned:
     """The state where paths meet; those that end before do not count."""
     live = [state for state in states if state.live]
     if not live:
-        return State(live=False)
+        return Assigned(live=False)
     result, *others = live
     for other in others:
         values = {n: joined(v, other.values[n]) for n, v in result.values.items() if n in other.values}
-        result = State(result.bound & other.bound, values)
+        result = Assigned(result.bound & other.bound, values)
     return result
 
 

@@ -26,7 +26,7 @@ from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import BUILTINS, Scope
 from llm_as_judge.workflow.lint.function import FunctionCheck
 from llm_as_judge.workflow.lint.imports import check_prompts, read_imports, read_prompt
-from llm_as_judge.workflow.lint.values import Names
+from llm_as_judge.workflow.lint.inference import NameTable
 
 
 def lint(
@@ -70,7 +70,7 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
     _check_definitions(tree, workflow, module_names, report)
-    names = Names(operators, {}, frozenset(imports.modules), imports.imported)
+    names = NameTable(operators, {}, frozenset(imports.modules), imports.imported)
     built = dict(_operators_built(methods.get("__init__"), names))
     scope = Scope(
         names=replace(names, attributes={a: name for a, (name, _) in built.items() if name in operators}),
@@ -138,7 +138,7 @@ def _parameters(function: Function) -> list[inspect.Parameter]:
 
 
 def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
-    """Names that Python looks up while it defines the module and the class: statements, bases and annotations."""
+    """NameTable that Python looks up while it defines the module and the class: statements, bases and annotations."""
     parts: list[ast.AST | None] = list(workflow.bases)
     for statement in tree.body:
         if isinstance(statement, Function | ast.ClassDef):
@@ -174,7 +174,7 @@ def _models(init: Function | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def _operators_built(init: Function | None, names: Names) -> Iterator[tuple[str, tuple[str, ast.stmt]]]:
+def _operators_built(init: Function | None, names: NameTable) -> Iterator[tuple[str, tuple[str, ast.stmt]]]:
     """``self.attribute = operator.Name(...)`` in ``__init__``: attribute -> name and statement."""
     for node in ast.walk(init) if init is not None else ():
         match node:
@@ -188,7 +188,7 @@ def _operators_built(init: Function | None, names: Names) -> Iterator[tuple[str,
 
 
 def _attributes_of(workflow: ast.ClassDef) -> set[str]:
-    """Names that ``self.name`` may have: set anywhere in the class, methods, class variables."""
+    """NameTable that ``self.name`` may have: set anywhere in the class, methods, class variables."""
     stored = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     defined = {n.name for n in workflow.body if isinstance(n, Function | ast.ClassDef)}
     return stored | defined | _class_names(workflow)

@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.sandbox.guest import aflow
-from llm_as_judge.workflow.lint.assignment import State
+from llm_as_judge.workflow.lint.assignment import Assigned
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.values import TEXT, Comprehension, Names, Value, element_of, names_in
+from llm_as_judge.workflow.lint.inference import TEXT, Comprehension, Inferred, NameTable, element_of, names_in
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
+#: Methods that leave a list or a result as it is; a list's ``append`` is followed.
+_READING = ("append", "get", "keys", "values", "items", "copy", "index", "count")
 
 
 @dataclass(slots=True)
 class Scope:
     """What the functions of a workflow share. ``attributes`` is None if a base class may set any."""
 
-    names: Names
+    names: NameTable
     module_names: frozenset[str]
     attributes: Collection[str] | None
     models: Collection[str]  # attributes of self that hold the model itself
@@ -36,7 +38,9 @@ class ExpressionCheck(ast.NodeVisitor):
     ``local`` are the function's own variables, ``outer`` those of the functions around it.
     """
 
-    def __init__(self, scope: Scope, names: Names, state: State, local: frozenset[str], outer: frozenset[str]) -> None:
+    def __init__(
+        self, scope: Scope, names: NameTable, state: Assigned, local: frozenset[str], outer: frozenset[str]
+    ) -> None:
         self._scope = scope
         self._report = scope.report
         self._names = names
@@ -45,7 +49,7 @@ class ExpressionCheck(ast.NodeVisitor):
         self._outer = outer
         self._inner: list[set[str]] = []  # variables of comprehensions and lambdas around an expression
 
-    def _value(self, node: ast.expr) -> Value | None:
+    def _value(self, node: ast.expr) -> Inferred | None:
         return self._names.value(node, self._state.values)
 
     def _keys(self, operator: str) -> str:
@@ -62,6 +66,9 @@ class ExpressionCheck(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
         self._check_call(node)
+        match node.func:
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _READING:
+                self._state.forget([name])  # it may hold something else now
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from llm_as_judge.workflow.lint.assignment import (
+    Assigned,
     Function,
-    State,
     bound_names,
     captured,
     join,
@@ -22,11 +22,9 @@ from llm_as_judge.workflow.lint.assignment import (
     stored,
 )
 from llm_as_judge.workflow.lint.expressions import ExpressionCheck, Scope
-from llm_as_judge.workflow.lint.values import Value, element_of, joined, names_in
+from llm_as_judge.workflow.lint.inference import TEXT, Inferred, element_of, joined, names_in
 
 _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awaited", "operator": "an operator"}
-#: Methods that leave a list or a result as it is.
-_READING = ("get", "keys", "values", "items", "copy", "index", "count")
 
 
 class FunctionCheck(ExpressionCheck):
@@ -45,9 +43,9 @@ class FunctionCheck(ExpressionCheck):
             self_name = "" if static or not parameters else parameters[0]
         names = replace(scope.names, self_name=self_name)
         local = bound_names(function.body, parameters)
-        super().__init__(scope, names, State(bound=set(parameters)), local, outer)
-        self._breaks: list[list[State]] = []
-        self._continues: list[list[State]] = []
+        super().__init__(scope, names, Assigned(bound=set(parameters)), local, outer)
+        self._breaks: list[list[Assigned]] = []
+        self._continues: list[list[Assigned]] = []
         self._nested: list[Function] = []
         self._answers = False
 
@@ -75,14 +73,14 @@ class FunctionCheck(ExpressionCheck):
             elif isinstance(node, ast.Attribute):
                 self._scope.used.add(node.attr)
 
-    def _branch(self, statements: Sequence[ast.stmt], start: State) -> State:
+    def _branch(self, statements: Sequence[ast.stmt], start: Assigned) -> Assigned:
         """The state at the end of ``statements``."""
         before, self._state = self._state, start.copy()
         self._block(statements)
         end, self._state = self._state, before
         return end
 
-    def _bind(self, target: ast.expr, value: Value | None) -> None:
+    def _bind(self, target: ast.expr, value: Inferred | None) -> None:
         match target:
             case ast.Name(id=name):
                 self._state.bound.add(name)
@@ -118,7 +116,8 @@ class FunctionCheck(ExpressionCheck):
         if isinstance(node.target, ast.Name):
             self._check_name(node.target)
         self.visit(node.value)
-        self._check_sum(node.op, node.value)
+        if self._value(node.target) == TEXT:
+            self._check_sum(node.op, node.value)
         self._bind(node.target, None)
 
     def visit_Delete(self, node: ast.Delete) -> None:
@@ -136,9 +135,7 @@ class FunctionCheck(ExpressionCheck):
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item]):
                 held = self._state.values.get(name)
                 if held and held.kind == "list":
-                    self._state.values[name] = joined(held, Value("list", items=(self._value(item),)))
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method not in _READING:
-                self._state.forget([name])
+                    self._state.values[name] = joined(held, Inferred("list", items=(self._value(item),)))
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:
@@ -179,7 +176,7 @@ class FunctionCheck(ExpressionCheck):
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         self._loop(node, None if endless else self._state.copy(), endless=endless)
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, skipped: State | None, endless: bool = False) -> None:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, skipped: Assigned | None, endless: bool = False) -> None:
         """``skipped``: the state after no round (None: there is one). ``endless``: only break and return end it."""
         self._breaks.append([])
         self._continues.append([])

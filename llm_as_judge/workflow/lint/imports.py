@@ -27,7 +27,7 @@ _STARRED = ("typing", "math", "collections", "itertools", "functools", "statisti
 
 @dataclass(slots=True)
 class Imports:
-    """Names as the workflow has them, by what they mean."""
+    """NameTable as the workflow has them, by what they mean."""
 
     modules: set[str] = field(default_factory=lambda: {"operator"})  # the operators' module
     imported: dict[str, str] = field(default_factory=dict)  # an operator -> its name in the catalog
@@ -37,26 +37,26 @@ class Imports:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class PromptModule:
     """A workflow's ``prompt.py``: its names (None: any), and why it is not valid Python."""
 
     names: frozenset[str] | None = frozenset()
     error: str = ""
 
 
-def read_prompt(source: str) -> Prompt:
+def read_prompt(source: str) -> PromptModule:
     try:
         tree = quiet_parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         message = getattr(error, "msg", None) or str(error) or type(error).__name__
-        return Prompt(None, error=f"prompt.py, line {getattr(error, 'lineno', None) or 1}: {message}")
+        return PromptModule(None, error=f"prompt.py, line {getattr(error, 'lineno', None) or 1}: {message}")
     names = bound_names(tree.body)
     if any(isinstance(n, ast.alias) and n.name == "*" for n in ast.walk(tree)) or "__getattr__" in names:
-        return Prompt(None)
-    return Prompt(names)
+        return PromptModule(None)
+    return PromptModule(names)
 
 
-def read_imports(tree: ast.Module, operators: Operators, prompt: Prompt, report: Report) -> Imports:
+def read_imports(tree: ast.Module, operators: Operators, prompt: PromptModule, report: Report) -> Imports:
     """The imports of a workflow; reports those of what does not exist."""
     found = Imports()
     tried, unread = _in_try(tree), _for_type_checkers(tree)
@@ -89,7 +89,9 @@ def read_imports(tree: ast.Module, operators: Operators, prompt: Prompt, report:
     return found
 
 
-def _import_all(module: str, role: aflow.Role | None, operators: Operators, prompt: Prompt, found: Imports) -> None:
+def _import_all(
+    module: str, role: aflow.Role | None, operators: Operators, prompt: PromptModule, found: Imports
+) -> None:
     if role == "operators":
         found.imported.update({known: name for name in operators for known in (name, *published.names(name))})
         found.starred.update(found.imported)
@@ -109,7 +111,7 @@ def _check_import(module: str, node: ast.stmt, report: Report, *, tried: bool) -
         report("W108", f"{module} has no place in a workflow", node)
 
 
-def check_prompts(tree: ast.Module, imports: Imports, prompt: Prompt, report: Report) -> None:
+def check_prompts(tree: ast.Module, imports: Imports, prompt: PromptModule, report: Report) -> None:
     """Checks what is taken from ``prompt.py``, except where an error is caught."""
     if prompt.error and imports.of_prompt:
         report("W101", prompt.error, imports.of_prompt)

@@ -18,7 +18,7 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Inferred:
     """``operator``, ``call`` (not yet awaited) and ``result`` name their operator.
 
     ``items`` are those of a tuple, the one kind of element of a list (none: an empty list), or what awaiting a
@@ -27,25 +27,25 @@ class Value:
 
     kind: Kind
     operator: str = ""
-    items: tuple[Value | None, ...] = ()
+    items: tuple[Inferred | None, ...] = ()
 
 
-TEXT, DICT, EMPTY_LIST = Value("text"), Value("dict"), Value("list")
+TEXT, DICT, EMPTY_LIST = Inferred("text"), Inferred("dict"), Inferred("list")
 _AWAITABLE_WRAPPERS = ("create_task", "ensure_future", "wait_for", "shield")
 
 
-def joined(first: Value | None, second: Value | None) -> Value | None:
+def joined(first: Inferred | None, second: Inferred | None) -> Inferred | None:
     """What a variable holds where two paths meet."""
     if first == second:
         return first
     if first and second and first.kind == second.kind == "list":
         if not (first.items and second.items):
             return first if first.items else second
-        return Value("list", items=(joined(first.items[0], second.items[0]),))
+        return Inferred("list", items=(joined(first.items[0], second.items[0]),))
     return None
 
 
-def element_of(value: Value | None) -> Value | None:
+def element_of(value: Inferred | None) -> Inferred | None:
     """What iterating over ``value`` gives."""
     if value is None:
         return None
@@ -56,7 +56,7 @@ def element_of(value: Value | None) -> Value | None:
     return None
 
 
-def _all_joined(values: Iterable[Value | None]) -> Value | None:
+def _all_joined(values: Iterable[Inferred | None]) -> Inferred | None:
     first, *others = values
     for other in others:
         first = joined(first, other)
@@ -64,7 +64,7 @@ def _all_joined(values: Iterable[Value | None]) -> Value | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameTable:
     """What the names of one function mean: the operators it may use and where they are found."""
 
     operators: Operators
@@ -87,10 +87,10 @@ class Names:
         keys = catalog.result_keys(self.operators[operator])
         return keys.get(published.spellings(operator).get(key, key))
 
-    def value(self, node: ast.expr, variables: Mapping[str, Value | None]) -> Value | None:
+    def value(self, node: ast.expr, variables: Mapping[str, Inferred | None]) -> Inferred | None:
         """The value of an expression, given those of the local variables."""
 
-        def of(inner: ast.expr) -> Value | None:
+        def of(inner: ast.expr) -> Inferred | None:
             return self.value(inner, variables)
 
         match node:
@@ -101,15 +101,15 @@ class Names:
             case ast.NamedExpr(value=inner):
                 return of(inner)
             case ast.Attribute(value=ast.Name(id=self.self_name), attr=name) if name in self.attributes:
-                return Value("operator", self.attributes[name])
+                return Inferred("operator", self.attributes[name])
             case ast.List(elts=elements) if not any(isinstance(e, ast.Starred) for e in elements):
-                return Value("list", items=(_all_joined(map(of, elements)),)) if elements else EMPTY_LIST
+                return Inferred("list", items=(_all_joined(map(of, elements)),)) if elements else EMPTY_LIST
             case ast.List() | ast.Set():
-                return Value("list", items=(None,))
+                return Inferred("list", items=(None,))
             case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element) | ast.SetComp(elt=element):
-                return Value("list", items=(self.value(element, self.inside(node, variables)),))
+                return Inferred("list", items=(self.value(element, self.inside(node, variables)),))
             case ast.Tuple(elts=elements) if not any(isinstance(e, ast.Starred) for e in elements):
-                return Value("tuple", items=tuple(map(of, elements)))
+                return Inferred("tuple", items=tuple(map(of, elements)))
             case ast.Dict() | ast.DictComp():
                 return DICT
             case ast.IfExp(body=yes, orelse=no):
@@ -123,14 +123,14 @@ class Names:
             case ast.Call(func=function, args=arguments):
                 built = self.operator_built(function)
                 if built is not None:
-                    return Value("operator", built) if built in self.operators else None
+                    return Inferred("operator", built) if built in self.operators else None
                 called = of(function)
                 if called and called.kind == "operator":
-                    return Value("call", called.operator)
+                    return Inferred("call", called.operator)
                 return _of_call(function, arguments, [of(a) for a in arguments if not isinstance(a, ast.Starred)], of)
         return None
 
-    def inside(self, node: Comprehension, variables: Mapping[str, Value | None]) -> dict[str, Value | None]:
+    def inside(self, node: Comprehension, variables: Mapping[str, Inferred | None]) -> dict[str, Inferred | None]:
         """The variables as a comprehension's element sees them."""
         inner = dict(variables)
         for generator in node.generators:
@@ -139,33 +139,33 @@ class Names:
                 inner[name] = element if isinstance(generator.target, ast.Name) else None
         return inner
 
-    def _item(self, container: Value | None, key: Any) -> Value | None:
+    def _item(self, container: Inferred | None, key: Any) -> Inferred | None:
         match container:
-            case Value("result", operator):
+            case Inferred("result", operator):
                 return TEXT if self.result_type(operator, key) == "str" else None
-            case Value("list", _, (element,)):
+            case Inferred("list", _, (element,)):
                 return element
-            case Value("tuple", _, items) if isinstance(key, int) and key < len(items):
+            case Inferred("tuple", _, items) if isinstance(key, int) and key < len(items):
                 return items[key]
         return None
 
 
-def _of_call(function: ast.expr, arguments: list[ast.expr], values: list[Value | None], of: Any) -> Value | None:
+def _of_call(function: ast.expr, arguments: list[ast.expr], values: list[Inferred | None], of: Any) -> Inferred | None:
     name = getattr(function, "attr", None) or getattr(function, "id", "")
     if name == "gather":
         match arguments:
             case [ast.Starred(value=awaitables)]:
-                return Value("gathered", items=(Value("list", items=(_awaited(element_of(of(awaitables))),)),))
+                return Inferred("gathered", items=(Inferred("list", items=(_awaited(element_of(of(awaitables))),)),))
         if len(values) == len(arguments):
-            return Value("gathered", items=(Value("tuple", items=tuple(map(_awaited, values))),))
+            return Inferred("gathered", items=(Inferred("tuple", items=tuple(map(_awaited, values))),))
     if name in _AWAITABLE_WRAPPERS and values and values[0] and values[0].kind == "call":
         return values[0]
     return TEXT if isinstance(function, ast.Name) and name == "str" else None
 
 
-def _awaited(value: Value | None) -> Value | None:
+def _awaited(value: Inferred | None) -> Inferred | None:
     if value and value.kind == "call":
-        return Value("result", value.operator)
+        return Inferred("result", value.operator)
     return value.items[0] if value and value.kind == "gathered" else None
 
 
