@@ -229,7 +229,7 @@ def apart(kind: str) -> Row:
 
 def brief(reason: str) -> str:
     """A refusal without the figures of these random models."""
-    if "knows no tree" in reason:
+    if "which has no shared prefixes" in reason:
         return "refused: its attention cannot be exchanged"
     if "layers, not full attention" in reason:
         return "refused: " + reason.partition(" has ")[2].partition(" layers")[0] + " layers"

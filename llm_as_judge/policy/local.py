@@ -250,7 +250,7 @@ def decode_attention(
     at_own = (asked @ own_k.mT).transpose(1, 2)
     scores = torch.cat([at_common, at_prompt, at_own], -1)
     weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
-    common, prompt, own_weights = weights.split([at_common.shape[-1], at_prompt.shape[-1], own], -1)
+    common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)
     out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
     out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)
     out = out + torch.einsum("phgsk,pghkd->pghsd", own_weights, own_v)

@@ -261,7 +261,7 @@ class Policy:
         Raises ``DataError`` if none can be read, ``ConfigError`` if they have other shapes or belong to another model.
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
-            raise DataError(f"{directory} has no adapter_model.safetensors; give a folder step_N")
+            raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
         try:
             weights = load_peft_weights(str(directory), device="cpu")
         except (OSError, ValueError, KeyError, SafetensorError, pickle.UnpicklingError) as error:

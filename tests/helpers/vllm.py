@@ -1,4 +1,4 @@
-"""A real vLLM server in a process of its own, for tests. VLLM_PYTHON names the Python of an environment with vLLM."""
+"""A real vLLM server for tests, run by the Python interpreter named in VLLM_PYTHON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_vllm = [
 
 
 class Server:
-    """vLLM on a free port, in a process group of its own."""
+    """vLLM on a free port, in its own process group."""
 
     def __init__(
         self, model: str, log: Path, name: str, *, dtype: str = "float32", length: int = 2048, rank: int = 64
@@ -43,7 +43,7 @@ class Server:
             "--max-num-seqs 32 --enforce-eager --logprobs-mode processed_logprobs"
         )
         quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-        # The module, for the console script looks for a distribution called "vllm". No PYTHONPATH: it is ours.
+        # The console script needs a distribution called "vllm". PYTHONPATH is for this interpreter only.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -31,12 +31,12 @@ from llm_as_judge.policy.vllm_server import OwnServer, command, environment
 from llm_as_judge.types import Question
 
 ROOT = Path(__file__).parents[2]
-#: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $TOLD.
+#: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $NOTES.
 STAND_IN = f"""#!{sys.executable}
 import http.server, json, os, subprocess, sys
 child = subprocess.Popen(["sleep", "1000"])
-told = {{"pids": [os.getpid(), child.pid], "words": sys.argv[1:], "environment": dict(os.environ)}}
-open(os.environ["TOLD"], "w").write(json.dumps(told))
+noted = {{"pids": [os.getpid(), child.pid], "words": sys.argv[1:], "environment": dict(os.environ)}}
+open(os.environ["NOTES"], "w").write(json.dumps(noted))
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
@@ -105,14 +105,14 @@ def test_the_server_uses_the_policys_gpu_by_default(monkeypatch: pytest.MonkeyPa
 
 
 def test_it_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     server = start(load_config(None, [f"engine.python={program(tmp_path)}"]), tmp_path)
-    told = json.loads((tmp_path / "told").read_text())
+    noted = json.loads((tmp_path / "noted").read_text())
     assert "up" in server.log.read_text() and server.config.base_url.endswith("/v1")
-    assert told["environment"]["CUDA_VISIBLE_DEVICES"] == "1" and "PYTHONPATH" not in told["environment"]
-    assert not any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in told["pids"])
+    assert noted["environment"]["CUDA_VISIBLE_DEVICES"] == "1" and "PYTHONPATH" not in noted["environment"]
+    assert not any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in noted["pids"])
     del server
-    assert all(gone(pid) for pid in told["pids"])
+    assert all(gone(pid) for pid in noted["pids"])
 
 
 def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
@@ -122,16 +122,16 @@ def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
         "s = OwnServer(load_config(None, sys.argv[1:2]), 'w', 'n', 'float32', 'cpu', Path(sys.argv[2]));"
         "print('up', flush=True); time.sleep(1000)"
     )
-    told = {**os.environ, "TOLD": str(tmp_path / "told")}
+    noted = {**os.environ, "NOTES": str(tmp_path / "noted")}
     command = [sys.executable, "-c", run, f"engine.python={program(tmp_path)}", str(tmp_path / "log")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=told) as running:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=noted) as running:
         assert running.stdout is not None and running.stdout.readline() == b"up\n"
         os.kill(running.pid, signal.SIGKILL)
-    assert all(gone(pid) for pid in json.loads((tmp_path / "told").read_text())["pids"])
+    assert all(gone(pid) for pid in json.loads((tmp_path / "noted").read_text())["pids"])
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds", "told"),
+    ("text", "seconds", "noted"),
     [
         (
             "#!/bin/sh\necho no kernel image >&2\nexit 3\n",
@@ -148,10 +148,10 @@ def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
     ids=["ends", "hangs", "missing"],
 )
 def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(
-    tmp_path: Path, text: str | None, seconds: int, told: str
+    tmp_path: Path, text: str | None, seconds: int, noted: str
 ) -> None:
     python = program(tmp_path, text) if text else str(tmp_path / "vllm-python")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=noted):
         start(load_config(None, [f"engine.python={python}", f"engine.restart_s={seconds}"]), tmp_path)
 
 

@@ -1,7 +1,4 @@
-"""The vLLM client against a real vLLM server with the nano policy, whose head size is 32. `make test-vllm` runs it.
-
-VLLM_PYTHON names the Python of an environment with vLLM; without it these tests are skipped.
-"""
+"""The vLLM client with a real vLLM server and the nano policy (`make test-vllm`); skipped without VLLM_PYTHON."""
 
 from __future__ import annotations
 
@@ -79,14 +76,14 @@ def test_each_version_samples_with_its_own_weights(server: Server, policy: Polic
         assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
         groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
         assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
-        # The server's log-probs are those of the distribution sampled from, and the trainer's.
+        # The server's log-probs are those of the sampling distribution, and equal the trainer's.
         assert worst(policy, groups, Sampling(0.8, 0.9, 20)) < 2e-3
         seen.append(groups)
     assert seen[0] != seen[1] != seen[2]
-    assert worst(policy, seen[0], Sampling(0.8, 0.9, 20)) > 2e-2  # those of older weights are told apart
+    assert worst(policy, seen[0], Sampling(0.8, 0.9, 20)) > 2e-2  # older weights differ
 
 
-def test_greedy_tokens_are_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
+def test_greedy_tokens_equal_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
     perturb(policy, 9)
     engine, local = (
         VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer),
@@ -97,7 +94,7 @@ def test_greedy_tokens_are_the_local_engines(server: Server, policy: Policy, tmp
     assert [[c.token_ids for c in g] for g in ours] == [[c.token_ids for c in g] for g in theirs]
 
 
-def test_too_slow_an_answer_is_an_error_of_ours(server: Server, policy: Policy, tmp_path: Path) -> None:
+def test_a_slow_reply_is_a_provider_error(server: Server, policy: Policy, tmp_path: Path) -> None:
     engine = VLLMEngine(
         EngineConfig(base_url=server.url, timeout_s=0.001, max_retries=0), "nano", tmp_path, policy.tokenizer
     )

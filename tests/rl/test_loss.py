@@ -135,15 +135,6 @@ def test_weights_above_the_cap_are_counted_in_tokens(mode: Any) -> None:
     assert policy_loss(replace(inputs, sampling_logprobs=None), settings, WHOLE).corrected == 0
 
 
-def test_cispo_gradient_is_the_capped_ratio_times_advantage() -> None:
-    inputs = batch()
-    policy_loss(inputs, settings_of("cispo"), WHOLE).loss.backward()
-    assert inputs.logprobs.grad is not None and inputs.old_logprobs is not None
-    ratio = (inputs.logprobs - inputs.old_logprobs).exp().clamp(max=1.28)
-    expected = -ratio * inputs.advantages[:, None] * inputs.mask / sum(LENGTHS)
-    assert torch.allclose(inputs.logprobs.grad, expected)
-
-
 @pytest.mark.parametrize("loss_type", get_args(LossType))
 def test_micro_batches_add_up_to_the_same_gradient(loss_type: LossType) -> None:
     settings, whole = settings_of(loss_type, 0.05), batch()

@@ -15,9 +15,8 @@ import pytest
 import torch
 from helpers.tiny import EchoRunner, Events, ListBuffer, LuckyJudge, bandit_trainer, equal, tiny_policy, weights
 
-from llm_as_judge.errors import ProviderError
-from llm_as_judge.events import StepReport
 from llm_as_judge.policy.device import Device
+from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
 
@@ -259,28 +258,6 @@ async def test_an_error_in_a_later_batch_is_raised_and_leaves_nothing_running(tm
         await made.train()
     assert made.step == 1  # the batch before it was trained on
     assert not asyncio.all_tasks() - {asyncio.current_task()}
-
-
-async def test_an_endpoint_that_fails_for_a_later_batch_is_retried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
-
-    class Down(LuckyJudge):
-        calls = 0
-
-        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-            self.calls += 1
-            if 24 < self.calls <= 72:
-                raise ProviderError("connection refused")
-            return await super().verdict(problem, answer)
-
-    found = []
-    for judge in (Down(), LuckyJudge()):
-        made = trainer(tmp_path / type(judge).__name__, judge=judge)
-        rollout = replace(made.parts.rollout, max_unscored=0.2, patience_s=5.0)
-        found.append(await trained(Trainer(replace(made.parts, rollout=rollout), made.config)))
-    assert equal(*found)
 
 
 async def test_work_that_has_begun_is_finished_before_a_cancellation() -> None:

@@ -129,9 +129,11 @@ def children(parent: int) -> dict[int, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = dict(line.split(b"=", 1) for line in (folder / "environ").read_bytes().split(b"\0") if b"=" in line)
+            variables = dict(
+                line.split(b"=", 1) for line in (folder / "environ").read_bytes().split(b"\0") if b"=" in line
+            )
             if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found[int(told[b"RANK"])] = int(folder.name)
+                found[int(variables[b"RANK"])] = int(folder.name)
         except (OSError, KeyError):
             continue
     return found
@@ -154,9 +156,9 @@ async def test_train_under_torchrun_equals_one_process_and_ends_if_a_rank_dies(
             assert not output.done(), output.result()[1].decode()
             await asyncio.sleep(0.1)
         os.kill(children(both.pid)[1], signal.SIGKILL)
-        told, errors = (text.decode() for text in await asyncio.wait_for(output, 60))
+        printed, errors = (text.decode() for text in await asyncio.wait_for(output, 60))
         assert both.returncode == 1
-        assert [len(re.findall(rf"step +{n}/60 ", told)) for n in (1, 2)] == [1, 1], "only rank 0 prints"
+        assert [len(re.findall(rf"step +{n}/60 ", printed)) for n in (1, 2)] == [1, 1], "only rank 0 prints"
         assert (
             "go on from there with: llm-as-judge train" in errors or "another process of this run has ended" in errors
         )
