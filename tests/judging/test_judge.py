@@ -197,7 +197,7 @@ async def test_true_needs_the_second_judge_and_a_disagreement_abstains(
     assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
-async def test_a_verdict_bears_all_that_models_were_asked_for_it_and_nothing_where_rules_decide() -> None:
+async def test_a_verdict_holds_all_requests_made_for_it() -> None:
     found = "<answer>a dozen</answer>"
     model, second = ScriptedModel([found, "well", TRUE]), ScriptedModel([found, FALSE])
     judge = Judge(asked(two_stage=True, second_role="verdicts"), model, second=second)
