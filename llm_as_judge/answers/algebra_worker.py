@@ -1,10 +1,11 @@
-"""The process that does algebra: one JSON request a line in, one JSON reply a line out. Run as a file, not imported.
+"""The algebra process: one JSON request per input line, one JSON reply per output line. Run as a file.
 
     {"kind": "equal" | "proportional", "a": tree, "b": tree, "cpu_s": 2.0}  ->  {"same": true, "seconds": 0.01}
 
 Trees are those of ``expressions``. ``equal``: the difference is zero. ``proportional``: the quotient is a number other
-than zero (two equations with everything on one side). Only what sympy proves is true; null is what it could not decide
-within ``cpu_s`` of processor time. A second later the system ends the process, for big numbers let no signal through.
+than zero (two equations with everything on one side). Only what sympy proves is true; null means undecided within
+``cpu_s`` of processor time. A second later the system ends the process, since arithmetic on big numbers ignores
+signals.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def build(tree: Any) -> Any:
         return sympy.pi
     if kind == "fn":
         name, argument = parts[0], build(parts[1])
-        if name == "log":  # the base is not said
+        if name == "log":  # base unknown
             return sympy.Symbol("one over the logarithm of the base") * sympy.log(argument)
         names = {"ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}
         return getattr(sympy, names.get(name, name))(argument)
@@ -93,7 +94,7 @@ def _zero(difference: Any) -> bool:
 
 
 class OutOfTime(BaseException):  # sympy catches every Exception here and there
-    """The processor time of one question is used up."""
+    """The processor time for one question is used up."""
 
 
 def out_of_time(signum: int, frame: object) -> None:
@@ -123,7 +124,7 @@ def main() -> None:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         except OutOfTime:
             answer = None
-        except Exception:  # sympy raises of every kind; what it cannot prove is not accepted
+        except Exception:  # sympy raises all kinds of errors; what it cannot prove is not accepted
             answer = False
         sys.stdout.write(json.dumps({"same": answer, "seconds": time.process_time() - began}) + "\n")
         sys.stdout.flush()

@@ -39,9 +39,7 @@ _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solut
 _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
 )
-_COST_ASKED = re.compile(
-    r"\bhow much|[$€£¥]|\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit|dollars?)\b", re.IGNORECASE
-)
+_COST_ASKED = re.compile(r"[$€£¥]|\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit|dollars?)\b", re.IGNORECASE)
 _ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?(?![1-9]\d{0,2},\d{3}$)\d+,\d+")  # 1,200 is twelve hundred
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
@@ -259,4 +257,6 @@ def _other_unit(answer: str, reference: str, question: str) -> bool:
     if unit.quantity == "°":
         return _ANGLE_ASKED.search(question) is None
     money = unit.quantity in "$€£¥"
-    return not money or any(found.quantity in "$€£¥" for found in known) or not _COST_ASKED.search(question)
+    if not money or any(found.quantity in "$€£¥" for found in known):
+        return True
+    return "how many" in question.lower() and not _COST_ASKED.search(question)

@@ -1,7 +1,6 @@
-r"""A small strict parser for the formulas that answers are made of, LaTeX or plain; no algebra is done here.
+r"""Strict parser for the formulas in answers, LaTeX or plain.
 
-``parse`` gives a tree of tuples, or None for whatever it does not know: an unread formula is left to the LLM judge.
-``numeric`` computes with trees; whether two of them are the same formula is decided in ``algebra``.
+``parse`` returns a tree of tuples, or None for anything it does not know: such a formula is left to the LLM judge.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Tree = tuple[Any, ...]
 _FUNCTIONS = frozenset("arcsin arccos arctan sqrt sinh cosh tanh sin cos tan sec csc cot log ln exp".split())
 _GREEK = "alpha beta gamma delta epsilon varepsilon theta lambda mu nu rho sigma tau phi varphi omega Delta Omega"
 _SYMBOLS = {"pi", "infty", *_GREEK.split()}
-_CALLED = frozenset("fghPFGH")  # a letter that before "(" is a function, not a factor
+_CALLED = frozenset("fghPFGH")  # letters that are functions, not factors, before "("
 _LONGEST = 400
 _TOKEN = re.compile(
     r"\s*(?:(?P<num>\d+\.?\d*|\.\d+)"
@@ -32,7 +31,7 @@ _WORD_OPERATORS = {"bmod", "mod"}
 
 
 class _Unread(Exception):
-    """The text is no formula that this parser knows."""
+    """The text is not a formula that this parser knows."""
 
 
 def parse(text: str) -> Tree | None:
@@ -76,7 +75,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _word(word: str) -> list[tuple[str, str]]:
-    """A run of letters: a function's name, a few one-letter factors, or nothing that is known."""
+    """A run of letters as a function name or as one-letter factors. Raises ``_Unread`` for other words."""
     if word in _FUNCTIONS or word in ("pi", "binom", "frac") or word in _WORD_OPERATORS:
         return [("cmd", word)]
     if word in ("oo", "inf", "infinity"):
@@ -126,7 +125,7 @@ class _Parser:
             if self._take("*"):
                 result = ("mul", result, self._signed())
             elif self._take("/"):
-                # 1/2x is read differently by different people
+                # 1/2x is ambiguous
                 below = self._signed()
                 if self._starts_factor():
                     raise _Unread
@@ -181,7 +180,7 @@ class _Parser:
         return ("pow", base, self._exponent()) if self._take("^") else base
 
     def _braced(self) -> Tree:
-        """``{...}`` or, as LaTeX has it, the one next thing."""
+        """``{...}`` or, as in LaTeX, the next single token."""
         if self._take("{"):
             inner = self.sum()
             self._expect("}")
@@ -272,7 +271,7 @@ class _Parser:
         return tree if exponent is None else ("pow", tree, exponent)
 
     def _argument(self) -> Tree:
-        """What stands in brackets, or a product of numbers and letters: the ``2x`` of ``sin 2x``."""
+        """An argument in brackets, or a product of numbers and letters: the ``2x`` of ``sin 2x``."""
         kind, value = self._peek()
         if kind == "op" and value in "({":
             self._next()

@@ -1,4 +1,4 @@
-r"""Numbers as they are written: digits, fractions, mixed numbers, scientific notation and words; read exactly."""
+r"""Exact values of written numbers: digits, fractions, mixed numbers, scientific notation and words."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SMALL = (
 _TENS = "thirty forty fifty sixty seventy eighty ninety".split()
 _WORDS = {word: i for i, word in enumerate(_SMALL)} | {word: 10 * i for i, word in enumerate(_TENS, 3)}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "dozen": 12}
-_LONGEST = 300  # int() refuses 4,300 digits; nothing this long is an answer
+_LONGEST = 300  # int() refuses 4,300 digits; longer ones are not answers
 
 
 def number(text: str) -> Fraction | None:
-    """The exact number that ``text`` (as ``latex.clean`` leaves it) writes in digits, as a fraction or in words."""
+    """The exact number in ``text`` (as returned by ``latex.clean``): digits, a fraction or words."""
     if len(text) > _LONGEST:
         return None
     if (value := amount(text)) is not None:
@@ -51,7 +51,7 @@ def _repeating(sign: str, whole: str, first: str, period: str) -> Fraction:
 
 
 def amount(text: str) -> Fraction | None:
-    """``number`` without what may be a date, a score or a ratio rather than a quotient: ``9/11``."""
+    """``number``, but not for ``9/11``, which may be a date, a score or a ratio."""
     if len(text) > _LONGEST:
         return None
     if _PLAIN.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Computing with formulas: bounded exact rational arithmetic, and floats that tell formulas apart cheaply."""
+"""Computing with formulas: bounded exact rational arithmetic, and floats that cheaply tell formulas apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_BITS = 4096
 
 
 def symbols(tree: Tree) -> set[str]:
-    """Free symbols, functions that are only named included."""
+    """Free symbols, including functions that are only named."""
     if tree[0] in ("sym", "call"):
         found = {str(tree[1])}
         return found.union(*(symbols(part) for part in tree[2:]))
@@ -69,7 +69,7 @@ def _computed(kind: str, values: list[Fraction]) -> Fraction | None:
 
 
 def _root(value: Fraction, degree: Fraction) -> Fraction | None:
-    """The rational root, where there is one."""
+    """The rational root, if there is one."""
     if value < 0 or degree.denominator != 1 or not 2 <= degree <= 12 or value > 10**30 or value.denominator > 10**30:
         return None
     found = [round(part ** (1 / int(degree))) for part in (value.numerator, value.denominator)]
@@ -83,13 +83,13 @@ def _root(value: Fraction, degree: Fraction) -> Fraction | None:
 _FLOAT_FUNCTIONS: Mapping[str, Any] = {
     "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan, "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh,
     "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan, "exp": cmath.exp, "ln": cmath.log,
-    "log": lambda x: 0.7310585786300049 * cmath.log(x),  # some base: what holds must hold in any
+    "log": lambda x: 0.7310585786300049 * cmath.log(x),  # an arbitrary base: an identity must hold for any
     "sec": lambda x: 1 / cmath.cos(x), "csc": lambda x: 1 / cmath.sin(x), "cot": lambda x: 1 / cmath.tan(x),
 }  # fmt: skip
 
 
 def approximate(tree: Tree, at: Mapping[str, float]) -> complex | None:
-    """The value with symbols as in ``at``; None where floats do not reach or a function is only named."""
+    """The value with symbols as in ``at``; None if it has no float or a function is only named."""
     try:
         return _float(tree, at)
     except (ArithmeticError, ValueError, KeyError, TypeError):
@@ -131,7 +131,7 @@ def _float(tree: Tree, at: Mapping[str, float]) -> complex:
 
 
 def arranged(tree: Tree) -> Tree:
-    """The same formula with the parts of sums and products in one order: what is left of its form is its own."""
+    """The formula with the parts of sums and products in canonical order; its form is otherwise kept."""
     kind = tree[0]
     if kind == "sym" or kind == "num" or kind == "pi":
         return tree

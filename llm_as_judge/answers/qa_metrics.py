@@ -1,7 +1,7 @@
 """The official metrics of SQuAD 2.0 and HotpotQA: normalisation, exact match and token F1.
 
-They are reported and never decide a verdict; whether two answers are the same is ``answers.equivalence``. For SQuAD a
-prediction that says in words that there is no answer counts as none.
+They are reported and never decide a verdict (see ``answers.equivalence``). For SQuAD a prediction that says in words
+that there is no answer counts as empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def normalize_squad(text: str) -> str:
 
 
 def squad_em(prediction: str, golds: Sequence[str]) -> float:
-    """Exact match after normalisation, the best over ``golds``; no gold means that there is no answer."""
+    """Exact match after normalisation, the best over ``golds``; no gold means there is no answer."""
     return float(_squad_prediction(prediction) in _squad_golds(golds))
 
 
@@ -37,7 +37,7 @@ def hotpot_em(prediction: str, golds: Sequence[str]) -> float:
 
 
 def hotpot_f1(prediction: str, golds: Sequence[str]) -> float:
-    """Token F1, best over ``golds`` (Yang et al. 2018): where either side is yes, no or noanswer and they differ, 0."""
+    """Token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer and they differ, 0."""
     said = normalize_squad(prediction)
     fixed = {"yes", "no", "noanswer"}
     return max(
@@ -47,7 +47,7 @@ def hotpot_f1(prediction: str, golds: Sequence[str]) -> float:
 
 
 def _squad_golds(golds: Sequence[str]) -> list[str]:
-    """Normalised; a gold that is nothing but articles and signs is none."""
+    """Normalised golds without those that consist of articles and signs only."""
     return [gold for gold in map(normalize_squad, golds) if gold] or [""]
 
 
@@ -56,7 +56,7 @@ def _squad_prediction(text: str) -> str:
 
 
 def _f1(said: str, gold: str) -> float:
-    """Of the words of two normalised texts."""
+    """Token F1 of two normalised texts."""
     words, wanted = said.split(), gold.split()
     common = sum((Counter(words) & Counter(wanted)).values())
     return 2 * common / (len(words) + len(wanted)) if common else 0.0

@@ -1,9 +1,8 @@
 """The reward-hacking alarm: a share of the LLM judge's True verdicts is checked in another way.
 
-A policy that learns to please the judge rather than to be right shows as True verdicts that nothing else confirms. The
-check is the rules, then the words of the reference in the answer, then a second judge where there is one. The checks
-miss some right answers too (why else ask a model), so the alarm is not the share that fails but its *rise* over the
-lowest share seen so far, per domain. What a verdict says of an answer is not changed.
+If a policy learns to please the judge instead of being right, fewer True verdicts are confirmed by other means: the
+rules, the words of the reference in the answer, or a second judge. These checks miss some right answers too, so the
+alarm is raised by an increase of the failed share over its lowest value so far, per domain. Verdicts do not change.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import DOMAINS, Domain, Group, Problem, Verdict
 
-WINDOW = 100  # checks a domain's share is over
-LEAST = 20  # checks before a share is believed
+WINDOW = 100  # last checks of a domain that its share is computed over
+LEAST = 20  # checks before a share counts
 
 
 @dataclass
@@ -54,9 +53,9 @@ class Alarm:
 
 
 class AuditedJudge:
-    """``judge`` with ``config.audit_share`` of its LLM verdicts True checked.
+    """``judge`` with ``config.audit_share`` of its True LLM verdicts checked.
 
-    Where words do not confirm one, ``second`` is asked, if its ``second_role`` is audit.
+    If words do not confirm one and ``second_role`` is audit, ``second`` is asked.
     """
 
     def __init__(self, config: JudgeConfig, judge: JudgeLike, second: ChatModel | None = None) -> None:
@@ -66,14 +65,14 @@ class AuditedJudge:
         self._domains: dict[Domain, _Domain] = {}
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """The judge's own verdict, with what the check says where there is one."""
+        """The judge's own verdict, with the result of its check if there was one."""
         verdict = await self._judge.verdict(problem, answer, cut_off)
         if verdict.correct and verdict.tier == "llm" and answer and self._chosen(problem, answer):
             return replace(verdict, confirmed=await self._confirmed(problem, answer))
         return verdict
 
     def _chosen(self, problem: Problem, answer: str) -> bool:
-        """By the content, so that a resumed run checks the same ones."""
+        """Chosen by content, so a resumed run checks the same verdicts."""
         digest = hashlib.sha256(f"{problem.question.id}\n{answer}".encode()).digest()
         return int.from_bytes(digest[:6], "big") < self._config.audit_share * 2**48
 
@@ -88,11 +87,10 @@ class AuditedJudge:
         return await self._second.judge(question.text, references or ("unanswerable",), answer)
 
     def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
-        """Figures of a step's ``groups`` by domain, then the alarms. They are shown in the order of the steps, each
-        once, whenever their verdicts came.
+        """Figures of a step's ``groups`` by domain, and the alarms. Call it once per step, in order.
 
         ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
-        weighted by the share of checks that confirmed one; None while nothing was checked. ``checks``: in the window.
+        weighted by the confirmed share; None while nothing was checked. ``checks``: number in the window.
         """
         figures: dict[str, dict[str, float | int | None]] = {}
         alarms = []
@@ -100,7 +98,7 @@ class AuditedJudge:
         for rollout in (r for group in groups for r in group.rollouts):
             verdict, domain = rollout.verdict, rollout.problem.question.domain
             if rollout.execution.outcome != "finished" or verdict.correct is None:
-                continue  # nobody was asked, or nobody could tell
+                continue  # not judged, or undecided
             verdicts.setdefault(domain, Counter())[f"{verdict.tier} {verdict.correct}"] += 1
             if verdict.confirmed is not None:
                 self._domains.setdefault(domain, _Domain()).checks.append(verdict.confirmed)
@@ -120,7 +118,7 @@ class AuditedJudge:
         return {domain: {"checks": list(s.checks), "lowest": s.lowest} for domain, s in self._domains.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Go on from what ``state_dict`` gave."""
+        """Restore the state of ``state_dict``."""
         self._domains = {
             domain: _Domain(checks=deque(state[domain]["checks"], WINDOW), lowest=state[domain]["lowest"])
             for domain in DOMAINS
@@ -145,6 +143,6 @@ def _figures(verdicts: Mapping[str, int], state: _Domain) -> dict[str, float | i
 
 
 def contains(answer: str, reference: str) -> bool:
-    """Whether the words of ``reference`` stand in ``answer``, whole and in order."""
+    """Whether ``answer`` contains the words of ``reference``, whole and in order."""
     said, wanted = (re.findall(r"\w+(?:[.,]\d+)*", text[:20_000].casefold()) for text in (answer, reference))
     return bool(wanted) and any(said[i : i + len(wanted)] == wanted for i in range(len(said) - len(wanted) + 1))

@@ -1,10 +1,9 @@
-"""How far a judge can be trusted: its verdicts on labelled pairs, plain and after hostile rewriting.
+"""Calibration of a judge: its verdicts on labelled pairs, plain and after hostile rewriting.
 
 A pair is ``{"gold", "candidate", "equivalent"}`` with optional ``question``, ``domain`` (math, qa or choice; default
-math), ``dataset`` and ``id``; ``gold`` may be a list. Agreement and Cohen's kappa are over the pairs the judge decided,
-abstentions are counted apart and never as an error. The attacks keep each pair's label: they add words, never an
-answer, except those that deny or take back what was said, the master keys and the lists of hedges, which answer
-nothing and must all be refused. Constants are one answer to every problem, whatever it asks.
+math), ``dataset`` and ``id``; ``gold`` may be a list. Agreement and Cohen's kappa are computed over the decided pairs;
+abstentions are counted separately. Attacks add words and keep each pair's label, except denials, withdrawals, master
+keys and lists of hedges, which answer nothing and must be refused. Constants are one answer given to every problem.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ PLAIN = "plain"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A candidate and the label that people gave it."""
+    """A candidate with its human label."""
 
     id: str
     problem: Problem
@@ -38,7 +37,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Verdicts on one kind of candidates. Shares are NaN-free: None where nothing was decided."""
+    """Verdicts on one kind of candidates. Shares are None if nothing was decided."""
 
     kind: str
     true_accepts: int = 0
@@ -57,12 +56,12 @@ class Counts:
 
     @property
     def agreement(self) -> float | None:
-        """Share of decided pairs where judge and label agree."""
+        """Share of decided pairs on which judge and label agree."""
         return (self.true_accepts + self.true_rejects) / self.decided if self.decided else None
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa (1960): agreement beyond what the two margins would give by chance; None where undefined."""
+        """Cohen's kappa (1960): agreement beyond chance; None if undefined."""
         if self.agreement is None:
             return None
         said = (self.true_accepts + self.false_accepts) / self.decided
@@ -74,18 +73,16 @@ class Counts:
         return {**asdict(self), "pairs": self.pairs, "agreement": self.agreement, "kappa": self.kappa}
 
     def line(self) -> str:
-        """``pairs agreement kappa false_accepts false_rejects abstained`` with their values."""
-        rates = [f"{name}={'-' if v is None else f'{v:.4f}'}" for name, v in self._rates()]
+        """One line of ``name=value``: pairs, agreement, kappa, false accepts, false rejects, abstained."""
+        shares = (("agreement", self.agreement), ("kappa", self.kappa))
+        rates = " ".join(f"{name}={'-' if v is None else f'{v:.4f}'}" for name, v in shares)
         counts = f"false_accepts={self.false_accepts} false_rejects={self.false_rejects} abstained={self.abstained}"
-        return f"pairs={self.pairs} {' '.join(rates)} {counts}"
-
-    def _rates(self) -> tuple[tuple[str, float | None], ...]:
-        return ("agreement", self.agreement), ("kappa", self.kappa)
+        return f"pairs={self.pairs} {rates} {counts}"
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """``rewrite`` changes a candidate; ``empties`` tells that what comes out answers nothing, whatever went in."""
+    """``rewrite`` changes a candidate; with ``empties`` the result answers nothing."""
 
     rewrite: Callable[[str, int], str]
     empties: bool = False
@@ -121,7 +118,7 @@ ATTACKS: Mapping[str, Attack] = {
     "master key": Attack(lambda _, i: _KEYS[i % len(_KEYS)], empties=True),
 }
 
-#: Said to every problem: what a judge accepts of these it can be paid with by a policy that solves nothing.
+#: Given to every problem: a judge that accepts one pays a policy that solves nothing.
 CONSTANTS = ("I don't know", "yes", "wrong", "see above", "x", "0")
 
 
@@ -162,7 +159,7 @@ def _pair(record: Mapping[str, Any], name: str) -> Pair:
 
 
 def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:
-    """``pairs`` rewritten by the attack of that name."""
+    """``pairs`` rewritten by the attack ``name``."""
     attack = ATTACKS[name]
     return [
         Pair(p.id, p.problem, attack.rewrite(p.candidate, i), p.equivalent and not attack.empties)
@@ -171,7 +168,7 @@ def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:
 
 
 def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
-    """``text`` as the candidate of every problem it does not happen to be right for, each problem once."""
+    """``text`` as the candidate of each problem for which it is not right by chance."""
     problems = {(p.problem.question.text, p.problem.reference): p for p in pairs}
     return [
         Pair(p.id, p.problem, text, False)
@@ -189,9 +186,9 @@ async def calibrate(
     *,
     concurrency: int = 32,
 ) -> list[Counts]:
-    """Counts of the plain pairs, of each attack, then of each constant answer said to every problem.
+    """Counts of the plain pairs, of each attack and of each constant answer.
 
-    Concurrency bounds the verdicts in flight.
+    ``concurrency``: maximum number of verdicts in flight.
     """
     limit = asyncio.Semaphore(concurrency)
 
@@ -210,7 +207,7 @@ async def calibrate(
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:
-    """The confusion of ``verdicts`` with ``labels``."""
+    """Confusion counts of ``verdicts`` against ``labels``."""
     pairs = list(zip(labels, verdicts, strict=True))
     return Counts(
         kind,

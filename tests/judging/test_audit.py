@@ -1,4 +1,4 @@
-"""The reward-hacking alarm: what is checked, what is logged, when it goes off."""
+"""The reward-hacking alarm: what is checked and logged, and when it is raised."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_without_the_audit_nothing_is_noticed() -> None:
     assert (figures["qa"]["judged"], figures["qa"]["checked"], alarms) == (1.0, None, [])
 
 
-async def test_a_check_that_always_missed_some_is_no_alarm() -> None:
+async def test_a_constant_share_of_failed_checks_raises_no_alarm() -> None:
     judge = audited()
     for _ in range(3):
         assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
@@ -93,7 +93,7 @@ def test_containment_is_of_whole_words() -> None:
     assert not contains("x", "")
 
 
-async def test_a_resumed_run_goes_on_with_its_window() -> None:
+async def test_a_resumed_run_keeps_its_window() -> None:
     judge = audited()
     judge.step(await feed(judge, "Marie Curie"))
     judge.step(await feed(judge, "Pierre", LEAST // 4))
@@ -103,8 +103,8 @@ async def test_a_resumed_run_goes_on_with_its_window() -> None:
     assert alarms[0] == alarms[1] != []
 
 
-async def test_figures_are_of_the_groups_shown_and_not_of_what_was_judged_meanwhile() -> None:
-    """Batches that are ahead of the step are judged before it ends, sooner or later."""
+async def test_figures_cover_the_given_groups_only() -> None:
+    """Batches ahead of the step may be judged before it ends."""
     judge, quiet = audited(), audited()
     first = await feed(judge, "Marie Curie")
     await feed(judge, "Pierre")  # of a later step

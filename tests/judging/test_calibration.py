@@ -77,23 +77,21 @@ def test_an_attack_adds_words_and_keeps_the_candidate(pairs_file: Path) -> None:
             assert after.equivalent == (before.equivalent and not attack.empties)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_the_wrong_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    for line, message in (
         ("{", "pairs.jsonl:1: no labelled pair"),
         ('{"gold": "1"}', "candidate|equivalent"),
         ('{"gold": "1", "candidate": "1", "equivalent": "yes"}', "must be true or false"),
         ('{"gold": "1", "candidate": "1", "equivalent": true, "domain": "code"}', "domain must be"),
         ("", "no pairs"),
-    ],
-)
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
-    path = tmp_path / "pairs.jsonl"
-    path.write_text(line, encoding="utf-8")
-    with pytest.raises(DataError, match=message):
-        read_pairs(path)
+    ):
+        path.write_text(line, encoding="utf-8")
+        with pytest.raises(DataError, match=message):
+            read_pairs(path)
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_line_last_and_draws_the_picture(
     pairs_file: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""A judge's server that misbehaves, over real HTTP: right, unscored or a clear reason, and never a wrong answer."""
+"""A misbehaving judge server over real HTTP: a verdict, or unscored with a clear reason; never a wrong answer."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def judged(
         "wrong_word+true",
     ],
 )
-async def test_a_fault_that_passes_costs_nothing(server: str, behaviour: str) -> None:
+async def test_after_a_passing_fault_the_verdict_is_given(server: str, behaviour: str) -> None:
     verdict, requests = await judged(server, behaviour)
     assert (verdict.correct, verdict.tier) == (True, "llm")
     assert len(requests) == behaviour.count("+") + 1
@@ -88,7 +88,7 @@ async def test_a_fault_that_passes_costs_nothing(server: str, behaviour: str) ->
         ("wrong_word", "no verdict"),
     ],
 )
-async def test_a_fault_that_stays_leaves_the_answer_unscored_with_its_reason(
+async def test_a_lasting_fault_leaves_the_answer_unscored_with_its_reason(
     server: str, behaviour: str, reason: str
 ) -> None:
     verdict, _ = await judged(server, behaviour, timeout_s=0.4, max_retries=1)

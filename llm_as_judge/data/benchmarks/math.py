@@ -21,5 +21,5 @@ def parse(record: Record) -> Problem:
 
 
 def golds(record: Record) -> tuple[str, ...]:
-    """The published solution, as a reply would give it."""
-    return (text_of(record, "solution"),)
+    """The boxed answer of the published solution, as a reply would give it."""
+    return (rf"\boxed{{{last_boxed(text_of(record, 'solution'))}}}",)
