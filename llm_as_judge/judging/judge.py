@@ -19,6 +19,7 @@ from llm_as_judge.answers.extraction import LONGEST_REPLY, candidates, extract_a
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
 from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import ChatModel
@@ -140,4 +141,5 @@ class Judge:
         """F1 of the extracted answer by the dataset's official rule."""
         said = extract_answer(answer, "qa")[:LONGEST_REPLY]
         golds = () if problem.reference.unanswerable else problem.reference.answers
-        return hotpot_f1(said, golds) if problem.question.dataset == "hotpotqa" else squad_f1(said, golds)
+        metric = metric_of(problem.question.dataset, ("qa",))
+        return hotpot_f1(said, golds) if metric == "hotpotqa" else squad_f1(said, golds)

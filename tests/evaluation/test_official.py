@@ -18,7 +18,7 @@ import pytest
 from helpers.rollouts import problem, rollout
 
 from llm_as_judge.data.catalog import DATASETS, metric_of
-from llm_as_judge.data.load import load_file
+from llm_as_judge.data.problems import load_file
 from llm_as_judge.evaluation.official import Official
 from llm_as_judge.evaluation.records import Record
 from llm_as_judge.evaluation.summary import summarise

@@ -13,7 +13,7 @@ import pytest
 from forgeries import KNOWN, OWN
 
 from llm_as_judge.config.schema import SandboxConfig
-from llm_as_judge.data.load import load_file
+from llm_as_judge.data.problems import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
 from llm_as_judge.sandbox.verdict import plan
