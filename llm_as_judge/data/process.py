@@ -245,7 +245,7 @@ def _info(
             for name, sides in datasets.items()
         },
         "mixed": {},
-        "contamination": contamination(datasets),
+        "contamination": contamination(dict(datasets)),
         "notes": notes,
     }
 

@@ -141,5 +141,5 @@ class Judge:
         """F1 of the extracted answer by the dataset's official rule."""
         said = extract_answer(answer, "qa")[:LONGEST_REPLY]
         golds = () if problem.reference.unanswerable else problem.reference.answers
-        metric = metric_of(problem.question.dataset, ("qa",))
+        metric = metric_of(problem.question.dataset, [problem.question.domain])
         return hotpot_f1(said, golds) if metric == "hotpotqa" else squad_f1(said, golds)

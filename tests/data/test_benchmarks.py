@@ -118,10 +118,11 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(sample: Ca
     assert problem.reference.tests == "x = 1\ny = 2\nassert f(1) == 2\nassert f(2) == 3\nassert f(3) == 4"
     assert problem.reference.prelude == "import math\nimport re"
     assert "f(2)" not in repr(problem.question) and "f(3)" not in repr(problem.question)
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"task_id": "x"}, {"task_id": None}, {"test_list": []}, {"test_list": "assert f(1)"}, {"test_setup_code": 1},
         {"challenge_test_list": [1]}, {"test_imports": "import re"}, {"code": 3}, {"test_list": ["assert ("]},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for change in changes:
         with pytest.raises(DataError):
             mbpp.parse({**task, **change})
     given = records(sample("mbpp/mbpp.jsonl"))

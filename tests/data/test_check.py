@@ -11,8 +11,9 @@ import pytest
 from helpers.benchmarks import benchmark
 
 from llm_as_judge.config.schema import SandboxConfig
-from llm_as_judge.data.catalog import DATASETS, Dataset
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.check import GoldReport, check_golds
+from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.sandbox.host import Sandbox
 
 

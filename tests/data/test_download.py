@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from llm_as_judge.commands.app import main
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.download import JOURNAL, MANIFEST, download, fetch_from_hub
 from llm_as_judge.data.files import sha256_of
 from llm_as_judge.data.process import Job, process
-from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.settings import DatasetSettings, load_settings
 from llm_as_judge.errors import DataError
 

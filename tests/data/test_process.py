@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.benchmarks import MIXED, all_benchmarks
+from helpers.benchmarks import MIXED
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole
-from llm_as_judge.data.split import normalised
 from llm_as_judge.data.problems import load_file
 from llm_as_judge.data.process import Job
 from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files

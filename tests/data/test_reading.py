@@ -100,7 +100,7 @@ def test_a_bad_document_gives_the_line_after_the_records_before_it(tmp_path: Pat
     torn = made(tmp_path, '[{"a": 1},\n {"a": 2},\n {"a": "unfin')
     assert [raw.record for raw in torn] == [{"a": 1}, {"a": 2}, None]
     assert reasons(torn) == [("3", "not JSON: Unterminated string starting at")]
-    cases = [
+    cases: list[tuple[str | bytes, str, str]] = [
         ('[{"a": 1}\n {"a": 2}]', "2", "expected ',' or ']', got '{'"),
         ('[{"a": 1}', "1", "got the end"),
         ('[{"a": 1}] x', "1", "nothing else after the array"),
