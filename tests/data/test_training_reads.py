@@ -136,6 +136,7 @@ def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> No
     assert open_problems(load_config(ROOT / "config/embedded.yaml")).seen == 0
 
 
+@pytest.mark.slow
 def test_generated_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
     found = open_problems(load_config(ROOT / "config/embedded.yaml", ["eval_every=5"]))
     state = found.sampler.state_dict()
