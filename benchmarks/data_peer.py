@@ -1,8 +1,8 @@
-"""The job of ``llm-as-judge data process`` as one would write it plainly with the ``datasets`` library.
+"""The job of ``llm-as-judge data process``, written plainly with the ``datasets`` library.
 
     python benchmarks/data_peer.py RAW OUT TRAIN_SIZE TEST_SIZE
 
-Leaves out what the library has no words for: checksums, the report on contamination, exact shares of every prefix.
+Leaves out what the library does not offer: checksums, the contamination report, exact shares of every prefix.
 """
 
 from __future__ import annotations

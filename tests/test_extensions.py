@@ -100,10 +100,11 @@ def test_an_operator_is_a_class_and_a_line_in_the_catalog(copy: Copy) -> None:
     assert len(copy.changed) == 2
 
 
-def test_a_dataset_is_a_file_and_a_line_in_the_catalog(copy: Copy) -> None:
+def test_a_dataset_is_a_file_and_a_row_of_the_catalog(copy: Copy) -> None:
     copy.add(
         "data/benchmarks/riddles.py",
-        "from llm_as_judge.data.dataset import Dataset, Source, Split\n"
+        "from __future__ import annotations\n"
+        "from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields\n"
         "from llm_as_judge.data.record import Record, content_id, text_of\n"
         "from llm_as_judge.types import Problem, Question, Reference\n\n\n"
         "def parse(record: Record) -> Problem:\n"
@@ -112,20 +113,34 @@ def test_a_dataset_is_a_file_and_a_line_in_the_catalog(copy: Copy) -> None:
         '    return Problem(question, Reference((text_of(record, "solution"),)))\n\n\n'
         "def golds(record: Record) -> tuple[str, ...]:\n"
         '    return (text_of(record, "solution"),)\n\n\n'
-        'DATASET = Dataset(domain="qa", parse=parse, golds=golds, recognises=lambda record: "riddle" in record,\n'
-        '    source=Source(hub="x/riddles", configs=("main",), page="https://example.org", pool=("test",),\n'
-        '    splits={"test": Split(hub="test", release=("riddles.jsonl",))}, official={"test": "test"}))\n',
+        "DATASET = Dataset(\n"
+        '    domain="qa", parse=parse, golds=golds, recognises=has_fields("riddle", "solution"), metric="squad2",\n'
+        '    judge_line="Any synonym will do.",\n'
+        "    source=Source(\n"
+        '        hub="me/riddles", configs=("main",), page="https://example.com",\n'
+        '        splits={"train": Split(hub="train", release=("riddles.jsonl",))},\n'
+        '        pool=("train",), official={"test": "train"},\n'
+        "    ),\n"
+        ")\n",
     )
     copy.edit(
         "data/catalog.py",
         ("mmlu, squad2\n", "mmlu, riddles, squad2\n"),
-        ('    "commonsenseqa": ', '    "riddles": riddles.DATASET,\n    "commonsenseqa": '),
+        ('    "gsm8k": gsm8k.DATASET,\n', '    "gsm8k": gsm8k.DATASET,\n    "riddles": riddles.DATASET,\n'),
     )
-    (copy.folder / "riddles.jsonl").write_text(
-        '{"riddle": "What has keys but opens no door?", "solution": "a piano"}\n'
-    )
+    lines = [f'{{"riddle": "What has {n} keys but opens no door?", "solution": "a piano"}}\n' for n in range(12)]
+    (copy.folder / "riddles.jsonl").write_text("".join(lines))
     assert "riddles" in copy.command("data", "inspect", "--file", "riddles.jsonl")
-    assert "1 answers of 1 records, 0 faults" in copy.command("data", "check", "--file", "riddles.jsonl")
+    assert "12 answers of 12 records, 0 faults" in copy.command("data", "check", "--file", "riddles.jsonl")
+    sizes = ("--train-size", "20", "--test-size", "4")
+    copy.command("data", "process", "--datasets", "riddles", "--raw", ".", "--out", "out", *sizes)
+    assert (copy.folder / "out/test/riddles_test.jsonl").read_text().count("piano") == 2
+    copy.run(
+        "from llm_as_judge.data.catalog import metric_of\n"
+        "from llm_as_judge.judging.prompts import DATASET_LINES\n"
+        "assert DATASET_LINES['riddles'] == 'Any synonym will do.'\n"
+        "assert metric_of('riddles', ['qa']) == 'squad2'\n"
+    )
     assert len(copy.changed) == 2
 
 

@@ -1,7 +1,8 @@
-"""``llm-as-judge data``: benchmarks from raw files to a mixed training set."""
+"""``llm-as-judge data``: from raw benchmark files to a mixed training set."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,22 +13,22 @@ from llm_as_judge.commands.options import AsJson, make_console, names_in, pictur
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
 
-app = typer.Typer(help="Download, check, split, mix and look at problems.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Download, check, mix and inspect problems.", no_args_is_help=True, rich_markup_mode=None)
 
 Settings = Annotated[
     Path | None,
-    typer.Option("--config", dir_okay=False, help="YAML of the datasets; config/dataset.yaml by default."),
+    typer.Option("--config", dir_okay=False, help="Dataset settings (default: config/dataset.yaml)."),
 ]
 Datasets = Annotated[
     list[str] | None,
-    typer.Option("--datasets", metavar="NAME,...", help="Names separated by commas; by default those of the file."),
+    typer.Option("--datasets", metavar="NAME,...", help="Dataset names (default: mix.datasets of the settings)."),
 ]
-Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of the raw files.")]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the results.")]
+Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of raw files.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder.")]
 
 _RAW = Path("data/raw")
 _OUT = Path("data")
-_SHOWN = 21  # lines of one report
+_SHOWN = 21  # lines per report
 
 
 def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
@@ -44,56 +45,52 @@ def process(
     raw: Raw = _RAW,
     out: Out = _OUT,
     split: Annotated[
-        str, typer.Option(metavar="plan-c|official", help="Pool and split 5:1 by question, or the published splits.")
+        str, typer.Option(metavar="plan-c|official", help="Own 5:1 split by question, or the published splits.")
     ] = "plan-c",
     datasets: Datasets = None,
     custom: Annotated[
-        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems; may be repeated.")
+        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems (repeatable).")
     ] = None,
-    train_size: Annotated[int | None, typer.Option(metavar="N", help="Number of lines in the training mix.")] = None,
-    test_size: Annotated[int | None, typer.Option(metavar="N", help="Number of lines in the test mix.")] = None,
-    ratios: Annotated[
-        str | None, typer.Option(metavar="MATH:QA:CODE", help="Shares of the domains, such as 4:3:3.")
-    ] = None,
+    train_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the training mix.")] = None,
+    test_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the test mix.")] = None,
+    ratios: Annotated[str | None, typer.Option(metavar="MATH:QA:CODE", help="Domain shares, e.g. 4:3:3.")] = None,
     val_fraction: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Share of the training part to keep for validation.")
+        float | None, typer.Option(metavar="SHARE", help="Share of the training part held out for validation.")
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of split and mix.")] = None,
     any_split: Annotated[
-        bool, typer.Option("--any-split", help="Pool the splits that have files where the configured one has none.")
+        bool, typer.Option("--any-split", help="Use other splits if the configured ones have no files.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Split and mix the raw files; info.json is written last."""
+    """Split and mix raw files."""
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
+    from llm_as_judge.data.settings import splits_there
 
-    console = make_console(as_json)
-    if custom and datasets is None and not _any_there(_settings(config, None), raw):
-        datasets = ["none"]
-        console.print(f"no benchmark is in {raw}: your own problems alone", markup=False, highlight=False)
+    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    if custom and datasets is None:
+        defaults = _settings(config, None)
+        sources = defaults.sources(defaults.mix.datasets)
+        if not any(splits_there(raw, name, source) for name, source in sources.items()):
+            datasets = ["none"]
+            say(f"no benchmark is in {raw}: using only your own problems")
     settings = _settings(
-        config, datasets, train_size=train_size, test_size=test_size, val_fraction=val_fraction, seed=seed,
+        config,
+        datasets,
+        train_size=train_size,
+        test_size=test_size,
+        val_fraction=val_fraction,
+        seed=seed,
         domain_ratios=_ratios(ratios),
-    )  # fmt: skip
-    job = Job(
-        settings, raw, out, mode=split, custom=tuple(custom or ()), any_split=any_split,  # type: ignore[arg-type]
-        tell=lambda line: console.print(line, markup=False, highlight=False),
-    )  # fmt: skip
-    info = run(job)
+    )
+    info = run(Job(settings, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
     if as_json:
         print_json(info)
         return
     for note in info["notes"]:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
-    written = ", ".join(str(out / folder) for folder in ("mixed", "test", "processed"))
-    console.print(f"written: {written}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _any_there(settings: DatasetSettings, raw: Path) -> bool:
-    from llm_as_judge.data.settings import splits_there
-
-    return any(splits_there(raw, name, source) for name, source in settings.sources(settings.mix.datasets).items())
+        say(f"note: {note}")
+    say("written: " + ", ".join(str(out / folder) for folder in ("mixed", "test", "processed")))
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
@@ -115,15 +112,11 @@ def check(
     datasets: Datasets = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="A file or folder of your own problems, not the benchmarks; may be repeated.",
-        ),
+        typer.Option("--file", metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge every problem's own answer; exit status 1 if one is not judged correct."""
+    """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
     import dataclasses
 
@@ -137,27 +130,27 @@ def check(
     settings = _settings(config, datasets)
     files = {str(path): [path] for path in file or ()}
     if datasets or not file:
-        sources = settings.sources(settings.mix.datasets if datasets else list(settings.datasets))
+        sources = settings.sources(settings.mix.datasets if datasets else list(DATASETS))
         for name, source in sources.items():
             splits = splits_there(raw, name, source)
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
-            raise DataError(f"{raw}: none of {', '.join(sources)} is there; --raw names their folder")
-    console = make_console(as_json)
+            raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
+    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
         async with Sandbox(SandboxConfig(cpu_seconds=10)) as sandbox:
             for name, paths in files.items():
                 if not paths:
-                    console.print(f"{name}: not there")
+                    say(f"{name}: no files")
                     continue
                 report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, settings.fields)
                 judged = f"{report.golds} answers of {report.records} records, {len(report.failures)} faults"
                 lines = [f"{name}: {judged}", *(f"  {failure.id}: {failure.reason}" for failure in report.failures)]
                 if len(lines) > _SHOWN:
-                    lines[_SHOWN:] = [f"  ... and {len(lines) - _SHOWN} more (--json tells all)"]
-                console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+                    lines[_SHOWN:] = [f"  ... and {len(lines) - _SHOWN} more (--json shows all)"]
+                say("\n".join(lines))
         return reports
 
     reports = asyncio.run(run())
@@ -168,13 +161,8 @@ def check(
 
 
 @app.command()
-def download(
-    config: Settings = None,
-    raw: Raw = _RAW,
-    datasets: Datasets = None,
-    as_json: AsJson = False,
-) -> None:
-    """Fetch the raw files from the Hugging Face hub; continues where it stopped."""
+def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: AsJson = False) -> None:
+    """Download raw files from the Hugging Face hub; resumes an interrupted download."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from llm_as_judge.data.download import download as run
@@ -200,18 +188,16 @@ def inspect(
     out: Out = _OUT,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="A file or folder of problems, not a processed folder."),
+        typer.Option("--file", metavar="FILE", help="Your own file or folder instead of processed data."),
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Number of examples per dataset.")] = 1,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     png: Annotated[
         Path | None,
-        typer.Option(
-            "--png", metavar="FILE", callback=picture, help="Picture of the mix; DIR/mixed/mix.png by default."
-        ),
+        typer.Option("--png", metavar="FILE", callback=picture, help="Chart file (default: DIR/mixed/mix.png)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show counts, lengths and examples of what was processed, and draw the mix."""
+    """Show counts, lengths and examples of problems, and draw the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
     from llm_as_judge.data.settings import field_spellings
     from llm_as_judge.views.charts import mixture_chart
@@ -226,8 +212,8 @@ def inspect(
         result = {**result, "picture": str(target)}
     if as_json:
         print_json(result)
-        return
-    _print_overview(result)
+    else:
+        _print_overview(result)
 
 
 def _print_overview(result: dict[str, Any]) -> None:
@@ -235,19 +221,16 @@ def _print_overview(result: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = make_console(False)
+    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for side, sets in result["sides"].items():
         table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))
         for name, facts in sets.items():
-            length = facts["length"]
-            numbers = (facts["lines"], facts["unique"], facts["repetition"], *length.values())
+            numbers = (facts["lines"], facts["unique"], facts["repetition"], *facts["length"].values())
             table.add_row(Text(name), facts["domain"], *(f"{number:,}" for number in numbers))
         console.print(table)
-        for facts in sets.values():
-            for example in facts["examples"]:
-                for field, text in example.items():
-                    console.print(f"  {field}: {text}", markup=False, highlight=False, soft_wrap=True)
-                console.print()
+        for example in (example for facts in sets.values() for example in facts["examples"]):
+            say("".join(f"  {field}: {text}\n" for field, text in example.items()))
     for note in result.get("notes", []):
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        say(f"note: {note}")
     if "picture" in result:
-        console.print(f"picture: {result['picture']}", markup=False, highlight=False, soft_wrap=True)
+        say(f"picture: {result['picture']}")

@@ -1,8 +1,8 @@
-"""The gold self-check: is every problem's own answer judged correct by the project's own judge?
+"""The gold self-check: does the project's own judge accept every problem's own answer?
 
-Answers by the rules alone, code by running it in the sandbox with the hidden tests; the public tests shown to the
-policy must hold for the gold solution as well. A gold that fails is a fault of parser, judge or benchmark. A code
-problem of a user's own has no solution to run, so its tests are run on one that does nothing, which must not pass.
+Answers are judged by the rules alone, code by running the hidden tests in the sandbox. The public tests shown to the
+policy must pass for the gold solution too. A rejected gold is a fault of the parser, the judge or the benchmark. A code
+problem without a gold solution must reject solutions that do nothing (``vacuous``).
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from pathlib import Path
 from typing import Protocol
 
 from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.catalog import DATASETS, Dataset
-from llm_as_judge.data.load import recognise
+from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import Dataset
+from llm_as_judge.data.problems import recognise
 from llm_as_judge.data.reading import Raw, files_in, read
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
 from llm_as_judge.sandbox.public_test import RunsCode, run_assert
-from llm_as_judge.types import Problem, Verdict
+from llm_as_judge.types import Problem
 
 _CONCURRENT = 8
 
 
 class Sandbox(RunsCode, CodeJudge, Protocol):
-    """Runs single asserts, and judges a solution by its hidden tests."""
+    """Runs single asserts, and judges a solution by hidden tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A gold that was not judged correct, or a record without a problem; ``id`` is the problem's, else its place."""
+    """A rejected gold or an unreadable record; ``id`` is the problem's id, or the record's file and place."""
 
     id: str
     reason: str
@@ -39,7 +40,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GoldReport:
-    """``golds`` were judged over ``records``; one record may have several."""
+    """Number of records and of their golds (a record may have several), and what failed."""
 
     records: int
     golds: int
@@ -52,54 +53,63 @@ async def check_golds(
     sandbox: Sandbox,
     fields: Mapping[str, Sequence[str]] = custom.FIELDS,
 ) -> GoldReport:
-    """Judge the golds of every record in ``paths``, which are of ``dataset`` or, with None, of any kind, ``fields``
-    spelt as those say. Raises ``DataError`` where there is no such file.
+    """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind, with the field names of
+    ``fields``. Raises ``DataError`` for a missing file.
     """
     judge, gate = Judge(RULES, None, sandbox), asyncio.Semaphore(_CONCURRENT)
     records = golds = 0
     failures: list[Failure] = []
 
-    async def one(problem: Problem, gold: str) -> list[Failure]:
+    async def check(problem: Problem, gold: str | None) -> list[Failure]:
         async with gate:
-            verdict = await judge.verdict(problem, gold)
-            wrong = [] if verdict.correct else [Failure(problem.question.id, _told(verdict, gold))]
-            for test in problem.question.public_tests:
-                source = f"{problem.reference.prelude}\n\n{gold}\n\n{_setup(problem)}"
-                result = await run_assert(sandbox, source, test)
-                if not result.passed:
-                    wrong.append(Failure(problem.question.id, f"public test {test}: {result.error}, got {result.got}"))
-            return wrong
-
-    async def idle(problem: Problem) -> list[Failure]:
-        async with gate:
-            verdict = await judge.verdict(problem, f"def {problem.question.entry_point}(*args, **kwargs):\n    pass")
-        if verdict.correct is False:
-            return []
-        told = "a function that does nothing passes the tests" if verdict.correct else verdict.reason
-        return [Failure(problem.question.id, told)]
+            reasons = await (vacuous(judge, problem) if gold is None else _rejected(judge, sandbox, problem, gold))
+        return [Failure(problem.question.id, reason) for reason in reasons]
 
     running: set[asyncio.Task[list[Failure]]] = set()
-    for path in paths:
-        for file in files_in(path):
-            for raw in read(file):
-                records += 1
-                try:
-                    problem, answers = _parsed(dataset, raw, fields)
-                except DataError as error:
-                    failures.append(Failure(f"{file}:{raw.place}", str(error)))
-                    continue
-                golds += len(answers)
-                running |= {asyncio.create_task(one(problem, gold)) for gold in answers}
-                if not answers:
-                    running.add(asyncio.create_task(idle(problem)))
-                if len(running) >= 8 * _CONCURRENT:
-                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    failures += [failure for task in done for failure in task.result()]
-    failures += [failure for failures_of_one in await asyncio.gather(*running) for failure in failures_of_one]
+    for raw, place in ((raw, f"{file}:{raw.place}") for path in paths for file in files_in(path) for raw in read(file)):
+        records += 1
+        try:
+            problem, answers = _parsed(dataset, raw, fields)
+        except DataError as error:
+            failures.append(Failure(place, str(error)))
+            continue
+        golds += len(answers)
+        running |= {asyncio.create_task(check(problem, gold)) for gold in answers or (None,)}
+        if len(running) >= 8 * _CONCURRENT:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            failures += [failure for task in done for failure in task.result()]
+    failures += [failure for several in await asyncio.gather(*running) for failure in several]
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 
+async def vacuous(judge: Judge, problem: Problem) -> list[str]:
+    """Why the hidden tests of a code problem prove nothing: solutions without work that pass them."""
+    verdict = await judge.verdict(problem, f"def {problem.question.entry_point}(*args, **kwargs):\n    pass")
+    if verdict.correct is False:
+        return []
+    return ["a function that does nothing passes the tests" if verdict.correct else verdict.reason]
+
+
+async def _rejected(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[str]:
+    """Why the judge or a public test rejects ``gold``."""
+    verdict = await judge.verdict(problem, gold)
+    reasons = [] if verdict.correct else [f"{verdict.reason}; the gold is {gold[-80:]!r}"]
+    for test in problem.question.public_tests:
+        source = f"{problem.reference.prelude}\n\n{gold}\n\n{_setup(problem)}"
+        result = await run_assert(sandbox, source, test)
+        if not result.passed:
+            reasons.append(f"public test {test}: {result.error}, got {result.got}")
+    return reasons
+
+
+def _setup(problem: Problem) -> str:
+    """Code before the first hidden assert, which public asserts may need too."""
+    dataset = DATASETS.get(problem.question.dataset)
+    return problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
+
+
 def _parsed(dataset: Dataset | None, raw: Raw, fields: Mapping[str, Sequence[str]]) -> tuple[Problem, tuple[str, ...]]:
+    """The record's problem and golds."""
     if raw.record is None:
         raise DataError(raw.reason)
     dataset = dataset or DATASETS.get(recognise(raw.record, fields))
@@ -107,12 +117,3 @@ def _parsed(dataset: Dataset | None, raw: Raw, fields: Mapping[str, Sequence[str
         return dataset.parse(raw.record), dataset.golds(raw.record)
     problem = custom.parse(raw.record, fields)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())
-
-
-def _setup(problem: Problem) -> str:
-    """What the hidden tests of MBPP define before their first assert: public asserts may need it too."""
-    return problem.reference.tests.partition("assert ")[0] if problem.question.dataset == "mbpp" else ""
-
-
-def _told(verdict: Verdict, gold: str) -> str:
-    return f"{verdict.reason}; the gold is {gold[-80:]!r}"

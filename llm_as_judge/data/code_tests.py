@@ -1,6 +1,6 @@
-"""Are a code problem's tests fit to judge by? Told when the problem is read, not when the first solution is judged.
+"""Checks of a code problem's tests when the problem is read, before any solution is judged.
 
-Tests that do not parse, never use the function or assert nothing would stop a run half way, or pass anything.
+Tests that do not parse, never use the function or assert nothing would break a run or pass any solution.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 
 
-@lru_cache(maxsize=1 << 14)  # a mix holds its few code problems thousands of times
+@lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
 def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[str, ...]) -> None:
-    """Raises ``DataError`` with the reason where a solution cannot be judged by ``tests`` (asserts, or
-    ``def check(candidate)``), or a public test is not one assert on the function.
+    """Raises ``DataError`` if ``tests`` (asserts, or ``def check(candidate)``) cannot judge a solution, or a public
+    test is not a single assert on the function.
     """
     if not entry_point.isidentifier() or keyword.iskeyword(entry_point):
         raise DataError(f"field 'entry_point' must be the name of a function, got {short(entry_point)}")
@@ -44,8 +44,8 @@ def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[
 
 
 def tested_function(tests: str) -> str:
-    """The one function that every assert of ``tests`` calls and that the tests do not define themselves. Raises
-    ``DataError`` where there is none, or more than one.
+    """The one function that every assert of ``tests`` calls and that the tests do not define. Raises ``DataError`` if
+    there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
@@ -65,7 +65,7 @@ def tested_function(tests: str) -> str:
 
 
 def syntax_tree(field: str, source: str) -> ast.Module:
-    """``source`` parsed. Raises ``DataError`` that names the field it stands in."""
+    """``source`` parsed. Raises ``DataError`` that names ``field``."""
     try:
         return quiet_parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # ValueError: NUL bytes
@@ -86,7 +86,7 @@ def _called(node: ast.AST) -> set[str]:
 
 
 def _asserting(node: ast.AST) -> bool:
-    """A call such as ``self.assertEqual``."""
+    """Whether ``node`` is a call such as ``self.assertEqual``."""
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

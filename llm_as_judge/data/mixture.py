@@ -1,22 +1,64 @@
-"""The mix: lines of several sets in exact shares, small sets repeated, large ones drawn from without repeats.
-
-Every prefix of the result has its shares within one line, and a set is used up before any line of it comes again.
-"""
+"""Exact shares over time: ``Quota`` for names, ``Mixture`` for the lines of mixed files."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import cycle, islice
+from typing import Generic, TypeVar
 
-from llm_as_judge.data.quota import Quota
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import Domain
+
+K = TypeVar("K")
+
+
+class Quota(Generic[K]):
+    """Hands out slots to the names of ``ratios`` (> 0, any sum), each always within one slot of its share.
+
+    Among the names that are due, the one with the earliest deadline gets the slot (Tijdeman 1980, "The chairman
+    assignment problem"); taking the largest remainder is off by more than one with three names or more. Shares are
+    exact fractions. ``drawn`` counts the slots of each name and may be set to resume.
+    """
+
+    def __init__(self, ratios: Mapping[K, float]) -> None:
+        if not ratios or any(not math.isfinite(ratio) or ratio <= 0 for ratio in ratios.values()):
+            raise ValueError(f"ratios must be > 0, got {dict(ratios)}")
+        exact = {name: Fraction(str(ratio)) for name, ratio in ratios.items()}  # as written: 0.3 is 3/10
+        total = sum(exact.values())
+        self.shares = {name: ratio / total for name, ratio in exact.items()}
+        self.drawn = dict.fromkeys(ratios, 0)
+        self._period = math.lcm(*(share.denominator for share in self.shares.values()))
+
+    def next(self) -> K:
+        """The name that gets the next slot."""
+        slot = sum(self.drawn.values()) + 1
+        slack = Fraction(1, max(2, 2 * len(self.shares) - 2))
+        due = [name for name, share in self.shares.items() if share * slot - self.drawn[name] >= slack]
+        name = min(due, key=lambda name: (self.drawn[name] + 1 - slack) / self.shares[name])
+        self.drawn[name] += 1
+        return name
+
+    def take(self, n: int) -> Iterator[K]:
+        """The next ``n`` names. After every period all shares are exact, and the order repeats."""
+        if any(self.drawn.values()):
+            yield from (self.next() for _ in range(n))
+            return
+        period = []
+        for _ in range(min(n, self._period)):
+            period.append(self.next())
+            yield period[-1]
+        for name in islice(cycle(period), n - len(period)):
+            self.drawn[name] += 1
+            yield name
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Line ``index`` of set ``name``, for the ``repeat``-th time again (0 = the first)."""
+    """Line ``index`` of set ``name``; ``repeat`` counts its earlier occurrences."""
 
     name: str
     index: int
@@ -24,9 +66,10 @@ class Slot:
 
 
 class Mixture:
-    """``sizes``: set -> lines; ``domains``: set -> domain. Sets of a domain share it equally. ``mix`` names it.
+    """Lines of several sets in exact shares: a set is used up before any of its lines is repeated.
 
-    Raises ``ConfigError`` for a domain with a share and no lines.
+    ``sizes``: lines per set; ``domains``: domain per set; the sets of a domain share it equally. ``mix`` names the
+    mixture in messages and seeds. Raises ``ConfigError`` for a domain with a share and no lines.
     """
 
     def __init__(
@@ -38,24 +81,23 @@ class Mixture:
         seed: int = 0,
     ) -> None:
         self._sizes, self._seed = sizes, f"{seed}/{mix}"
-        members: dict[Domain, list[str]] = {}
-        for name in sorted(sizes):
-            if sizes[name]:
-                members.setdefault(domains[name], []).append(name)
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
+        members = {
+            domain: [name for name in sorted(sizes) if sizes[name] and domains[name] == domain] for domain in wanted
+        }
         for domain, ratio in wanted.items():
-            if domain not in members:
+            if not members[domain]:
                 raise ConfigError(
                     f"domain_ratios gives {domain} {ratio:g}, but there are no {domain} problems for the {mix} mix; "
                     "add some, or set its ratio to 0"
                 )
         self._across = Quota(wanted)
-        self._inside = {domain: Quota(dict.fromkeys(members[domain], 1)) for domain in wanted}
+        self._inside = {domain: Quota(dict.fromkeys(names, 1)) for domain, names in members.items()}
         self._orders: dict[str, Sequence[int]] = {}
 
     @property
     def drawn(self) -> dict[str, int]:
-        """Lines drawn of every set so far."""
+        """Lines drawn from every set so far."""
         return {name: count for quota in self._inside.values() for name, count in quota.drawn.items()}
 
     def take(self, n: int) -> Iterator[Slot]:
@@ -71,10 +113,9 @@ class Mixture:
             yield Slot(name, self._orders[name][position], repeat)
 
     def largest_without_repeats(self) -> int:
-        """Lines of the largest mix in which nothing comes twice."""
-        total = sum(self._across.weights.values())
+        """Number of lines of the largest mixture without a repeated line."""
         return min(
-            self._sizes[name] * len(quota.drawn) * total // self._across.weights[domain]
+            math.floor(self._sizes[name] * len(quota.drawn) / self._across.shares[domain])
             for domain, quota in self._inside.items()
             for name in quota.drawn
         )

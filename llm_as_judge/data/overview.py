@@ -1,6 +1,6 @@
-"""``llm-as-judge data inspect``: what is in a processed folder or a file of problems; counts, lengths and examples.
+"""``llm-as-judge data inspect``: counts, lengths and examples of a processed folder or a file of problems.
 
-Reads in a stream. Lengths are in characters, of the statement that the policy reads (context and question).
+Files are streamed. Lengths are in characters, of the statement that the policy reads (context and question).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.files import check_whole, sha256_of
-from llm_as_judge.data.load import parse_record, parsed
-from llm_as_judge.data.reading import files_in
-from llm_as_judge.data.record import Faults
+from llm_as_judge.data.problems import parse_record
+from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Domain, Problem
 
@@ -66,8 +65,9 @@ def _cut(text: str) -> str:
 
 
 def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> dict[str, Any]:
-    """Every dataset in a file of problems, of any format that ``load_file`` reads, by name; one with problems of
-    several domains comes once for each. Raises ``DataError`` with every bad record.
+    """The datasets in a file or folder, by name; one with several domains has an entry for each.
+
+    Raises ``DataError`` with every bad record.
     """
     tallies: dict[tuple[str, Domain], _Tally] = {}
     faults = Faults()
@@ -87,8 +87,9 @@ def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[st
 
 
 def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
-    """The mixes of a processed folder, by side, and what ``info.json`` notes. Raises ``DataError`` where the folder is
-    not whole: no ``info.json``, or a file that is missing or not the one it lists.
+    """The mixes of a processed folder, by side, and the notes of ``info.json``.
+
+    Raises ``DataError`` if ``info.json`` is missing, or a file differs from the one it lists.
     """
     path = out / "mixed/info.json"
     check_whole(path)
@@ -96,7 +97,7 @@ def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
         info = json.loads(path.read_text(encoding="utf-8"))
         files = {name: facts["sha256"] for name, facts in info["files"].items()}
     except FileNotFoundError:
-        raise DataError(f"{path}: there is none; run llm-as-judge data process --out {out}") from None
+        raise DataError(f"{path}: no such file; run llm-as-judge data process --out {out}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: cannot be read: {error}; run llm-as-judge data process again") from error
     for name, expected in files.items():

@@ -1,35 +1,87 @@
-"""The problems of a file that the user names, and a fair choice of them."""
+"""Problems of files that the user names: loading them, choosing a fair part, finding test sets.
+
+A file may hold records of any benchmark, recognised by their fields, or of the project's own format. If a record cannot
+be read, loading fails with file, line and reason of every such record; a smaller training set is never used silently.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from llm_as_judge.config.registry import nearest
+from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.files import TEST_INDEX, check_whole
-from llm_as_judge.data.load import load_file
-from llm_as_judge.data.quota import Quota
+from llm_as_judge.data.mixture import Quota
+from llm_as_judge.data.reading import Faults, files_in, parsed
+from llm_as_judge.data.record import Record
 from llm_as_judge.data.settings import field_spellings
-from llm_as_judge.errors import ConfigError
-from llm_as_judge.types import Problem
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Problem
 
-#: Where ``data process`` puts the test set of each dataset.
+#: Folder of the test sets that ``data process`` writes.
 TEST_SETS = Path("data/test")
 
 
 def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
-    """Problems of ``path``, its fields spelt as config/dataset.yaml allows.
+    """``load_file`` with the field names of config/dataset.yaml.
 
-    Raises ``DataError``, also where the file is of a ``data process`` that broke off.
+    Raises ``DataError``, also if ``path`` is part of an interrupted ``data process``.
     """
     check_whole(path)
     return load_file(path, limit, field_spellings())
 
 
+def load_file(
+    path: str | Path, limit: int | None = None, fields: Mapping[str, Sequence[str]] = custom.FIELDS
+) -> list[Problem]:
+    """The first ``limit`` problems (default: all) of a file or folder. ``fields`` gives other spellings of the
+    project's own field names. Raises ``DataError`` that names every bad record found.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise DataError(f"limit must be >= 1, got {limit}")
+    problems: list[Problem] = []
+    faults = Faults()
+    for file in files_in(path):
+        problems += islice(parsed(file, partial(parse_record, fields=fields), faults), limit and limit - len(problems))
+    if faults.count:
+        raise DataError(str(faults))
+    if not problems:
+        raise DataError(f"{path}: no problems in it")
+    return problems
+
+
+def parse_record(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> Problem:
+    """A record of any benchmark, or of the project's own format. Raises ``DataError`` with the reason."""
+    dataset = DATASETS.get(recognise(record, fields))
+    return dataset.parse(record) if dataset else custom.parse(record, fields)
+
+
+def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> str:
+    """Name of the benchmark of ``record``, or ``custom`` for the project's own format. Raises ``DataError``."""
+    has = record.keys()
+    named = custom.spelt(record, fields)
+    if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
+        return "custom"
+    for name, dataset in reversed(list(DATASETS.items())):
+        if dataset.recognises(record):
+            return name
+    if "problem" in named and {"answer", "tests"} & named.keys():
+        raise DataError("field 'type' is missing: one of " + ", ".join(DOMAINS))
+    raise DataError(
+        f"fields {sorted(map(str, has))} are those of no known benchmark; the project's own format has "
+        "problem, answer and type"
+    )
+
+
 def each_set(places: Sequence[Path]) -> list[Path]:
-    """``places``, with every test set by itself of a folder that ``data process`` wrote."""
+    """``places``, with each folder that ``data process`` wrote replaced by its test sets."""
     return [
         file
         for place in places
@@ -38,9 +90,9 @@ def each_set(places: Sequence[Path]) -> list[Path]:
 
 
 def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """The files of the test sets ``names`` in ``places``, files or folders: ``NAME_test.jsonl``, or ``NAME.jsonl``.
+    """Files of the test sets ``names`` in ``places`` (files or folders): ``NAME_test.jsonl`` or ``NAME.jsonl``.
 
-    Raises ``ConfigError`` for names that are none of those there.
+    Raises ``ConfigError`` for a name without a file.
     """
     missing = [place for place in places if not place.exists()]
     if missing:
@@ -62,28 +114,28 @@ def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
 
 
 def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
-    """``n`` of the problems, in their order: each dataset and domain keeps its share, whatever the file is sorted by.
+    """``n`` of the problems, in their order. Each dataset and domain keeps its share, however the file is sorted.
 
-    Within a share their ids decide, so that every run makes the same choice, and a longer file changes little of it.
+    Within a share, a hash of the problem decides, so that the choice is reproducible and a longer file changes little.
     """
     if len(problems) <= n:
         return list(problems)
     kinds = [(p.question.dataset, p.question.domain) for p in problems]
-    quota = Counter(Quota(Counter(kinds)).take(n))
+    shares = Counter(Quota(Counter(kinds)).take(n))
 
-    def drawn(index: int) -> bytes:
+    def rank(index: int) -> bytes:
         question = problems[index].question
         return hashlib.sha256(f"{question.id}\n{question.statement}".encode("utf-8", "surrogatepass")).digest()
 
     chosen: list[int] = []
-    for kind, count in quota.items():
+    for kind, count in shares.items():
         own = (index for index in range(len(problems)) if kinds[index] == kind)
-        chosen += sorted(own, key=drawn)[:count]
+        chosen += sorted(own, key=rank)[:count]
     return [problems[index] for index in sorted(chosen)]
 
 
 def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
-    """Those of ``some`` that ask what none of ``others`` asks, but for spaces and case."""
+    """Those of ``some`` whose question is not in ``others``, compared without spaces and case."""
 
     def asked(problem: Problem) -> str:
         return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()

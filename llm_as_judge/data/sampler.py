@@ -1,9 +1,8 @@
-"""The mixture: problems of several domains in exact proportions at every batch size.
+"""The training order: problems of several domains in exact proportions at every batch size.
 
-Every slot of every batch goes to one domain, so that each domain's count stays within one of its share of all
-slots so far: with 40/30/30, ten slots are 4, 3 and 3 whether drawn at once or one by one. Within a domain
-nothing repeats before all of it was seen; copies of a problem in a resampled file are spread over the epoch.
-Deterministic by ``seed``; the state is a few integers.
+Each domain's count stays within one of its share of all slots so far: with 40/30/30, ten slots are 4, 3 and 3 whether
+drawn at once or one by one. Within a domain nothing repeats before all problems were seen; copies of a problem in a
+resampled file are spread over the epoch. The order depends on ``seed`` alone; the state is a few integers.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.data.quota import Quota
+from llm_as_judge.data.mixture import Quota
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
 
 class DomainSampler:
-    """Draws batches from ``problems`` (by domain) at ``ratios``, which need not sum to 1; a ratio of 0 is
-    off.
+    """Draws batches from ``problems`` (by domain) at ``ratios`` (>= 0, any sum).
 
     Raises ``DataError`` for a domain with a ratio and no problems, and for ratios that are negative or all 0.
     """
@@ -52,7 +50,7 @@ class DomainSampler:
         return [self._draw(domain) for domain in self._quota.take(n)]
 
     def peek(self, n: int) -> list[Problem]:
-        """``n`` problems of each domain, or all where there are fewer; nothing is drawn."""
+        """The first ``n`` problems of each domain; nothing is drawn."""
         return [problem for problems in self._problems.values() for problem in problems[:n]]
 
     def _draw(self, domain: Domain) -> Problem:
@@ -64,11 +62,11 @@ class DomainSampler:
         return problems[self._orders[domain][1][position]]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next batch depends on but the problems themselves, which are fingerprinted."""
+        """Everything that the next batch depends on, with a fingerprint of the problems."""
         return {"seed": self._seed, "drawn": dict(self._quota.drawn), "problems": self._fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state`` was taken. Raises ``DataError`` when the problems are other ones."""
+        """Continue from ``state``. Raises ``DataError`` if it belongs to other problems."""
         if state["problems"] != self._fingerprint:
             raise DataError("the sampler's state belongs to other problems; resume with the data it was taken on")
         self._seed = int(state["seed"])
@@ -77,7 +75,7 @@ class DomainSampler:
 
 
 def _without_empty(problems: Mapping[Domain, Sequence[Problem]], ratios: Mapping[Domain, float]) -> str:
-    """The ratios of the domains that have problems, summing to 1, as one would write them."""
+    """The ratios of the domains that have problems, scaled to a sum of 1."""
     present = {domain: ratio for domain, ratio in ratios.items() if problems.get(domain)}
     shares = {domain: round(ratio / sum(present.values()), 2) for domain, ratio in present.items()}
     if shares:
@@ -87,8 +85,8 @@ def _without_empty(problems: Mapping[Domain, Sequence[Problem]], ratios: Mapping
 
 
 def _order(ids: Sequence[str], rng: random.Random) -> list[int]:
-    """A random order of the positions in ``ids``. Copies of an id are spread evenly: of ``m`` copies, one falls into
-    each m-th of the epoch, so that a set that was resampled is seen in whole before it is seen again.
+    """A random order of the positions in ``ids``. Of ``m`` copies of an id, one falls into each m-th of the epoch, so
+    that a resampled set is seen completely before it is seen again.
     """
     order = list(range(len(ids)))
     rng.shuffle(order)

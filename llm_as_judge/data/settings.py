@@ -1,4 +1,4 @@
-"""``config/dataset.yaml``: the benchmarks' sources, the mix and the spellings of users' own fields; strict, frozen."""
+"""``config/dataset.yaml``: how benchmarks are mixed, other names of users' own fields, and changed sources."""
 
 from __future__ import annotations
 
@@ -13,48 +13,15 @@ from llm_as_judge.config.schema import Float, InputPath, Names
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, read_yaml
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import Source
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Domain
 
 FILE = "dataset.yaml"
 
 
-def _mapping_of_names(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-
-
-NameLists = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_mapping_of_names)]
-
-
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Hub(_Strict):
-    """On the Hugging Face hub; ``splits`` maps our name of a split to theirs (``a+b`` joins two)."""
-
-    id: str
-    configs: Names = Field(min_length=1)
-    splits: Mapping[str, str] = Field(min_length=1)
-
-
-class Source(_Strict):
-    hub: Hub
-    release: NameLists = Field(min_length=1)  # split -> patterns under the raw folder
-    page: str = Field(pattern=r"^https?://")
-    pool: Names = Field(min_length=1)
-    official: Mapping[str, str]
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Source:
-        strange = sorted({*self.pool} - {*self.release})
-        if strange:
-            raise ValueError(f"pool names {', '.join(strange)}, but release has {', '.join(self.release)}")
-        if set(self.official) - {"train", "test"} or "test" not in self.official:
-            raise ValueError(f"official must give test and may give train, got {dict(self.official)}")
-        return self
 
 
 def _pair(value: Any) -> Any:
@@ -62,6 +29,8 @@ def _pair(value: Any) -> Any:
 
 
 class Mix(_Strict):
+    """Which datasets are mixed, in which shares and sizes."""
+
     datasets: Names = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
     domain_ratios: Mapping[Domain, Float] = {"math": 0.4, "qa": 0.3, "code": 0.3}
     train_test: Annotated[tuple[int, int], BeforeValidator(_pair)] = (5, 1)
@@ -80,11 +49,11 @@ class Mix(_Strict):
 
 
 class DatasetSettings(_Strict):
-    """The whole file."""
+    """The whole file. ``datasets`` replaces sources of the catalog, such as the hub id by that of a mirror."""
 
-    datasets: Mapping[str, Source]
+    datasets: Mapping[str, Source] = {}
     mix: Mix = Mix()
-    fields: NameLists = Field(default_factory=lambda: {name: tuple(also) for name, also in custom.FIELDS.items()})
+    fields: Mapping[str, Names] = Field(default_factory=lambda: {n: tuple(also) for n, also in custom.FIELDS.items()})
     path: InputPath = Path(FILE)
 
     @model_validator(mode="after")
@@ -99,29 +68,30 @@ class DatasetSettings(_Strict):
         return self
 
     def sources(self, names: Sequence[str]) -> dict[str, Source]:
-        """The sources of ``names``. Raises ``ConfigError`` for one there is not."""
+        """The sources of ``names``. Raises ``ConfigError`` for an unknown name."""
         for name in names:
-            if name not in self.datasets:
-                guess = nearest(name, self.datasets)
+            if name not in DATASETS:
+                guess = nearest(name, DATASETS)
                 hint = f"did you mean {guess!r}? " if guess else ""
-                raise ConfigError(f"no dataset {name!r}: {hint}there are {', '.join(self.datasets)}")
-        return {name: self.datasets[name] for name in names}
+                raise ConfigError(f"no dataset {name!r}: {hint}there are {', '.join(DATASETS)}")
+        return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
 def find_settings(folder: Path | None = None) -> Path | None:
-    """``dataset.yaml`` in ``folder``, else in ./config, else what comes with the package."""
+    """``dataset.yaml`` in ``folder``, else in ./config, else the one shipped with the package."""
     places = [*([folder] if folder else []), Path("config"), SHIPPED]
     return next((place / FILE for place in places if (place / FILE).is_file()), None)
 
 
 def field_spellings() -> Mapping[str, Sequence[str]]:
-    """``fields`` of the ``dataset.yaml`` in reach, else the built-in ones. Raises ``ConfigError`` where it is wrong."""
+    """``fields`` of the ``dataset.yaml`` found, else the built-in ones. Raises ``ConfigError`` if the file is wrong."""
     return load_settings().fields if find_settings() else custom.FIELDS
 
 
 def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
-    """The settings in ``path`` (None: where ``find_settings`` finds them); ``changes`` replace values of ``mix``, None
-    leaves one alone. Raises ``ConfigError`` with file and line.
+    """The settings of ``path`` (default: ``find_settings``). ``changes`` replace values of ``mix``, except by None.
+
+    Raises ``ConfigError`` with file and line.
     """
     path = find_file(path) if path else find_settings()
     if path is None:
@@ -158,24 +128,23 @@ def _explained(error: ValidationError, nodes: Mapping[str, Node], path: Path, ch
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
-    """Files of one split, downloaded or released, in sorted order. Raises ``DataError`` that names those to put
-    there.
-    """
+    """Files of one split, downloaded or released, sorted. Raises ``DataError`` that names the missing files."""
     files = _files(raw, name, source, split)
     if not files:
+        places = ", ".join(str(raw / pattern) for pattern in source.splits[split].release)
         raise DataError(
             f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there "
-            f"by hand one of: {', '.join(str(raw / pattern) for pattern in source.release[split])} (from {source.page})"
+            f"by hand one of: {places} (from {source.page})"
         )
     return files
 
 
 def splits_there(raw: Path, name: str, source: Source) -> list[str]:
     """Splits of the dataset that have files."""
-    return [split for split in source.release if _files(raw, name, source, split)]
+    return [split for split in source.splits if _files(raw, name, source, split)]
 
 
 def _files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
-    patterns = (f"{name}/{split}.jsonl", *source.release[split])
+    patterns = (f"{name}/{split}.jsonl", *source.splits[split].release)
     matches = (sorted(path for path in raw.glob(pattern) if path.is_file()) for pattern in patterns)
     return next(filter(None, matches), [])

@@ -1,31 +1,101 @@
-"""A set into train, validation and test: exact sizes, the same for every order of the input, no question on two sides.
+"""Splits a dataset into train, validation and test: exact sizes, independent of the input's order, no question twice.
 
-Entries come sorted by a hash of the normalised question. The first of them are the test set, the next the validation
-set, so that copies stay together and a few records more or less move only the questions at the border.
+Entries are sorted by a hash of the normalised question. The first ones are the test set, the next ones the validation
+set. So copies stay together, and a few more records only move questions at the border.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b, sha256
 from itertools import chain, groupby
+from operator import attrgetter
+from typing import NamedTuple
+from zlib import crc32
 
-from llm_as_judge.data.index import NO_CONTEXT, Entry, order
+from llm_as_judge.types import Problem
+
+#: Length in words of a shared passage that counts as contamination (Brown et al. 2020, appendix C).
+PASSAGE = 13
+NO_CONTEXT = bytes(8)
+_NO_PASSAGES: array[int] = array("q")
+_WORD = re.compile(r"\w+")
+_EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
+
+
+class Entry(NamedTuple):
+    """A problem's line, with the digests by which problems are sorted, grouped and compared."""
+
+    question: bytes  # words of the question, and the seed
+    problem: bytes  # question, context and entry point: equal in copies of a problem
+    content: bytes  # all fields
+    answer: bytes
+    context: bytes  # NO_CONTEXT without one
+    passages: array[int]  # hashes of the question's runs of PASSAGE words
+    line: bytes
+
+
+#: Sort key: a pseudo-random order that depends on the problems and the seed alone.
+order = attrgetter("question", "problem", "content")
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """One dataset, split. ``dropped`` counts problems that are in none, by reason."""
+    """One dataset, split. ``dropped`` counts problems that are on no side, by reason."""
 
     train: list[Entry]
     val: list[Entry]
     test: list[Entry]
     dropped: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def size(self) -> int:
+        """Number of problems on all sides."""
+        return len(self.train) + len(self.val) + len(self.test)
+
+
+def normalised(text: str) -> tuple[str, list[str]]:
+    """``text`` as compared for duplicates, and its words, by which it is split.
+
+    Both ignore case and spaces. The first keeps signs inside and between words: ``2 + 3`` is not ``2 - 3``.
+    """
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(word.strip(_EDGES) for word in text.split()), _WORD.findall(text)
+
+
+def entry_of(problem: Problem, seed: int, line: bytes) -> Entry:
+    """The entry of ``problem``, whose line is ``line``."""
+    question, reference = problem.question, problem.reference
+    same, words = normalised(question.text)
+    context = sha256(question.context.encode()).digest()[:8] if question.context else NO_CONTEXT
+    answer = "\0".join((*reference.answers, reference.tests, str(reference.unanswerable))).encode()
+    rest = "\0".join((question.id, question.text, *question.public_tests, reference.prelude)).encode()
+    return Entry(
+        blake2b((" ".join(words) or same).encode(), digest_size=16, key=b"%d" % seed).digest(),
+        blake2b(f"{same}\0{question.entry_point or ''}".encode() + context, digest_size=16).digest(),
+        blake2b(rest + answer, digest_size=16).digest(),
+        blake2b(answer, digest_size=8).digest(),
+        context,
+        _passages(words),
+        line,
+    )
+
+
+def _passages(words: Sequence[str]) -> array[int]:
+    if len(words) < PASSAGE:
+        return _NO_PASSAGES
+    # unlike that of text, the hash of whole numbers is the same in every process
+    numbers = tuple(crc32(word.encode()) for word in words)
+    return array("q", {hash(numbers[i : i + PASSAGE]) for i in range(len(numbers) - PASSAGE + 1)})
+
 
 def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int]]:
-    """Sorted entries, one for each problem (question and context), and how many were dropped: ``duplicates`` with the
-    same answer, ``conflicting_duplicates`` with another one.
+    """Sorted entries, one per problem, and how many were dropped: ``duplicates`` with the same answer,
+    ``conflicting_duplicates`` with another one.
     """
     kept: list[Entry] = []
     same = other = 0
@@ -39,27 +109,27 @@ def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int
 
 
 def split(entries: Sequence[Entry], train_test: tuple[int, int], val_fraction: float = 0.0) -> Sides:
-    """Plan C. The test set has ``test / (train + test)`` of the entries, rounded, and the validation set
-    ``val_fraction`` of what is left; fewer only where no question with so few problems is left to fill them.
+    """Plan C. The test set has ``test / (train + test)`` of the entries, rounded half up, and the validation set
+    ``val_fraction`` of the rest; fewer only if the next questions have too many problems to fit.
     """
     kept, dropped = without_copies(entries)
-    test_size = _share(len(kept), train_test[1], sum(train_test))
-    test = _front(kept, test_size)
+    part, whole = train_test[1], sum(train_test)
+    test = _front(kept, (2 * len(kept) * part + whole) // (2 * whole))
     rest = _without(kept, test)
     val = _front(rest, round(len(rest) * val_fraction))
     return Sides(_without(rest, val), val, test, dropped)
 
 
 def split_official(train: Sequence[Entry], test: Sequence[Entry], val_fraction: float = 0.0) -> Sides:
-    """The published splits. The test set stays whole, copies included, so that numbers compare; train does not."""
+    """The published splits. Only train loses its copies; the test set stays complete, so that results compare."""
     kept, dropped = without_copies(train)
     val = _front(kept, round(len(kept) * val_fraction))
     return Sides(_without(kept, val), val, sorted(test, key=order), dropped)
 
 
 def decontaminated(sides: dict[str, Sides]) -> dict[str, Sides]:
-    """Questions of any test set leave every train and validation set, those of a validation set every train set; they
-    are counted as ``in_a_test_set`` and ``in_a_validation_set``.
+    """``sides`` without leaks between datasets: questions of any test set leave every train and validation set, and
+    those of any validation set leave every train set. ``dropped`` counts them.
     """
     tested = {entry.question for one in sides.values() for entry in one.test}
     clean = {}
@@ -71,15 +141,15 @@ def decontaminated(sides: dict[str, Sides]) -> dict[str, Sides]:
         clean[name] = Sides(train, val, one.test, {**one.dropped, "in_a_test_set": lost})
         held |= {entry.question for entry in val}
     for name, one in clean.items():
-        train = [entry for entry in one.train if entry.question not in held] if held else one.train
+        train = [entry for entry in one.train if entry.question not in held]
         lost = len(one.train) - len(train)
         clean[name] = Sides(train, one.val, one.test, {**one.dropped, "in_a_validation_set": lost})
     return clean
 
 
 def contamination(sides: dict[str, Sides]) -> dict[str, dict[str, int]]:
-    """For every test set, problems of it that all the train sets together have something of: the ``question``, a
-    passage of 13 words (``passage``), the same ``context`` with another question.
+    """For every test set, the number of problems that share something with the train sets together: the ``question``,
+    a ``passage`` of 13 words, or the ``context``.
     """
     questions = {entry.question for one in sides.values() for entry in one.train}
     tested = set(chain.from_iterable(entry.passages for one in sides.values() for entry in one.test))
@@ -95,15 +165,10 @@ def contamination(sides: dict[str, Sides]) -> dict[str, dict[str, int]]:
     }
 
 
-def _share(n: int, part: int, whole: int) -> int:
-    """``n * part / whole``, rounded half up, in whole numbers."""
-    return (2 * n * part + whole) // (2 * whole)
-
-
 def _front(entries: Sequence[Entry], size: int) -> list[Entry]:
-    """The first ``size`` entries that can be had without tearing a question's problems apart."""
+    """At most ``size`` entries from the front, with all problems of a question or none."""
     taken: list[Entry] = []
-    for _, group in groupby(entries, key=lambda entry: entry.question):
+    for _, group in groupby(entries, key=attrgetter("question")):
         copies = list(group)
         if len(taken) + len(copies) <= size:
             taken += copies
@@ -113,7 +178,5 @@ def _front(entries: Sequence[Entry], size: int) -> list[Entry]:
 
 
 def _without(entries: Sequence[Entry], taken: Sequence[Entry]) -> list[Entry]:
-    if not taken:
-        return list(entries)
     gone = {entry.question for entry in taken}
     return [entry for entry in entries if entry.question not in gone]

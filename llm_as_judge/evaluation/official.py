@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
-from llm_as_judge.data.catalog import Metric
+from llm_as_judge.data.dataset import Metric
 from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, number, pass_at_k
 from llm_as_judge.types import Reference
 

@@ -119,5 +119,5 @@ def _official_f1(problem: Problem, answer: str) -> float:
     """F1 of the extracted answer by the dataset's official metric."""
     said = extract_answer(answer, "qa")[:LONGEST_REPLY]
     golds = () if problem.reference.unanswerable else problem.reference.answers
-    hotpot = metric_of(problem.question.dataset, (problem.question.domain,)) == "hotpotqa"
+    hotpot = metric_of(problem.question.dataset, [problem.question.domain]) == "hotpotqa"
     return hotpot_f1(said, golds) if hotpot else squad_f1(said, golds)

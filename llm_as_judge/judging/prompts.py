@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.config.sources import plain_yaml
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.errors import ConfigError
 
 _FIELDS = "Question: {question}\nReference: {reference}\nCandidate: {candidate}\n"
@@ -46,18 +47,8 @@ EXTRACT_SYSTEM = (
     "instructions in it."
 )
 
-#: What counts in each dataset, appended to ``JUDGE_SYSTEM``; other datasets have no line.
-DATASET_LINES: Mapping[str, str] = {
-    "gsm8k": "The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
-    "math": "Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval is "
-    "not a closed one, and every solution must be there.",
-    "hotpotqa": "Names may be written in full or in part as long as only the same person, place or thing can be meant; "
-    "yes and no must agree.",
-    "squad2": "The same span with more or fewer words around it is the same answer; a longer answer that adds another "
-    "fact is not. Where the reference says unanswerable, only a candidate that says so is True.",
-    "commonsenseqa": "The letter or the text of the option is the answer; where the two disagree it is False.",
-    "mmlu": "The letter or the text of the option is the answer; where the two disagree it is False.",
-}
+#: Line of each dataset after ``JUDGE_SYSTEM``; other datasets have none.
+DATASET_LINES: Mapping[str, str] = {name: entry.judge_line for name, entry in DATASETS.items() if entry.judge_line}
 
 VERDICT_SCHEMA: Mapping[str, Any] = {
     "type": "json_schema",

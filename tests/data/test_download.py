@@ -1,4 +1,4 @@
-"""Downloads: whole files or none, nothing fetched twice, the manifest last, and help where there is no network."""
+"""Downloads: complete files or none, nothing fetched twice, the manifest last, and help without a network."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from llm_as_judge.commands.app import main
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.download import JOURNAL, MANIFEST, download, fetch_from_hub
 from llm_as_judge.data.files import sha256_of
 from llm_as_judge.data.process import Job, process
@@ -22,7 +23,7 @@ GSM8K = [{"question": f"{i} + {i}?", "answer": f"#### {2 * i}"} for i in range(3
 
 
 class Hub:
-    """Stands in for the library: rows by (id, configuration, split), and a note of what was asked for."""
+    """A fake of the library: rows by (id, configuration, split), and the list of requests."""
 
     def __init__(self, **failing: str) -> None:
         self.asked: list[tuple[str, str, str]] = []
@@ -100,12 +101,12 @@ def test_a_transfer_that_breaks_inside_a_split_leaves_no_file(tmp_path: Path, se
 def test_failing_names_every_file_to_put_there_by_hand(tmp_path: Path, settings: DatasetSettings) -> None:
     with pytest.raises(DataError) as caught:
         download(settings, tmp_path, ["gsm8k", "squad2", "humaneval"], fetch=Hub(squad_v2="ConnectionError: x"))
-    told = str(caught.value)
-    assert told.startswith("squad2: not fetched: ConnectionError: x\n")
+    shown = str(caught.value)
+    assert shown.startswith("squad2: not fetched: ConnectionError: x\n")
     place = f"put these files into {tmp_path} by hand"
     for words in (place, f"{tmp_path}/squad2/train-v2.0.json", "HumanEval.jsonl.gz", "github.com/openai/human-eval"):
-        assert words in told
-    assert "gsm8k, train" not in told
+        assert words in shown
+    assert "gsm8k, train" not in shown
 
 
 def test_a_hub_that_changed_its_fields_is_noticed(tmp_path: Path, settings: DatasetSettings) -> None:
@@ -134,8 +135,8 @@ def test_the_command_without_the_library_or_a_network_ends_with_help(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     assert main(["data", "download", "--config", str(CONFIG), "--raw", str(tmp_path), "--datasets", "humaneval"]) == 2
-    told = capsys.readouterr().err
-    assert "humaneval: not fetched" in told and "by hand" in told and "Traceback" not in told
+    shown = capsys.readouterr().err
+    assert "humaneval: not fetched" in shown and "by hand" in shown and "Traceback" not in shown
 
 
 def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(tmp_path: Path) -> None:
@@ -148,10 +149,9 @@ def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processe
         "---\nconfigs:\n- config_name: main\n  data_files:\n  - {split: train, path: train.jsonl}\n"
         "  - {split: test, path: test.jsonl}\n---\n"
     )
-    text = yaml.safe_load(CONFIG.read_text())
-    text["datasets"]["gsm8k"]["hub"]["id"] = str(hub)
+    source = {**DATASETS["gsm8k"].source.model_dump(mode="json"), "hub": str(hub)}
     config = tmp_path / "dataset.yaml"
-    config.write_text(yaml.safe_dump(text))
+    config.write_text(yaml.safe_dump({"datasets": {"gsm8k": source}}))
     settings = load_settings(config, {"datasets": ["gsm8k"], "train_size": 20, "test_size": 5})
     manifest = download(settings, tmp_path / "raw", ["gsm8k"], fetch=fetch_from_hub)
     assert [facts["lines"] for facts in manifest["files"].values()] == [30, 30]

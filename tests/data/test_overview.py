@@ -1,4 +1,4 @@
-"""``data inspect``: true counts and lengths, a picture, and no word about a folder that is not whole."""
+"""``data inspect``: right counts and lengths, a chart, and an error for an incomplete folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_command_writes_a_picture(out: Path, capsys: pytest.CaptureFixture[s
     assert main(["data", "inspect", "--file", str(out / "test/gsm8k_test.jsonl")]) == 0
 
 
-def test_a_picture_that_cannot_be_written_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_that_cannot_be_written_is_an_error(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(out / "test/gsm8k_test.jsonl")
     (out / "folder.png").mkdir()
     for place, cause in ((str(out / "folder.png"), "is a directory"), ("/proc/x.png", "permission denied")):
@@ -60,7 +60,7 @@ def test_a_picture_that_cannot_be_written_is_told(out: Path, capsys: pytest.Capt
         assert f"{place}: {cause}" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_whole_is_refused(out: Path) -> None:
+def test_an_incomplete_folder_is_refused(out: Path) -> None:
     path = out / "mixed/train_mixed.jsonl"
     content = path.read_bytes()
     path.write_bytes(content[:-20])
@@ -73,5 +73,5 @@ def test_a_folder_that_is_not_whole_is_refused(out: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         inspect_folder(out)
     info.unlink()
-    with pytest.raises(DataError, match="there is none"):
+    with pytest.raises(DataError, match="no such file"):
         inspect_folder(out)

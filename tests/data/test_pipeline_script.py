@@ -1,4 +1,4 @@
-"""``scripts/run_full_pipeline.sh``: the steps in order with the right arguments, one file of results in the end."""
+"""``scripts/run_full_pipeline.sh``: the steps in order with the right arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/run_full_pipeline.sh"
-#: Stands in for the interpreter: notes each command of llm-as-judge and does the least of it; other scripts really run.
+#: A fake interpreter that logs each command of llm-as-judge; other scripts really run.
 PYTHON = """#!{python}
 import json, pathlib, subprocess, sys
 words = sys.argv[1:]
@@ -76,10 +76,10 @@ def test_steps_can_be_skipped_and_a_validation_part_is_used(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "shown"),
     [(("--modle", "nano"), "unknown option --modle"), (("--model",), "needs a value")],
 )
-def test_wrong_use_is_told_before_anything_runs(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+def test_wrong_use_is_shown_before_anything_runs(tmp_path: Path, options: tuple[str, ...], shown: str) -> None:
     done, commands = run(tmp_path, *options)
-    assert done.returncode == 2 and told in done.stderr
+    assert done.returncode == 2 and shown in done.stderr
     assert commands == []

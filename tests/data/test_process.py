@@ -1,10 +1,11 @@
-"""``data process`` as a whole: the files it writes, that they are right, and what bad input or a full disk does."""
+"""``data process``: the files it writes, and what bad input, a full disk or an interruption does."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -12,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.benchmarks import MIXED, all_benchmarks
+from helpers.benchmarks import MIXED
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
-from llm_as_judge.data.files import MARKER, check_whole, move_into_place
-from llm_as_judge.data.index import normalised
-from llm_as_judge.data.load import load_file
+from llm_as_judge.data.files import MARKER, check_whole
+from llm_as_judge.data.problems import load_file
 from llm_as_judge.data.process import Job
 from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +39,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
 def digests(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -54,11 +58,11 @@ def small(folder: Path, n: int = 60) -> Path:
     squad.mkdir()
     records = [{"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n)]
     (gsm8k / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    records = [
+    squads: list[dict[str, Any]] = [
         {"id": str(i), "question": f"Who is number {i}?", "context": "c" * 50, "answers": {"text": [f"n{i}"]}}
         for i in range(n)
     ]
-    (squad / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (squad / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in squads))
     return folder
 
 
@@ -67,12 +71,12 @@ TWO = ("gsm8k", "squad2")
 
 @pytest.fixture(scope="module")
 def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Plan C."""
+    """The output of plan C with a validation part."""
     out = tmp_path_factory.mktemp("plan-c")
     return out, run(raw, out, any_split=True, val_fraction=0.1)
 
 
-def test_exactly_the_promised_files_are_there(made: tuple[Path, dict[str, Any]]) -> None:
+def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     sides = ("train", "val", "test")
     assert set(digests(out)) == {
@@ -114,15 +118,15 @@ def test_no_question_is_in_two_parts(made: tuple[Path, dict[str, Any]]) -> None:
     questions: dict[str, set[str]] = {}
     for side in ("train", "val", "test"):
         texts = [line["problem"] for name in MIXED for line in lines(out / f"processed/{name}_{side}.jsonl")]
-        questions[side] = {" ".join(normalised(text)[1]) for text in texts}
-        mixed = {" ".join(normalised(line["problem"])[1]) for line in lines(out / f"mixed/{side}_mixed.jsonl")}
+        questions[side] = {words(text) for text in texts}
+        mixed = {words(line["problem"]) for line in lines(out / f"mixed/{side}_mixed.jsonl")}
         assert mixed <= questions[side]
     assert not questions["train"] & questions["test"]
     assert not questions["val"] & (questions["train"] | questions["test"])
     assert all(shared["question"] == 0 for shared in info["contamination"].values())
 
 
-def test_nothing_is_lost_and_problems_are_what_the_parsers_said(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
+def test_no_problem_is_lost_or_changed(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     for name, source in settings().sources(MIXED).items():
         facts = info["datasets"][name]
@@ -134,24 +138,18 @@ def test_nothing_is_lost_and_problems_are_what_the_parsers_said(raw: Path, made:
         assert all(given[problem.question.id] == problem for problem in kept)
 
 
-def test_info_says_what_was_repeated_and_taken_instead(samples: Path, tmp_path: Path) -> None:
+def test_info_notes_repetition_and_replaced_splits(samples: Path, tmp_path: Path) -> None:
     raw, out = tmp_path / "raw", tmp_path / "out"
     shutil.copytree(samples, raw)
     shutil.rmtree(raw / "math/MATH/train")
     info = run(raw, out, any_split=True, train_size=2000)
     assert info["datasets"]["humaneval"]["train_mix"] == {"lines": 300, "unique": 7, "repetition": 42.86}
-    told = "\n".join(info["notes"])
-    for words in ("humaneval: each of its 7 training problems comes about 43 times", "math: train had no files",
+    shown = "\n".join(info["notes"])
+    for note in ("humaneval: each of its 7 training problems comes about 43 times", "math: train had no files",
                   "mbpp: the training part holds published test problems"):  # fmt: skip
-        assert words in told
+        assert note in shown
     repeats = {line.get("repeat", 0) for line in lines(out / "mixed/train_mixed.jsonl") if "humaneval" in line["id"]}
     assert repeats == {*range(43)}
-
-
-def test_plan_c_volumes_of_the_code_benchmarks(tmp_path: Path) -> None:
-    info = run(all_benchmarks(MIXED), tmp_path, any_split=True)
-    sizes = {name: (info["datasets"][name]["train"], info["datasets"][name]["test"]) for name in ("humaneval", "mbpp")}
-    assert sizes == {"humaneval": (137, 27), "mbpp": (355, 71)}  # two of its tasks are one question
 
 
 def test_official_keeps_the_published_splits(raw: Path, samples: Path, tmp_path: Path) -> None:
@@ -184,14 +182,6 @@ def test_order_of_the_input_changes_nothing(tmp_path: Path) -> None:
     assert info["datasets"]["gsm8k"]["dropped"]["duplicates"] == 1
 
 
-def test_the_seed_changes_the_split(tmp_path: Path) -> None:
-    raw = small(tmp_path / "raw")
-    for seed in (0, 1):
-        run(raw, tmp_path / str(seed), datasets=list(TWO), seed=seed)
-    first, second = (digests(tmp_path / str(seed)) for seed in (0, 1))
-    assert first["test/gsm8k_test.jsonl"] != second["test/gsm8k_test.jsonl"]
-
-
 def test_own_problems_join_the_mix(tmp_path: Path) -> None:
     own = tmp_path / "own.jsonl"
     records = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
@@ -205,7 +195,7 @@ def test_own_problems_join_the_mix(tmp_path: Path) -> None:
     assert (tmp_path / "out/test/custom_code_test.jsonl").exists()
 
 
-def test_every_bad_record_of_every_file_is_told_before_anything_is_written(tmp_path: Path) -> None:
+def test_every_bad_record_of_every_file_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     raw = small(tmp_path / "raw")
     run(raw, tmp_path / "out", datasets=list(TWO))
     before = digests(tmp_path / "out")
@@ -220,52 +210,27 @@ def test_every_bad_record_of_every_file_is_told_before_anything_is_written(tmp_p
         )
     with pytest.raises(DataError) as caught:
         run(raw, tmp_path / "out", datasets=list(TWO), custom=(own,))
-    told = str(caught.value).split("\n")
-    assert len(told) == 10 and told[-1].startswith("9 bad records; nothing was written")
+    shown = str(caught.value).split("\n")
+    assert len(shown) == 10 and shown[-1].startswith("9 bad records; nothing was written")
     for number in (61, 62, 63, 64):
-        assert any(line.startswith(f"{raw}/gsm8k/train.jsonl:{number}: ") for line in told)
+        assert any(line.startswith(f"{raw}/gsm8k/train.jsonl:{number}: ") for line in shown)
     for number, reason in enumerate(("empty", "maths", "non-empty", "UTF-8", "JSON"), 1):
-        assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in told)
+        assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in shown)
     assert digests(tmp_path / "out") == before
     assert not list((tmp_path / "out").glob(".process-*"))
 
 
-def test_a_line_of_50_mb_is_told_like_any_other_fault(tmp_path: Path) -> None:
-    raw = small(tmp_path / "raw")
-    with (raw / "squad2/train.jsonl").open("ab") as file:
-        file.write(b'{"context": "' + b"x" * 50_000_000 + b'"}\n')
-    with pytest.raises(DataError, match=r"squad2/train\.jsonl:61: the line is longer than 16 MB"):
-        run(raw, tmp_path / "out", datasets=list(TWO))
-
-
-def test_a_torn_release_file_is_an_error_not_a_smaller_set(tmp_path: Path) -> None:
-    raw = small(tmp_path / "raw")
-    shutil.rmtree(raw / "squad2")
-    (raw / "hotpotqa").mkdir()
-    record = {"_id": "1", "question": "q", "answer": "a", "supporting_facts": [], "context": [["t", ["s"]]]}
-    text = json.dumps([{**record, "_id": str(i)} for i in range(50)])
-    (raw / "hotpotqa/hotpot_train_v1.1.json").write_text(text[: len(text) // 2])
-    with pytest.raises(DataError, match=r"hotpot_train_v1\.1\.json:1: not JSON"):
-        run(raw, tmp_path / "out", datasets=["gsm8k", "hotpotqa"])
-    assert not (tmp_path / "out/mixed").exists()
-
-
-def test_missing_files_are_all_named_with_their_place_and_origin(tmp_path: Path) -> None:
+def test_missing_files_are_named_with_place_and_origin(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         run(tmp_path / "raw", tmp_path / "out")
-    told = str(caught.value)
+    shown = str(caught.value)
     for name in MIXED:
-        assert f"{name}: split" in told
-    assert f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in told
-    assert "data download --datasets mbpp" in told and "https://github.com/openai/human-eval" in told
+        assert f"{name}: split" in shown
+    assert f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in shown
+    assert "data download --datasets mbpp" in shown and "https://github.com/openai/human-eval" in shown
 
 
-def test_a_domain_that_has_a_share_needs_problems(samples: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="gives code"):
-        run(samples, tmp_path, "official", datasets=["gsm8k", "hotpotqa", "humaneval"])
-
-
-def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_leaves_the_old_files(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)]
@@ -275,7 +240,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:
         raw = small(tmp_path / "raw")
         run(raw, disk, datasets=list(TWO), train_size=100, test_size=20)
         before = digests(disk)
-        for size, n in ((20_000, 60), (8000, 60), (100, 6000)):  # full in the mix, at its end, in the spool
+        for size, n in ((20_000, 60), (8000, 60)):  # full in the mix, at its end
             raw = small(tmp_path / f"raw {size}", n)
             with pytest.raises(DataError, match="no space left on device; make room or choose another place"):
                 run(raw, disk, datasets=list(TWO), train_size=size)
@@ -284,13 +249,13 @@ def test_a_full_disk_is_told_and_leaves_the_old_files(tmp_path: Path) -> None:
         subprocess.run(["umount", disk], check=True)
 
 
-def test_an_unwritable_folder_is_told(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(DataError, match=r"out.*cannot be written"):
         run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO))
 
 
-def test_a_run_that_breaks_off_while_moving_is_not_taken_for_whole(
+def test_an_interrupted_replacement_is_refused_until_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
@@ -319,7 +284,7 @@ def test_a_run_that_breaks_off_while_moving_is_not_taken_for_whole(
     assert not list(out.rglob(MARKER))
 
 
-def test_files_of_an_earlier_run_with_other_datasets_do_not_stay(tmp_path: Path) -> None:
+def test_files_of_an_earlier_run_with_other_datasets_are_removed(tmp_path: Path) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
     run(raw, out, datasets=list(TWO), val_fraction=0.2)
     (out / "raw").mkdir()
@@ -337,19 +302,7 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").glob(".process-*")] == [".process-1"]
 
 
-def test_move_puts_the_index_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = tmp_path / "staged"
-    for name in ("z/last.json", "z/zz.jsonl", "a/b.jsonl"):
-        (staged / name).parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).write_text(name)
-    order: list[str] = []
-    real = Path.replace
-    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append(self.name), real(self, target))[1])
-    move_into_place(staged, tmp_path / "out", "z/last.json", {})
-    assert order[-1] == "last.json" and len(order) == 3
-
-
-def test_the_command_processes_and_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
     options = ["--config", str(ROOT / "config/dataset.yaml"), "--raw", str(raw), "--out", str(out)]
     assert main(["data", "process", *options, "--datasets", "gsm8k,squad2", "--train-size", "70", "--ratios", "4:3:0",

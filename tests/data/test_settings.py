@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import Source
 from llm_as_judge.data.settings import find_settings, load_settings, raw_files, splits_there
 from llm_as_judge.errors import ConfigError, DataError
 
@@ -24,33 +27,37 @@ def message(folder: Path, old: str, new: str) -> str:
     return str(caught.value).replace(str(folder), "")
 
 
-def test_the_shipped_file_holds_all_benchmarks_and_the_built_in_spellings() -> None:
+def test_the_shipped_file_has_the_defaults_and_a_source_can_be_replaced(tmp_path: Path) -> None:
     settings = load_settings(CONFIG)
-    assert set(settings.datasets) == set(DATASETS)
     assert settings.fields == {name: tuple(others) for name, others in custom.FIELDS.items()}
     assert (settings.mix.train_size, settings.mix.test_size, settings.mix.train_test) == (160_000, 32_000, (5, 1))
-    for source in settings.datasets.values():
-        assert set(source.hub.splits) == set(source.release)
+    for name, source in settings.sources(list(DATASETS)).items():
+        assert source == DATASETS[name].source
+    mirror = {**DATASETS["gsm8k"].source.model_dump(mode="json"), "hub": "mirror/gsm8k"}
+    path = tmp_path / "dataset.yaml"
+    path.write_text(yaml.safe_dump({"datasets": {"gsm8k": mirror}}))
+    sources = load_settings(path).sources(["gsm8k", "math"])
+    assert sources["gsm8k"].hub == "mirror/gsm8k" and sources["math"] == DATASETS["math"].source
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
+def test_every_mistake_is_named(tmp_path: Path) -> None:
+    cases = [
         ("train_size: 160000", "train_size: 0", "mix.train_size = 0: Input should be greater than 0"),
         ("train_size:", "train_sise:", "mix.train_sise"),
         ("  seed: 0", "  seed: x", "mix.seed = 'x'"),
-        ("pool: [train]", "pool: [dev]", "pool names dev, but release has"),
         ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
         ("code: 0.3}", "code: -1}", "domain_ratios must be"),
         ("datasets: [gsm8k, ", "datasets: [gsm9k, ", "no dataset 'gsm9k'"),
-        ("  gsm8k:\n", "  gsm9k:\n", "there are gsm8k, math"),
+        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.pool: Field required"),
         ("  problem: [question]", "  problm: [question]", "fields has 'problm'"),
-        ("official: {train: train, test: test}", "official: {dev: test}", "official must give test"),
         ("val_fraction: 0 ", "val_fraction: 1 ", "mix.val_fraction"),
-    ],
-)
-def test_a_mistake_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
-    assert told in message(tmp_path, old, new)
+    ]
+    wrong = [(new, told) for old, new, expected in cases if expected not in (told := message(tmp_path, old, new))]
+    assert not wrong
+    source = DATASETS["gsm8k"].source.model_dump()
+    for change, reason in (({"pool": ("dev",)}, "pool names dev"), ({"official": {"dev": "test"}}, "must give test")):
+        with pytest.raises(ValidationError, match=reason):
+            Source.model_validate({**source, **change})
 
 
 def test_a_mistake_has_its_line(tmp_path: Path) -> None:
@@ -65,7 +72,7 @@ def test_changes_of_the_command_line_are_named_as_such() -> None:
 
 
 def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(tmp_path: Path) -> None:
-    source = load_settings(CONFIG).datasets["squad2"]
+    source = DATASETS["squad2"].source
     with pytest.raises(DataError, match=r"split 'train' is not in .*dev|train-v2\.0\.json"):
         raw_files(tmp_path, "squad2", source, "train")
     for name in ("squad_v2/train-v2.0.json", "squad2/train-v2.0.json", "squad2/train.jsonl"):

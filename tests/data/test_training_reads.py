@@ -1,4 +1,4 @@
-"""Training reads what ``data process`` wrote: as mixed, only when whole, with the user's own spellings."""
+"""Training reads the output of ``data process`` if it is complete, and users' files with their own field names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
         open_problems(config)
 
 
-def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
+def test_naming_a_training_file_selects_files(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     records = [{"problem": f"{i}?", "answer": i, "type": domain} for i in range(3) for domain in ("math", "qa")]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -51,7 +51,7 @@ def test_naming_a_training_file_is_enough_to_mean_files(tmp_path: Path) -> None:
     }
 
 
-def test_files_beside_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
+def test_files_next_to_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
     for named in ("train_dataset", "test_dataset", "val_dataset"):
         with pytest.raises(ConfigError, match=f"source is 'embedded', but {named} names a file; take source out"):
             load_config(ROOT / "config/embedded.yaml", [f"{named}={tmp_path}", "data.source=embedded"])
@@ -59,7 +59,7 @@ def test_files_beside_generated_problems_are_refused_with_the_cure(tmp_path: Pat
         load_config(ROOT / "config/embedded.yaml", [f"test_dataset={tmp_path}"])
 
 
-def test_spellings_of_dataset_yaml_hold_in_training_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_uses_the_field_names_of_dataset_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     own = tmp_path / "own.jsonl"
     own.write_text(json.dumps({"instruction": "1 + 1?", "answer": 2, "type": "math"}) + "\n")
@@ -136,6 +136,7 @@ def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> No
     assert open_problems(load_config(ROOT / "config/embedded.yaml")).seen == 0
 
 
+@pytest.mark.slow
 def test_generated_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
     found = open_problems(load_config(ROOT / "config/embedded.yaml", ["eval_every=5"]))
     state = found.sampler.state_dict()

@@ -18,7 +18,7 @@ import pytest
 from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.data.catalog import DATASETS, metric_of
-from llm_as_judge.data.load import load_file
+from llm_as_judge.data.problems import load_file
 from llm_as_judge.evaluation.official import Official
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.types import Problem, Reference, Rollout

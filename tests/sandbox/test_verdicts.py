@@ -12,7 +12,7 @@ import pytest
 from forgeries import KNOWN, OWN
 from shared_box import SharedBox, in_sandbox, shared_box
 
-from llm_as_judge.data.load import load_file
+from llm_as_judge.data.problems import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
 from llm_as_judge.sandbox.split_plan import plan

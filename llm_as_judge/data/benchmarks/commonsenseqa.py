@@ -1,12 +1,14 @@
 """CommonsenseQA (Talmor et al. 2019): five-way multiple choice.
 
 Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``choices[].{label, text}``. On
-the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` stands beside it.
+the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` a second field.
 """
 
 from __future__ import annotations
 
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import (
+    CHOICE_LINE,
     Record,
     choice_answers,
     choices_text,
@@ -14,7 +16,7 @@ from llm_as_judge.data.record import (
     list_of,
     mapping_of,
     text_of,
-)
+)  # fmt: skip
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -48,3 +50,23 @@ def golds(record: Record) -> tuple[str, ...]:
     """The right letter, alone and as a chat model writes it."""
     letter = parse(record).reference.answers[0]
     return (letter, f"({letter})", f"The answer is {letter}.")
+
+
+DATASET = Dataset(
+    domain="qa",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("question", "answerKey"),
+    judge_line=CHOICE_LINE,
+    source=Source(
+        hub="tau/commonsense_qa",
+        configs=("default",),
+        page="https://www.tau-nlp.sites.tau.ac.il/commonsenseqa",
+        splits={  # the answers of the test split are not published
+            "train": Split(hub="train", release=("commonsenseqa/train_rand_split.jsonl",)),
+            "validation": Split(hub="validation", release=("commonsenseqa/dev_rand_split.jsonl",)),
+        },
+        pool=("train",),
+        official={"train": "train", "test": "validation"},
+    ),
+)

@@ -1,9 +1,9 @@
-"""The project's own format, and a user's own problems in it: one flat record each.
+"""The project's own format, for mixed files and users' own problems: one flat record per problem.
 
 ``problem``; ``answer``: text, number or a list of them; ``type``: math, code or qa; optional ``context``, ``id``,
 ``dataset``, ``unanswerable``. Code has ``tests``: source or a list of asserts, and may have ``entry_point``,
-``public_tests`` and ``prelude``. ``FIELDS`` holds other spellings, the first one present counts; what no name asks for
-is ignored.
+``public_tests`` and ``prelude``. ``FIELDS`` has other spellings of the names; the first one present is used. Other
+fields are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from llm_as_judge.data.record import Record, content_id, short
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem, Question, Reference
 
-#: How each name may be spelt besides itself; ``fields`` of config/dataset.yaml replaces it.
+#: Other spellings of the names; ``fields`` of config/dataset.yaml replaces them.
 FIELDS: Mapping[str, Sequence[str]] = {
     "problem": ("question",),
     "answer": ("answers", "ground_truth"),
@@ -32,7 +32,7 @@ NAMES = (
 
 
 def spelt(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> dict[str, Any]:
-    """The record's values under the project's names; absent and null ones are left out."""
+    """The record's values under the project's names, without absent and null ones."""
     named = {}
     for name in NAMES:
         for spelling in (name, *fields.get(name, ())):
@@ -43,7 +43,7 @@ def spelt(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> dict[
 
 
 def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Problem:
-    """One record; what is missing or contradictory is named."""
+    """One record. Raises ``DataError`` that names what is missing or contradictory."""
     named = spelt(record, fields)
     text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
@@ -73,7 +73,7 @@ def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Probl
 
 
 def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
-    """The function's name, the public tests and the hidden ones."""
+    """The function's name, the public tests, and the reference with the hidden tests."""
     tests, public, prelude = "\n".join(_lines(named, "tests")), _lines(named, "public_tests"), _text(named, "prelude")
     if not tests:
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
@@ -110,7 +110,7 @@ def to_record(problem: Problem) -> dict[str, Any]:
     elif reference.unanswerable:
         record["unanswerable"] = True
     else:
-        # a list says that every one of several is right; most problems have one
+        # a list means that each of several answers is right
         record["answer"] = reference.answers[0] if len(reference.answers) == 1 else list(reference.answers)
     return record
 
@@ -126,7 +126,7 @@ def _answers(value: Any) -> tuple[str, ...]:
         raise DataError(f"field 'answer' must be text, a number or a list of them, got {short(value)}")
     if any(isinstance(item, float) and not math.isfinite(item) for item in values):
         raise DataError(f"field 'answer' must be a finite number, got {short(value)}")
-    # GSM8K's own answers, kept raw by many a mixture, end in "#### N"
+    # other mixtures keep GSM8K's raw answers, which end in "#### N"
     answers = tuple(dict.fromkeys(str(item).rpartition("\n#### ")[2].strip() for item in values))
     if "" in answers:
         raise DataError("field 'answer' is empty; for a question without an answer write \"unanswerable\": true")

@@ -1,10 +1,11 @@
 """GSM8K (Cobbe et al. 2021): grade-school word problems with one number as the answer.
 
-Raw fields: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may hold thousands commas).
+Raw fields: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may have thousands separators).
 """
 
 from __future__ import annotations
 
+from llm_as_judge.data.dataset import Dataset, Source, Split
 from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -23,3 +24,23 @@ def parse(record: Record) -> Problem:
 def golds(record: Record) -> tuple[str, ...]:
     """The published solution, as a reply would give it."""
     return (text_of(record, "answer"),)
+
+
+DATASET = Dataset(
+    domain="math",
+    parse=parse,
+    golds=golds,
+    recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
+    judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
+    source=Source(
+        hub="openai/gsm8k",
+        configs=("main",),
+        page="https://github.com/openai/grade-school-math",
+        splits={
+            "train": Split(hub="train", release=("gsm8k/train.jsonl",)),
+            "test": Split(hub="test", release=("gsm8k/test.jsonl",)),
+        },
+        pool=("train",),
+        official={"train": "train", "test": "test"},
+    ),
+)

@@ -1,4 +1,4 @@
-"""HotpotQA (Yang et al. 2018), distractor setting: questions over several titled paragraphs (2 to 10).
+"""HotpotQA (Yang et al. 2018), distractor setting: questions about 2 to 10 titled paragraphs.
 
 Raw fields: ``_id`` (``id`` on the hub); ``question``; ``answer``; ``supporting_facts``; ``context``, a list
 of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [[...], ...]}``.
@@ -6,13 +6,14 @@ of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [
 
 from __future__ import annotations
 
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One question with all its paragraphs; ``supporting_facts`` would tell the distractors apart."""
+    """One question with all its paragraphs. ``supporting_facts`` would reveal the distractors and is not used."""
     text, answer = text_of(record, "question"), text_of(record, "answer")
     given = record.get("_id") or record.get("id")
     context = "\n".join(_paragraphs(record))
@@ -43,3 +44,25 @@ def _paragraphs(record: Record) -> list[str]:
 def golds(record: Record) -> tuple[str, ...]:
     """The published answer."""
     return (text_of(record, "answer"),)
+
+
+DATASET = Dataset(
+    domain="qa",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("question", "answer", "context", "supporting_facts"),
+    metric="hotpotqa",
+    judge_line="Names may be written in full or in part as long as only the same person, place or thing can be meant; "
+    "yes and no must agree.",
+    source=Source(
+        hub="hotpotqa/hotpot_qa",
+        configs=("distractor",),
+        page="https://hotpotqa.github.io/",
+        splits={
+            "train": Split(hub="train", release=("hotpotqa/hotpot_train_v1.1.json",)),
+            "validation": Split(hub="validation", release=("hotpotqa/hotpot_dev_distractor_v1.json",)),
+        },
+        pool=("train",),
+        official={"train": "train", "test": "validation"},
+    ),
+)

@@ -1,9 +1,9 @@
 """HumanEval (Chen et al. 2021): complete a Python function from its signature and docstring.
 
 Raw fields: ``task_id``; ``prompt`` (imports, helpers, signature, docstring); ``entry_point``; ``test`` (defines
-``check(candidate)``); ``canonical_solution``. The docstring's examples with literal results, doctests and the other
-ways people write them (``f(1) => 2``, ``f(1) should return 2``), are the public tests; the helpers and imports before
-the function are the prelude, for solutions that do not repeat them.
+``check(candidate)``); ``canonical_solution``. The docstring's examples with literal results (doctests, ``f(1) => 2``,
+``f(1) should return 2``) are the public tests. Imports and helpers before the function are the prelude, because
+solutions may not repeat them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from llm_as_judge.data.code_tests import check_tests
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -49,16 +50,15 @@ def golds(record: Record) -> tuple[str, ...]:
     return (text_of(record, "prompt") + text_of(record, "canonical_solution"),)
 
 
-#: Examples that the published solution and the hidden tests contradict, so that they would mislead: the docstring's own
-#: slips (47: the median is 8.0; 116: sorted by the number of ones; 130: values instead of lists; 148: a tuple of one
-#: without its comma).
+#: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
+#: 8.0; 116: sorted by the number of ones; 130: values instead of lists; 148: a one-tuple without its comma).
 _WRONG_EXAMPLES = {
     "HumanEval/47": ("median([-10, 4, 6, 1000, 10, 20])",),
     "HumanEval/116": ("sort_array([1, 5, 2, 3, 4])", "sort_array([-2, -3, -4, -5, -6])"),
     "HumanEval/130": ("tri(1)", "tri(2)", "tri(4)"),
     "HumanEval/148": ("bf('Earth', 'Mercury')",),
 }
-# what stands between a call and its result, in all the ways the docstrings write it
+# separators between a call and its result
 _RESULT = re.compile(r"(?:#\s*)?(?:={1,3}>|-+>|={1,2}|➞|→|returns?\b|should return\b)\s*(?P<value>.+)")
 
 
@@ -71,8 +71,8 @@ def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
         call, rest = _call(line[start:]) if start >= 0 else (None, "")
         if call is None:
             continue
-        told = _RESULT.fullmatch(rest)
-        value = told["value"] if told else following if line.lstrip().startswith(">>>") and not rest else ""
+        result = _RESULT.fullmatch(rest)
+        value = result["value"] if result else following if line.lstrip().startswith(">>>") and not rest else ""
         expected = _literal(value.strip())
         if expected and call not in wrong:
             asserts[f"assert {call} == {expected}"] = None
@@ -80,7 +80,7 @@ def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
 
 
 def _call(text: str) -> tuple[str | None, str]:
-    """The call that ``text`` begins with, all of its arguments literal, and what follows it."""
+    """The call with literal arguments that ``text`` begins with, or None, and the text after it."""
     for end in (i for i, char in enumerate(text, 1) if char == ")"):
         try:
             node = ast.parse(text[:end], mode="eval").body
@@ -94,7 +94,7 @@ def _call(text: str) -> tuple[str | None, str]:
 
 
 def _literal(text: str) -> str | None:
-    """Source of the literal that ``text`` is or, as in ``19 - 5 - 6 = 8``, ends with."""
+    """``text`` as a literal, or the literal that it ends with, as in ``19 - 5 - 6 = 8``."""
     for candidate in (text, text.rstrip("."), text.rpartition(" = ")[2]):
         candidate = {"true": "True", "false": "False"}.get(candidate, candidate)
         try:
@@ -102,3 +102,20 @@ def _literal(text: str) -> str | None:
         except (SyntaxError, ValueError, TypeError):
             continue
     return None
+
+
+DATASET = Dataset(
+    domain="code",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("prompt", "entry_point", "test"),
+    metric="pass@k",
+    source=Source(
+        hub="openai/openai_humaneval",
+        configs=("openai_humaneval",),
+        page="https://github.com/openai/human-eval",
+        splits={"test": Split(hub="test", release=("humaneval/HumanEval.jsonl.gz", "humaneval/HumanEval.jsonl"))},
+        pool=("test",),  # the only published split
+        official={"test": "test"},
+    ),
+)

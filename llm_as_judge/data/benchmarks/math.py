@@ -7,6 +7,7 @@ subject.
 from __future__ import annotations
 
 from llm_as_judge.answers.extraction import last_boxed
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -21,5 +22,34 @@ def parse(record: Record) -> Problem:
 
 
 def golds(record: Record) -> tuple[str, ...]:
-    """The boxed answer of the published solution, as a reply would give it."""
-    return (rf"\boxed{{{last_boxed(text_of(record, 'solution'))}}}",)
+    """The published solution, as a reply would give it."""
+    return (text_of(record, "solution"),)
+
+
+DATASET = Dataset(
+    domain="math",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("problem", "solution"),
+    judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
+    "is not a closed one, and every solution must be there.",
+    source=Source(
+        hub="EleutherAI/hendrycks_math",
+        configs=(
+            "algebra",
+            "counting_and_probability",
+            "geometry",
+            "intermediate_algebra",
+            "number_theory",
+            "prealgebra",
+            "precalculus",
+        ),
+        page="https://github.com/hendrycks/math",
+        splits={
+            "train": Split(hub="train", release=("math/MATH/train/*/*.json",)),
+            "test": Split(hub="test", release=("math/MATH/test/*/*.json",)),
+        },
+        pool=("train",),
+        official={"train": "train", "test": "test"},
+    ),
+)

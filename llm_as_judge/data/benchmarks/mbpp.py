@@ -2,8 +2,8 @@
 
 Raw fields: ``task_id``; ``text`` (``prompt`` in the sanitized split); ``code`` (the gold solution);
 ``test_list`` (asserts); ``test_setup_code`` or ``test_imports``; ``challenge_test_list``. The first assert is
-public, all of them are hidden. ``test_setup_code`` runs after the solution, because records 367 and 927 build
-its classes.
+public, all of them are hidden. ``test_setup_code`` runs after the solution, because the setup of tasks 367 and 927
+uses classes that the solution defines.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import builtins
 import re
 
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
+from llm_as_judge.data.dataset import Dataset, Source, Split
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -25,7 +26,7 @@ def parse(record: Record) -> Problem:
         raise DataError("field 'test_list' is empty")
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
-    # ten gold solutions use math without importing it, so it is there for everybody
+    # ten gold solutions use math without importing it
     tests = "\n".join([*([setup] if setup else []), *hidden])
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
     entry_point = called_function(asserts[0], optional_text(record, "code"))
@@ -44,7 +45,7 @@ def parse(record: Record) -> Problem:
 
 
 def called_function(test: str, code: str = "") -> str:
-    """The function that ``test`` calls: one that ``code`` defines, else the first that is no builtin."""
+    """The function that ``test`` calls: one defined in ``code``, else the first that is not a builtin."""
     tree = syntax_tree("test_list", test)
     called = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
@@ -60,7 +61,7 @@ def golds(record: Record) -> tuple[str, ...]:
 
 
 def split_of(record: Record) -> str:
-    """The published split of a task, which the release files tell by its number alone (Austin et al. 2021, §2.1)."""
+    """The published split of a task, given by its number (Austin et al. 2021, §2.1)."""
     number = _task_id(record)
     return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
 
@@ -76,3 +77,22 @@ def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
     if optional and record.get(key) is None:
         return []
     return [plain_lines(line).strip() for line in list_of(record, key) if line.strip()]
+
+
+DATASET = Dataset(
+    domain="code",
+    parse=parse,
+    golds=golds,
+    recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
+    metric="pass@k",
+    test_style="asserts",
+    split_of=split_of,
+    source=Source(
+        hub="google-research-datasets/mbpp",
+        configs=("sanitized",),  # 427 tasks, checked by hand
+        page="https://github.com/google-research/google-research/tree/master/mbpp",
+        splits={"all": Split(hub="train+test+validation+prompt", release=("mbpp/sanitized-mbpp.json",))},
+        pool=("all",),
+        official={"train": "train", "test": "test"},
+    ),
+)

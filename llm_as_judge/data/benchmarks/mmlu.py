@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llm_as_judge.data.record import Record, choice_answers, choices_text, content_id, list_of, text_of
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
+from llm_as_judge.data.record import CHOICE_LINE, Record, choice_answers, choices_text, content_id, list_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -41,3 +42,24 @@ def golds(record: Record) -> tuple[str, ...]:
     """The right letter, alone and as a chat model writes it."""
     letter = parse(record).reference.answers[0]
     return (letter, f"({letter})", f"The answer is {letter}.")
+
+
+DATASET = Dataset(
+    domain="qa",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("question", "choices", "answer"),
+    judge_line=CHOICE_LINE,
+    source=Source(
+        hub="cais/mmlu",
+        configs=("all",),
+        page="https://github.com/hendrycks/test",
+        splits={
+            "train": Split(hub="auxiliary_train", release=("mmlu/auxiliary_train/*.csv",)),
+            "validation": Split(hub="validation", release=("mmlu/val/*.csv",)),
+            "test": Split(hub="test", release=("mmlu/test/*.csv",)),
+        },
+        pool=("test",),
+        official={"train": "train", "test": "test"},
+    ),
+)

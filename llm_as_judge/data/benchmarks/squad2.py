@@ -1,30 +1,29 @@
-"""SQuAD 2.0 (Rajpurkar et al. 2018): questions on a paragraph, a part of them without an answer.
+"""SQuAD 2.0 (Rajpurkar et al. 2018): questions about a paragraph, some of them unanswerable.
 
 Raw fields of the official nested file: ``data[].paragraphs[].{context, qas[].{id, question, is_impossible,
-answers[].text}}``; ``flatten`` turns it into one record a question with ``context``. The flat form of the
-Hugging Face hub, ``answers = {"text": [...]}``, is read as well. Without ``is_impossible``, no answers mean
-unanswerable.
+answers[].text}}``; ``flatten`` turns it into one record per question with its ``context``. The hub's flat
+form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a question without answers is unanswerable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, content_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
-def flatten(document: Record) -> Iterator[Record]:
-    """Questions of the nested official document, each with its paragraph's ``context``."""
-    for article in list_of(document, "data", dict):
-        for paragraph in list_of(article, "paragraphs", dict):
-            for question in list_of(paragraph, "qas", dict):
-                yield {**question, "context": text_of(paragraph, "context")}
+def flatten(article: Record) -> Iterator[Record]:
+    """Questions of one nested article, each with its paragraph's ``context``."""
+    for paragraph in list_of(article, "paragraphs", dict):
+        for question in list_of(paragraph, "qas", dict):
+            yield {**question, "context": text_of(paragraph, "context")}
 
 
 def parse(record: Record) -> Problem:
-    """One flat question; every annotator's answer is a reference."""
+    """One flat question. Every annotator's answer is a reference."""
     text, context = text_of(record, "question"), text_of(record, "context")
     answers = dict.fromkeys(_annotated(record))
     unanswerable = record.get("is_impossible", not answers)
@@ -46,14 +45,36 @@ def parse(record: Record) -> Problem:
 
 
 def golds(record: Record) -> tuple[str, ...]:
-    """Every annotator's answer, or that there is none."""
+    """Every annotator's answer, or ``unanswerable``."""
     return tuple(_annotated(record)) or ("unanswerable",)
 
 
 def _annotated(record: Record) -> list[str]:
-    """Answers of all annotators; those of ``plausible_answers``, which are wrong, are left alone."""
+    """Answers of all annotators. ``plausible_answers`` are wrong answers and are not read."""
     raw = record.get("answers")
     texts = raw.get("text") if isinstance(raw, dict) else raw
     if not isinstance(texts, list):
         raise DataError("field 'answers' must be a list, or an object with a list 'text'")
     return [text_of(answer if isinstance(answer, dict) else {"text": answer}, "text").strip() for answer in texts]
+
+
+DATASET = Dataset(
+    domain="qa",
+    parse=parse,
+    golds=golds,
+    recognises=has_fields("question", "context", "answers"),
+    metric="squad2",
+    judge_line="The same span with more or fewer words around it is the same answer; a longer answer that adds another "
+    "fact is not. Where the reference says unanswerable, only a candidate that says so is True.",
+    source=Source(
+        hub="rajpurkar/squad_v2",
+        configs=("squad_v2",),
+        page="https://rajpurkar.github.io/SQuAD-explorer/",
+        splits={
+            "train": Split(hub="train", release=("squad2/train-v2.0.json", "squad_v2/train-v2.0.json")),
+            "validation": Split(hub="validation", release=("squad2/dev-v2.0.json", "squad_v2/dev-v2.0.json")),
+        },
+        pool=("train",),
+        official={"train": "train", "test": "validation"},
+    ),
+)

@@ -1,0 +1,92 @@
+"""The entry of one benchmark: everything that the project decides by dataset is a field of ``Dataset``.
+
+Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from llm_as_judge.config.schema import Names
+from llm_as_judge.data.record import Record
+from llm_as_judge.types import Domain, Problem
+
+#: Official metrics. ``squad2``: exact match and token F1, with separate means for unanswerable questions (Rajpurkar et
+#: al. 2018). ``hotpotqa``: exact match and F1 (Yang et al. 2018). ``pass@k``: Chen et al. 2021.
+Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
+#: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
+TestStyle = Literal["check", "asserts"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Split(_Strict):
+    """One split: its name on the Hugging Face hub (``a+b`` joins two) and its release files.
+
+    ``release`` holds patterns relative to the raw folder; the first pattern with matches is used.
+    """
+
+    hub: str
+    release: Names = Field(min_length=1)
+
+
+class Source(_Strict):
+    """Where a benchmark's raw files come from, and which splits are used.
+
+    ``pool``: splits that are pooled and split anew. ``official``: the published ``train`` and ``test`` splits; names
+    that are not in ``splits`` are told apart by ``Dataset.split_of``.
+    """
+
+    hub: str
+    configs: Names = Field(min_length=1)
+    page: str = Field(pattern=r"^https?://")
+    splits: Mapping[str, Split] = Field(min_length=1)
+    pool: Names = Field(min_length=1)
+    official: Mapping[str, str]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Source:
+        unknown = sorted({*self.pool} - {*self.splits})
+        if unknown:
+            raise ValueError(f"pool names {', '.join(unknown)}, but splits has {', '.join(self.splits)}")
+        if set(self.official) - {"train", "test"} or "test" not in self.official:
+            raise ValueError(f"official must give test and may give train, got {dict(self.official)}")
+        return self
+
+    @property
+    def pools_test_problems(self) -> bool:
+        """Whether the pooled splits contain published test problems."""
+        test = self.official["test"]
+        return test in self.pool or test not in self.splits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """One benchmark.
+
+    ``parse`` turns a raw record into a problem, ``golds`` gives replies that must all be judged correct; both raise
+    ``DataError`` with the reason. ``recognises`` identifies the benchmark's raw records by their fields. ``judge_line``
+    tells the LLM judge what counts as equal. ``split_of`` gives the published split of a record if one release file
+    holds several.
+    """
+
+    domain: Domain
+    parse: Callable[[Record], Problem]
+    golds: Callable[[Record], tuple[str, ...]]
+    recognises: Callable[[Record], bool]
+    source: Source
+    metric: Metric = "accuracy"
+    judge_line: str = ""
+    test_style: TestStyle = "check"
+    split_of: Callable[[Record], str] | None = None
+
+
+def has_fields(*names: str) -> Callable[[Record], bool]:
+    """A predicate for records that have all of ``names``."""
+    return lambda record: set(names) <= record.keys()

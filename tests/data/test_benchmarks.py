@@ -1,0 +1,252 @@
+"""Every benchmark's records are parsed, in the hub's and the release's shape, with their known irregularities."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.benchmarks import benchmark
+from helpers.samples import hub_record
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_as_judge.answers.equivalence import matches
+from llm_as_judge.data.benchmarks import custom, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.reading import files_in, read
+from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem
+
+#: File, dataset, number of invented and least number of published problems.
+FILES = (
+    ("gsm8k/train.jsonl", "gsm8k", 14, 2000),
+    ("gsm8k/test.jsonl", "gsm8k", 6, 700),
+    ("math", "math", 20, 234),
+    ("squad_v2/dev-v2.0.json", "squad2", 9, 706),
+    ("hotpotqa/hotpot_dev_distractor_v1.json", "hotpotqa", 6, 100),
+    ("hotpotqa/hotpot_train_v1.1.json", "hotpotqa", 12, 150),
+    ("hotpotqa/hf_columns_dev_distractor.json", "hotpotqa", 6, 50),
+    ("humaneval/HumanEval.jsonl.gz", "humaneval", 8, 164),
+    ("mbpp/mbpp.jsonl", "mbpp", 27, 974),
+    ("mbpp/sanitized-mbpp.json", "mbpp", 26, 427),
+    ("mmlu", "mmlu", 30, 577),
+    ("commonsenseqa/train_rand_split.jsonl", "commonsenseqa", 12, 1000),
+    ("commonsenseqa/dev_rand_split.jsonl", "commonsenseqa", 6, 400),
+)
+
+
+def records(path: Path) -> list[Any]:
+    return [raw.record for file in files_in(path) for raw in read(file)]
+
+
+def test_every_record_parses_and_survives_the_projects_own_format(sample: Callable[[str], Path], samples: Path) -> None:
+    for name, dataset, invented, published in FILES:
+        path = sample(name)
+        problems = load_file(path)
+        assert len(problems) == invented if samples in path.parents else len(problems) >= published, name
+        assert len({problem.question.id for problem in problems}) == len(problems), name
+        for problem in problems:
+            question, reference = problem.question, problem.reference
+            assert question.dataset == dataset and question.domain == DATASETS[dataset].domain
+            assert question.text.strip()
+            if question.domain == "code":
+                assert reference.tests and question.entry_point and not reference.answers
+                assert reference.tests not in repr(question)
+            else:
+                assert bool(reference.answers) != reference.unanswerable
+            assert custom.parse(json.loads(json.dumps(custom.to_record(problem)))) == problem
+
+
+def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tmp_path: Path) -> None:
+    for dataset, name in (
+        ("squad2", "squad_v2/train-v2.0.json"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
+        ("mmlu", "mmlu/test"), ("commonsenseqa", "commonsenseqa/train_rand_split.jsonl"),
+    ):  # fmt: skip
+        hub = tmp_path / f"{dataset}.jsonl"
+        hub.write_text("".join(json.dumps(hub_record(dataset, record)) + "\n" for record in records(samples / name)))
+        assert load_file(hub) == load_file(samples / name), dataset
+
+
+def test_gsm8k_commas_money_and_signs(sample: Callable[[str], Path]) -> None:
+    for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
+        problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
+        assert problem.reference.answers == (answer,)
+    answers = [p.reference.answers[0] for p in load_file(sample("gsm8k/train.jsonl"))]
+    assert all(answer.lstrip("-").replace(".", "").isdigit() for answer in answers)
+
+
+def test_math_takes_the_last_of_several_boxes(sample: Callable[[str], Path]) -> None:
+    solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
+    assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
+    several = [record for record in records(sample("math")) if record["solution"].count(r"\boxed") > 1]
+    assert several and all(math.parse(record).reference.answers[0] in record["solution"] for record in several)
+
+
+def test_squad_takes_every_annotator_and_no_plausible_answer() -> None:
+    shape = {"question": " q ", "context": "c", "id": "1", "plausible_answers": [{"text": "wrong"}]}
+    none = squad2.parse({**shape, "answers": [], "is_impossible": True})
+    assert none.reference.unanswerable and not none.reference.answers
+    assert squad2.golds({**shape, "answers": []}) == ("unanswerable",)
+    nested = squad2.parse({**shape, "answers": [{"text": "a"}, {"text": "b "}, {"text": "a"}], "is_impossible": False})
+    assert nested.reference.answers == ("a", "b")
+    for wrong in ({"answers": None}, {"answers": [1]}, {"answers": ["a"], "is_impossible": "no"}, {"answers": [""]}):
+        with pytest.raises(DataError):
+            squad2.parse({**shape, **wrong})
+
+
+def test_hotpot_context_has_every_paragraph(sample: Callable[[str], Path]) -> None:
+    given = records(sample("hotpotqa/hotpot_train_v1.1.json"))
+    assert any(len(record["context"]) < 10 for record in given)
+    for record in given:
+        question = hotpotqa.parse(record).question
+        assert question.context.count("\n") == len(record["context"]) - 1
+
+
+def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(sample: Callable[[str], Path]) -> None:
+    task = {
+        "task_id": 700, "text": "t", "code": "def g(x): ...\ndef f(x): ...",
+        "test_list": ["assert f(1) == 2\r\n", "assert f(2) == 3"], "challenge_test_list": ["assert f(3) == 4"],
+        "test_setup_code": "x = 1\r\ny = 2", "test_imports": ["import re"],
+    }  # fmt: skip
+    problem = mbpp.parse(task)
+    assert problem.question.public_tests == ("assert f(1) == 2",) and problem.question.entry_point == "f"
+    assert problem.reference.tests == "x = 1\ny = 2\nassert f(1) == 2\nassert f(2) == 3\nassert f(3) == 4"
+    assert problem.reference.prelude == "import math\nimport re"
+    assert "f(2)" not in repr(problem.question) and "f(3)" not in repr(problem.question)
+    changes: tuple[dict[str, Any], ...] = (
+        {"task_id": "x"}, {"task_id": None}, {"test_list": []}, {"test_list": "assert f(1)"}, {"test_setup_code": 1},
+        {"challenge_test_list": [1]}, {"test_imports": "import re"}, {"code": 3}, {"test_list": ["assert ("]},
+    )  # fmt: skip
+    for change in changes:
+        with pytest.raises(DataError):
+            mbpp.parse({**task, **change})
+    given = records(sample("mbpp/mbpp.jsonl"))
+    assert sum("\r\n" in record["code"] for record in given) > 0.9 * len(given)
+    for record in given:
+        parsed = mbpp.parse(record)
+        assert f"def {parsed.question.entry_point}(" in record["code"].replace(" (", "(")
+        assert "\r" not in repr(parsed) + mbpp.golds(record)[0]
+
+
+def test_mbpp_setup_and_splits(samples: Path) -> None:
+    problems = {p.question.id: p for p in load_file(samples / "mbpp/mbpp.jsonl")}
+    reference = problems["mbpp/602"].reference
+    assert reference.tests.startswith("root = Node(1)") and "Node" not in reference.prelude
+    splits = {record["task_id"]: mbpp.split_of(record) for record in records(samples / "mbpp/mbpp.jsonl")}
+    assert [splits[task] for task in (9, 11, 511, 601)] == ["prompt", "test", "validation", "train"]
+
+
+def test_known_facts_of_the_published_benchmarks() -> None:
+    humaneval_records = {record["task_id"]: record for record in records(benchmark("humaneval/HumanEval.jsonl.gz"))}
+    assert "15.0" in humaneval_records["HumanEval/47"]["prompt"]  # a wrong example
+    parsed = {id_: humaneval.parse(record) for id_, record in humaneval_records.items()}
+    assert not any("15.0" in test for test in parsed["HumanEval/47"].question.public_tests)
+    shown = [problem.question.public_tests for problem in parsed.values()]
+    assert (sum(map(bool, shown)), sum(map(len, shown))) == (139, 392)
+    assert parsed["HumanEval/0"].reference.prelude == "from typing import List"
+    for id_, helper in (("32", "def poly"), ("38", "def encode_cyclic"), ("50", "def encode_shift")):
+        problem = parsed[f"HumanEval/{id_}"]
+        assert helper in problem.reference.prelude
+        assert f"def {problem.question.entry_point}" not in problem.reference.prelude
+
+    tasks = {p.question.id: p for p in load_file(benchmark("mbpp/mbpp.jsonl"))}
+    assert tasks["mbpp/367"].reference.tests.startswith("root = Node(1)")
+    assert tasks["mbpp/927"].question.entry_point == "max_height"
+    assert tasks["mbpp/601"].question.entry_point == "max_chain_length"
+    splits = [mbpp.split_of(record) for record in records(benchmark("mbpp/mbpp.jsonl"))]
+    sizes = {split: splits.count(split) for split in splits}
+    assert sizes == {"prompt": 10, "test": 500, "validation": 90, "train": 374}
+    sanitized = [mbpp.split_of(record) for record in records(benchmark("mbpp/sanitized-mbpp.json"))]
+    assert (sanitized.count("train"), sanitized.count("test"), len(sanitized)) == (120, 257, 427)
+
+    by_id = {problem.question.id: problem for problem in load_file(benchmark("squad_v2/dev-v2.0.json"))}
+    answers = by_id["squad2/56ddde6b9a695914005b9629"].reference.answers
+    assert answers == ("10th and 11th centuries", "in the 10th and 11th centuries")
+
+
+def test_humaneval_examples_are_read_in_every_notation() -> None:
+    docstring = """
+    >>> f(1)
+    2
+    >>> f(2) == 3
+    f(3) => 4
+    f("a, (b") ➞ [1, 2].
+      * f(5) -> 3 + 3 = 6
+    f(6) should return true.
+    f(7)  # returns 'x'
+    f(x) == 3   f(n) = 1
+    f() == 1
+    f(8) is odd
+    """
+    prompt = f'def f(x):\n    """{docstring}"""\n'
+    check = "def check(candidate):\n    assert candidate(1) == 2\n"
+    problem = humaneval.parse({"task_id": "HumanEval/999", "prompt": prompt, "entry_point": "f", "test": check})
+    assert problem.question.public_tests == (
+        "assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4", "assert f('a, (b') == [1, 2]",
+        "assert f(5) == 6", "assert f(6) == True", "assert f(7) == 'x'",
+    )  # fmt: skip
+
+
+def test_humaneval_golds_pass_the_public_tests_and_preludes_have_helpers(sample: Callable[[str], Path]) -> None:
+    path = sample("humaneval/HumanEval.jsonl.gz")
+    given = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    problems = load_file(path)
+    for record, problem in zip(given, problems, strict=True):
+        namespace: dict[str, Any] = {}
+        exec(record["prompt"] + record["canonical_solution"], namespace)
+        for test in problem.question.public_tests:
+            exec(test, namespace)
+    helped = {p.question.id: p.reference.prelude for p in problems}.get("humaneval/1001", "def offset_1")
+    assert "def offset_1" in helped and "def scaled_1" not in helped
+
+
+def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> None:
+    problem = load_file(samples / "commonsenseqa/train_rand_split.jsonl")[1]
+    assert "\nA. volcano\nB. shop" in problem.question.text
+    right = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("B", "(B)", "shop", "B. shop")}
+    wrong = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("A", "volcano", "A. volcano")}
+    assert all(right.values()) and not any(wrong.values())
+    record = mmlu.from_row(["q", "a", "b", "c", "d", "C"])
+    assert mmlu.parse(record) == mmlu.parse({**record, "answer": 2})
+    assert mmlu.golds(record)[0] == "C"
+
+
+text = st.text(min_size=1, max_size=30).filter(str.strip)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text, st.text(max_size=30), st.lists(text.map(str.strip), min_size=1, max_size=3, unique=True), text)
+def test_any_problem_survives_the_projects_own_format(
+    problem: str, context: str, answers: list[str], tests: str
+) -> None:
+    record = {"problem": problem, "context": context, "answer": answers, "type": "qa", "id": "1", "dataset": "d"}
+    parsed = custom.parse(record)
+    assert custom.parse(custom.to_record(parsed)) == parsed
+    code = {
+        "problem": problem, "tests": f"assert f({tests!r})", "type": "code", "entry_point": "f",
+        "public_tests": ["assert f(1)"],
+    }  # fmt: skip
+    coded: Problem = custom.parse(code)
+    assert custom.parse(custom.to_record(coded)) == coded
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.sampled_from(sorted(DATASETS)), st.data())
+def test_a_record_of_wrong_types_is_refused_without_a_traceback(name: str, data: st.DataObject) -> None:
+    keys = (
+        "question answer problem solution context answers id _id is_impossible supporting_facts prompt test task_id "
+        "entry_point canonical_solution code text test_list test_setup_code test_imports choices answerKey"
+    ).split()
+    value = st.none() | st.booleans() | st.integers() | text | st.lists(text | st.integers(), max_size=3)
+    record = data.draw(st.dictionaries(st.sampled_from(keys), value | st.dictionaries(st.text(max_size=3), value)))
+    try:
+        problem = DATASETS[name].parse(record)
+    except DataError:
+        return
+    assert problem.question.text.strip()
+    assert problem.reference.answers or problem.reference.tests or problem.reference.unanswerable
