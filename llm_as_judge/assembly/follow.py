@@ -28,9 +28,9 @@ class _Job:
 
 
 def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
-    """Load rank 0's policy with its engine, while the other ranks load theirs, for training or a warm-up.
+    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
 
-    Raises ``ConfigError`` for settings that do not work with several processes or a sharded base.
+    Raises ``ConfigError`` for settings that several processes, or a sharded base, do not allow.
     """
     if warm_up and config.training.shard_base:
         raise ConfigError("a warm-up looks at what the whole policy writes: --set training.shard_base=false")
@@ -48,7 +48,7 @@ def _refuse(config: Config, ranks: Ranks) -> None:
         )
     if not config.training.shard_base:
         return
-    # Rank 0 would do the following alone, but holds only a part of the weights.
+    # What rank 0 would do by itself with weights of which it has a part.
     if ranks.size == 1:
         raise ConfigError(
             "training.shard_base spreads the base over processes; start several: torchrun (docs/scale.md)"

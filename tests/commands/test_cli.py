@@ -97,7 +97,7 @@ def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_help_loads_neither_torch_nor_anything_slow() -> None:
     code = (
         "import sys; from llm_as_judge.commands.app import main; status = main(['--help'])\n"
-        "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'asyncio'}\n"
+        "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'openai', 'asyncio'}\n"
         "sys.exit(str(slow & set(sys.modules)) if slow & set(sys.modules) else status)"
     )
     done = python("-c", code)
@@ -362,8 +362,8 @@ def checks(capsys: pytest.CaptureFixture[str], *words: str, settings: list[str])
 def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     Path("logs").write_text("in the way", encoding="utf-8")
-    nobody = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
-    wrong = [*nobody, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
+    closed = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
+    wrong = [*closed, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
     found = checks(capsys, settings=wrong)
     assert [name for name in ("python", "machine", "sandbox", "folder checkpoints") if not found[name]["ok"]] == []
     assert [name for name in ("model", "executor", "folder logs", "data", "torch") if found[name]["ok"]] == []

@@ -59,9 +59,9 @@ def run(name: str, folder: Path, address: str) -> tuple[list[str], str]:
 
 @pytest.mark.slow
 def test_every_command_of_the_tutorial_works(tmp_path: Path, address: str) -> None:
-    ran, told = run("tutorial.md", tmp_path, address)
+    ran, printed = run("tutorial.md", tmp_path, address)
     assert ran == ["doctor", "solve", "train", "monitor", "analyze", "solve", "data", "evaluate", "export"]
-    assert "answer" in told and "2 answers of 2 records, 0 faults" in told
+    assert "answer" in printed and "2 answers of 2 records, 0 faults" in printed
     assert (tmp_path / "my-policy/adapter_model.safetensors").is_file()
     named = set(re.findall(r"llm-as-judge ([a-z]+)", page("tutorial.md"))) - {"is"}
     assert named - set(ran) <= {"serve"}, "a command that is named only"
@@ -69,9 +69,9 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path, address: str) -> No
 
 @pytest.mark.slow
 def test_every_recipe_that_needs_no_gpu_works(tmp_path: Path, address: str) -> None:
-    ran, told = run("howto.md", tmp_path, address)
+    ran, printed = run("howto.md", tmp_path, address)
     assert ran == ["judge", "data", "train", "evaluate", "workflow", "train", "analyze"]
-    assert "3 answers of 3 records, 0 faults" in told and "Twice" in told
+    assert "3 answers of 3 records, 0 faults" in printed and "Twice" in printed
     (log,) = (tmp_path / "logs").rglob("brief.jsonl")
     terms = [event["terms"] for event in read_events(log) if event["kind"] == "rollout" and event["terms"]]
     assert terms and all("my_rewards.py:brevity" in of for of in terms)
