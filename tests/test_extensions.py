@@ -95,7 +95,7 @@ def test_an_operator_is_a_file_and_a_line_in_the_catalogue(copy: Copy) -> None:
         "        result = await self.translate(text=problem)\n"
         "        return result['response'], 0.0\n"
     )
-    assert "nothing found" in copy.command("workflow", "lint", "w.py")
+    assert "no findings" in copy.command("workflow", "lint", "w.py")
     assert len(copy.changed) == 2
 
 
@@ -212,7 +212,7 @@ def test_a_setting_is_a_field_of_the_schema_and_its_use(copy: Copy) -> None:
 
 def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     copy.add(
-        "cli/steps.py",
+        "commands/steps.py",
         "import typer\n"
         "from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
         "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
@@ -222,9 +222,9 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     )
     command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
     copy.edit(
-        "cli/app.py",
+        "commands/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),
-        (imported, f"from llm_as_judge.cli import steps\n{imported}"),
+        (imported, f"from llm_as_judge.commands import steps\n{imported}"),
     )
     assert copy.command("steps", "--set", "max_steps=7") == "7\n"
     assert "Print how many steps" in copy.command("--help")
