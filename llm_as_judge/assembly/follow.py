@@ -27,7 +27,7 @@ class _Job:
 
 
 def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
-    """Load rank 0's policy with its engine, while the other ranks load theirs, for training or a warm-up.
+    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """

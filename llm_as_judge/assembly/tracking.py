@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -33,16 +33,11 @@ class Tracker(Protocol):
     def close(self) -> None: ...
 
 
-class _Trackio:
-    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
-        import trackio
+class _Client:
+    """A run of trackio or wandb, which have the same interface."""
 
-        # trackio prints to standard output, which belongs to the command.
-        with redirect_stdout(sys.stderr):
-            self._run: Any = trackio.init(
-                project=project, name=_name(run), config=dict(settings), resume="allow" if resumed else "never",
-                embed=False, auto_log_gpu=False, auto_log_cpu=False,
-            )  # fmt: skip
+    def __init__(self, run: Any) -> None:
+        self._run = run
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         self._run.log(dict(metrics), step=step)
@@ -52,24 +47,8 @@ class _Trackio:
             self._run.finish()
 
 
-class _Wandb:
-    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
-        import wandb
-
-        self._run: Any = wandb.init(
-            project=project, name=_name(run), id=run.id, config=dict(settings), resume="allow",
-            dir=str(run.folder.log_file.parent), settings=wandb.Settings(console="off", silent=True),
-        )  # fmt: skip
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
 class _TensorBoard:
-    def __init__(self, project: str, run: Started, settings: Mapping[str, Any], resumed: bool) -> None:
+    def __init__(self, run: Started) -> None:
         from tensorboard.summary import Writer
 
         self._writer = Writer(str(run.folder.log_file.parent / "tensorboard" / _name(run)))
@@ -83,12 +62,23 @@ class _TensorBoard:
         self._writer.close()
 
 
-#: Constructors by name; arguments: project, run, settings, whether the run is resumed.
-_OPEN: dict[str, Callable[[str, Started, Mapping[str, Any], bool], Tracker]] = {
-    "trackio": _Trackio,
-    "wandb": _Wandb,
-    "tensorboard": _TensorBoard,
-}
+def _open_tracker(tool: str, project: str, run: Started) -> Tracker:
+    """Open the run in ``tool``, or continue it there if it is resumed."""
+    if tool == "tensorboard":
+        return _TensorBoard(run)
+    about: dict[str, Any] = {"project": project, "name": _name(run), "config": yaml.safe_load(run.folder.config_text)}
+    if tool == "wandb":
+        import wandb
+
+        quiet = wandb.Settings(console="off", silent=True)
+        return _Client(
+            wandb.init(**about, id=run.id, resume="allow", dir=str(run.folder.log_file.parent), settings=quiet)
+        )
+    import trackio
+
+    resume = "allow" if run.folder.resumed_from else "never"
+    with redirect_stdout(sys.stderr):  # standard output belongs to the command
+        return _Client(trackio.init(**about, resume=resume, embed=False, auto_log_gpu=False, auto_log_cpu=False))
 
 
 @dataclass
@@ -100,10 +90,8 @@ class Tracking:
     _open: dict[str, Tracker] = field(default_factory=dict)
 
     def begin(self, run: Started) -> None:
-        """Open the run in every tool, or continue it there."""
-        settings = yaml.safe_load(run.folder.config_text)
         for name in self.tools:
-            self._open[name] = _OPEN[name](self.project, run, settings, run.folder.resumed_from is not None)
+            self._open[name] = _open_tracker(name, self.project, run)
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
@@ -139,10 +127,11 @@ def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
                 f"tracking.report_to names {name}, which is not installed: python -m pip install "
                 f"'llm-as-judge[{name}]', or train without it: --set tracking.report_to=none"
             )
-    with ExitStack() as stack:
-        found = Tracking(settings.report_to, settings.project)
-        stack.callback(found.close)
+    found = Tracking(settings.report_to, settings.project)
+    try:
         yield found
+    finally:
+        found.close()
 
 
 def step_metrics(report: StepReport) -> dict[str, float]:

@@ -84,8 +84,8 @@ _CURES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO), _WRITABLE),
 }
 _ELSEWHERE = "--set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
-#: torch has an error of its own on an accelerator and a common one on the CPU.
-_OUT_OF_MEMORY = re.compile(r"^OutOfMemoryError: |^RuntimeError: .*can't allocate memory", re.DOTALL)
+#: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
+_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
 
 
 def _version(wanted: bool) -> None:
@@ -156,7 +156,7 @@ def _explained(error: Exception) -> str | None:
             return message
         message = " ".join(message.split()).removesuffix(".")
         return f"{message[:1].lower()}{message[1:]}; see --help"
-    if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}"):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))):
         size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
         return (
             f"not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "

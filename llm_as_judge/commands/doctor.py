@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_c
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config, EndpointConfig
-    from llm_as_judge.types import OperatorCall, Rollout
+    from llm_as_judge.types import OperatorCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +252,6 @@ class Readable:
     cut_off: int  # last reply ended at ``max_tokens``
     reason: str  # most frequent reason of unparsed replies
 
-    @staticmethod
-    def of(operator: str, calls: Sequence[OperatorCall]) -> Readable:
-        unread = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
-        cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
-        reason = unread.most_common(1)[0][0] if unread else ""
-        return Readable(operator, len(calls), len(calls) - unread.total(), cut_off, reason)
-
     def __str__(self) -> str:
         cut = f", {self.cut_off} cut off" if self.cut_off else ""
         return f"{self.operator}: {self.read} of {self.calls} parsed{cut}{f'; {self.reason}' if self.reason else ''}"
@@ -276,12 +269,15 @@ async def probe_operators(config: Config, problems: int) -> list[Readable]:
     sample = open_problems(config, measured=False).sampler.peek(problems)
     async with open_services(config, judging=False) as services:
         matrix = await measure(sample, services.official, plans=plans)
-    return readable(matrix.rollouts)
-
-
-def readable(rollouts: Iterable[Rollout]) -> list[Readable]:
     calls: dict[str, list[OperatorCall]] = {}
-    for rollout in rollouts:
+    for rollout in matrix.rollouts:
         for call in rollout.execution.calls:
             calls.setdefault(call.name, []).append(call)
-    return [Readable.of(name, own) for name, own in sorted(calls.items())]
+    return [_readable(name, own) for name, own in sorted(calls.items())]
+
+
+def _readable(operator: str, calls: Sequence[OperatorCall]) -> Readable:
+    unread = [call.error or "an empty reply" for call in calls if not call.parse_ok]
+    cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
+    reason = Counter(unread).most_common(1)[0][0] if unread else ""
+    return Readable(operator, len(calls), len(calls) - len(unread), cut_off, reason)

@@ -254,5 +254,6 @@ def _print_report(console: Console, result: TrainResult) -> None:
         )
     console.print(usage_table(result.usage))
     seconds, folder = result.seconds, result.run.folder
-    console.print(f"{result.steps} steps trained in {seconds['training']:.0f} s; total time {seconds['all']:.0f} s")
+    times = f"training {seconds['training']:.0f} s, total {seconds['all']:.0f} s"
+    console.print(f"steps {result.steps}, {times}")
     show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")

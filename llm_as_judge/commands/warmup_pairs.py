@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -29,6 +30,7 @@ class Pairs:
         self.config, self.author = config, author
         self._operators = load_operators(config.workflow.operators)
         self._rng = Random(f"warm-up/{config.training.seed}")
+        self._write = partial(variety.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
         questions = list({p.question.id: p.question for p in drawn}.values())
@@ -74,9 +76,7 @@ class Pairs:
     def _source(self, question: Question, rng: Random) -> str:
         if own := [source for domain, source in self._own if domain == question.domain]:
             return rng.choice(own)
-        recipe = recipes.draw(question.domain, rng, self._operators)
-        varied, class_first = self.config.warmup.varied, self.config.workflow.prefill
-        return recipes.write(recipe, question.domain, rng, varied=varied, class_first=class_first)
+        return self._write(variety.draw(question.domain, rng, self._operators), question.domain, rng)
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -221,15 +221,15 @@ def train(address: str, *changes: str) -> int:
 @pytest.mark.slow
 def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Prompts that never fit, rewards that fail, a judge's cache in the way, endpoints that are down."""
-    nobody = "http://127.0.0.1:9/v1"
+    closed = "http://127.0.0.1:9/v1"
     cases = [
         (["prompt_max_length=1"], "prompt_max_length=1"), (["functions={'own.py:fails': 1}"], "no such thing"),
         (["functions={'own.py:short': 1}"], "must return"), (["functions={'own.py:stops': 1}"], "SystemExit"),
         (["judge.cache=folder", "judge.mode=hybrid"], "cache"),
         (["judge.prompts=list.yaml", "judge.mode=hybrid"], "list.yaml"),
         (["embedder=no-such-model"], "embedder='no-such-model'"), (["executor.model=no-such"], "no-such"),
-        (["generation.engine=vllm", f"engine.base_url={nobody}", "engine.max_retries=0"], "127.0.0.1:9"),
-        (["executor.provider=openai", f"executor.base_url={nobody}", "executor.max_retries=0"], "127.0.0.1:9"),
+        (["generation.engine=vllm", f"engine.base_url={closed}", "engine.max_retries=0"], "127.0.0.1:9"),
+        (["executor.provider=openai", f"executor.base_url={closed}", "executor.max_retries=0"], "127.0.0.1:9"),
     ]  # fmt: skip
     wrong = []
     for changes, word in cases:

@@ -362,8 +362,8 @@ def checks(capsys: pytest.CaptureFixture[str], *words: str, settings: list[str])
 def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     Path("logs").write_text("in the way", encoding="utf-8")
-    nobody = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
-    wrong = [*nobody, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
+    closed = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
+    wrong = [*closed, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
     found = checks(capsys, settings=wrong)
     assert [name for name in ("python", "machine", "sandbox", "folder checkpoints") if not found[name]["ok"]] == []
     assert [name for name in ("model", "executor", "folder logs", "data", "torch") if found[name]["ok"]] == []

@@ -1,4 +1,4 @@
-"""The scripts that stand for commands, and the whole pipeline on the embedded models."""
+"""Scripts that run commands, and the whole pipeline on the embedded models."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplo
         found.step(REPORT)
         found.step(REPORT)
     assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
-    assert caplog.text.count("bad is told no more of this run: ConnectionError: no such server") == 1
+    assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
     found.close()
     assert good.closed
 
