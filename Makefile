@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt
 train: setup  ## train the nano policy by GRPO, on any machine
 	@$(BIN)/llm-as-judge train --config config/embedded.yaml $(ARGS)
 
-pretrain: setup  ## make the nano executor and policy anew (hours)
+pretrain: setup  ## train the nano executor and policy from scratch (hours)
 	@sh scripts/pretrain.sh $(BIN)/python $(ARGS)
 
 test: setup  ## run the tests, by JOBS processes

@@ -153,8 +153,6 @@ MIRRORS = {
     "llm_as_judge.policy.scoring.Sampling": {"generation"},
     # The other end of the wire: what a request to the embedded server says, whoever sent it.
     "llm_as_judge.embedded.engine.Request": {"executor", "judge"},
-    # How the nano weights were made, long before any configuration.
-    "llm_as_judge.embedded.pretrain.Settings": {"training"},
 }
 
 
