@@ -89,7 +89,7 @@ class Service:
         if not (folder / "model.safetensors").exists():
             raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._marks = {role: self.tokenizer.token_to_id(f"<|{role}|>") for role in _ROLES}
+        self._marks = {role: int(self.tokenizer.token_to_id(f"<|{role}|>") or 0) for role in _ROLES}
         self.batcher = Batcher(Engine(folder))
         self.model = model
         longest = max(map(len, self.tokenizer.get_vocab()))
