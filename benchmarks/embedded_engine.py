@@ -1,4 +1,4 @@
-"""The nano executor's own engine against ``transformers`` on the same weights and prompts, greedy, one thread.
+"""Speed of the nano executor's engine relative to ``transformers``: same weights and prompts, greedy, one thread.
 
 python benchmarks/embedded_engine.py [--rounds 3] [--json]
 """
@@ -6,22 +6,26 @@ python benchmarks/embedded_engine.py [--rounds 3] [--json]
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts/nano"))
 
 import torch
 from measure import Claim, median_seconds, report
+from nano_tokenizer import END_ID, PAD_ID, chat_ids
+from skills import cases
 from tokenizers import Tokenizer
 from transformers import Lfm2ForCausalLM
 
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR
-from llm_as_judge.embedded.skills import cases
-from llm_as_judge.embedded.tokenizer import END_ID, PAD_ID, chat_ids
 
-LONGEST = 100  # tokens of a reply
+LONGEST = 100  # tokens per reply
 
 
 def prompts(count: int) -> list[list[int]]:
-    """Operator prompts of every skill in turn."""
+    """Operator prompts, from all skills in turn."""
     tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
     skills = cases(count)
     return [chat_ids(tokenizer, members[i][0]) for i in range(count) for members in skills.values()][:count]
@@ -35,7 +39,7 @@ def with_engine(engine: Engine, ids: list[list[int]]) -> list[list[int]]:
 
 @torch.inference_mode()
 def with_transformers(model: Lfm2ForCausalLM, ids: list[list[int]], size: int) -> list[list[int]]:
-    """Padded batches of prompts of like length, as a careful user of ``generate`` would make them."""
+    """Padded batches of prompts of like length, the efficient way to use ``generate``."""
     found: dict[int, list[int]] = {}
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     for at in range(0, len(order), size):

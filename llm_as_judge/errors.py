@@ -1,19 +1,19 @@
-"""Whose fault a failure is decides what it costs.
+"""Exceptions by whose fault a failure is.
 
-``WorkflowError`` is the policy's (scored at the floor); ``InfrastructureError`` is ours (retried, then
-unscored); ``ConfigError`` and ``DataError`` are the user's to mend and stop the command with the cure.
+``WorkflowError``: the policy's; lowest reward. ``InfrastructureError``: ours; retried, then unscored.
+``ConfigError`` and ``DataError``: the user's; the command stops with the cure.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-#: Why an endpoint gave no reply. ``key``, ``model`` and ``quota`` stay until a person mends them.
+#: Why an endpoint gave no reply. ``key``, ``model`` and ``quota`` need a person.
 Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
 
 
 class LLMAsJudgeError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of all errors that this package raises deliberately."""
 
 
 class ConfigError(LLMAsJudgeError):
@@ -25,19 +25,19 @@ class DataError(LLMAsJudgeError):
 
 
 class WorkflowError(LLMAsJudgeError):
-    """The policy's text is at fault: invalid, crashed, over time or over budget."""
+    """The policy's workflow failed: invalid, crashed, over time or over budget."""
 
 
 class BudgetSpent(LLMAsJudgeError):
-    """A run has cost what it may; its last step is saved."""
+    """A run has reached its budget; its last step is saved."""
 
 
 class InfrastructureError(LLMAsJudgeError):
-    """Ours: provider down, judge unparsable, sandbox fault. Never scored as a wrong answer."""
+    """Provider down, judge unreadable, sandbox fault: never scored as a wrong answer."""
 
 
 class ProviderError(InfrastructureError):
-    """An LLM endpoint did not answer usefully after all retries; ``cause`` is the kind of failure."""
+    """An LLM endpoint gave no usable reply after all retries; ``cause`` is the kind of failure."""
 
     def __init__(self, message: str, cause: Cause = "reply") -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ class ProviderError(InfrastructureError):
 
 
 class RequestRefused(ProviderError):
-    """The endpoint refuses this very request (HTTP 400 or 422): sending it again cannot help, another form may."""
+    """The endpoint refuses the request itself (HTTP 400 or 422); another form of it may work."""
 
 
 class PromptTooLong(ProviderError):
-    """The prompt does not fit the model's context; a shorter one would."""
+    """The prompt does not fit the model's context."""
 
 
 class SandboxFault(InfrastructureError):

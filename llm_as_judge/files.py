@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, that one process writes at a time, and what cannot be read or written."""
+"""Atomic writes, file locks, and readable errors for files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from llm_as_judge.errors import DataError
 
-LONGEST_SOURCE = 1_000_000  # bytes; a prompt or a workflow of a megabyte is a mistake
+LONGEST_SOURCE = 1_000_000  # bytes; a larger problem or workflow is a mistake
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes ``content`` aside, to the disk, and renames: a reader sees the old file or the new one, never a part.
+    """Write atomically: to a temporary file, synced to disk and renamed. Readers see the old file or the new one.
 
-    Raises ``OSError`` with the name of ``path``; what was there before is as it was.
+    Raises ``OSError`` with the name of ``path``, which is then unchanged.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     make_folder(path.parent)
@@ -36,12 +36,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """``value`` as indented JSON, whole or not at all. Raises ``ValueError`` for NaN, which JSON has not."""
+    """Write ``value`` as indented JSON, atomically. Raises ``ValueError`` for NaN, which is not valid JSON."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def make_folder(path: Path) -> None:
-    """``path`` and those above it. Raises ``OSError``, also where a file system such as /proc takes no folders."""
+    """Create ``path`` and its parents. Raises ``OSError``, also on file systems such as /proc that have no folders."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:
@@ -50,21 +50,19 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
-    """An ``OSError`` of the block names ``path``: writing to an open file (the disk is full) tells no name, and
-    ``aside`` would tell one that nobody knows.
-    """
+    """Make an ``OSError`` of the block name ``path`` instead of no file (a full disk) or the temporary ``aside``."""
     try:
         yield
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(aside)):
             raise
-        # The folder is there: this is how /proc and its like say that they take no files.
+        # The folder exists: ENOENT means a file system such as /proc, where files cannot be created.
         number = errno.EACCES if error.errno == errno.ENOENT else error.errno
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def read_source(path: Path) -> str:
-    """Text of a problem, a workflow or a solution; ``DataError`` tells why it cannot be read."""
+    """Text of a problem, a workflow or a solution; raises ``DataError`` with the reason if it cannot be read."""
     try:
         if (size := path.stat().st_size) > LONGEST_SOURCE:
             raise DataError(f"{path}: {size:,} bytes; a problem, workflow or solution has at most {LONGEST_SOURCE:,}")
@@ -75,9 +73,9 @@ def read_source(path: Path) -> str:
 
 @contextmanager
 def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iterator[None]:
-    """Holds ``path`` until the process ends or the block is left; the kernel frees it, whatever happens.
+    """Hold an exclusive lock on ``path`` in the block; the kernel releases it if the process dies.
 
-    Where another process holds it, waits, or raises what ``refuse`` makes of that process.
+    If another process holds it, waits, or raises ``refuse(holder)``.
     """
     make_folder(path.parent)
     with open(path, "a+", encoding="utf-8") as file:
@@ -87,7 +85,7 @@ def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iter
             assert refuse is not None
             file.seek(0)
             raise refuse(file.read(100).strip() or "unknown") from None
-        with suppress(OSError):  # who holds it is told where there is room for that
+        with suppress(OSError):  # on a full disk the holder is not recorded
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), f"process {os.getpid()}".encode())
         yield

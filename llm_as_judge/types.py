@@ -1,7 +1,4 @@
-"""The nouns that cross borders between parts, as frozen dataclasses.
-
-Standard library only; imports nothing from the package. No behaviour beyond derived values.
-"""
+"""Core data types, as frozen dataclasses. Standard library only; no behaviour beyond derived values."""
 
 from __future__ import annotations
 
@@ -12,21 +9,21 @@ from typing import Any, Literal
 Domain = Literal["math", "code", "qa"]
 DOMAINS: tuple[Domain, ...] = ("math", "code", "qa")
 
-#: How a workflow run ended. Only ``fault`` is ours and stays unscored; the others are the policy's doing.
+#: How a workflow run ended. ``fault`` is a failure of ours and stays unscored; the policy is to blame for the others.
 Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
 Tier = Literal["tests", "rules", "llm", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Everything policy and workflow may see of a problem."""
+    """The part of a problem that policy and workflow may see."""
 
     id: str
     text: str
     domain: Domain
     context: str = ""
     entry_point: str | None = None
-    public_tests: tuple[str, ...] = ()  # each one assert statement calling ``entry_point``
+    public_tests: tuple[str, ...] = ()  # assert statements that call ``entry_point``
     dataset: str = ""
 
     @property
@@ -39,12 +36,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What only the judge sees."""
+    """The part of a problem that only the judge sees."""
 
-    answers: tuple[str, ...] = ()  # any of them is right; () with ``tests`` set for code
+    answers: tuple[str, ...] = ()  # any of them is right; () for code, which has ``tests``
     tests: str = ""  # hidden tests: ``def check(candidate)`` or plain asserts
     prelude: str = ""  # code put before the solution (imports, helpers of the prompt)
-    unanswerable: bool = False  # SQuAD2: the right answer is that there is none
+    unanswerable: bool = False  # SQuAD2: the right answer is that the text has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +52,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the policy is asked, as a chat; ``turns`` are earlier requests with their replies."""
+    """The policy's prompt as a chat; ``turns`` are earlier requests with their replies."""
 
     system: str  # shared by all problems of a step
     user: str  # the problem's own
     turns: tuple[tuple[str, str], ...] = ()
-    prefill: str = ""  # how the reply begins; the policy goes on from there
+    prefill: str = ""  # given beginning of the reply, which the policy continues
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled text with the exact ids it was sampled as; text is never tokenised again."""
+    """One sampled text with its token ids as sampled; text is never tokenised again."""
 
     text: str
     prompt_ids: tuple[int, ...]
@@ -73,13 +70,13 @@ class Completion:
     logprobs: tuple[float, ...]  # under the sampling distribution, one per token id
     finish_reason: Literal["stop", "length"]
     policy_version: int = 0
-    prefill: str = ""  # of the reply, in the prompt: the text goes on from it
-    verbatim: bool = False  # nobody sampled it: the text is the workflow itself
+    prefill: str = ""  # beginning of the reply in the prompt, which the text continues
+    verbatim: bool = False  # not sampled: the text is the workflow itself
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something lint found in a workflow's text; a fatal one keeps it from being run."""
+    """A problem that lint found in a workflow; with a fatal one the workflow is not run."""
 
     code: str
     message: str
@@ -89,7 +86,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One prompt to the executor or the judge and its reply, as the host metered them."""
+    """One prompt to the executor or the judge and its reply, as metered by the host."""
 
     prompt: str
     reply: str
@@ -102,14 +99,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """One operator call of a workflow, with what it asked the executor."""
+    """One operator call of a workflow, with its exchanges with the executor."""
 
     name: str
     arguments: Mapping[str, Any]
     result: Mapping[str, Any]  # empty where the call failed
     exchanges: tuple[Exchange, ...] = ()
     seconds: float = 0.0
-    error: str = ""  # why there is no result, or what the operator says of it
+    error: str = ""  # why there is no result, or a remark of the operator
 
     @property
     def parse_ok(self) -> bool:
@@ -127,7 +124,7 @@ class OperatorCall:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What one workflow run came to."""
+    """Result of one workflow run."""
 
     outcome: Outcome
     answer: str | None
@@ -138,7 +135,7 @@ class Execution:
 
     @property
     def cut_off(self) -> bool:
-        """The answer is the end of an executor's reply that was cut off at its token limit, and of no whole one."""
+        """Whether the answer is the end of a reply cut off at its token limit, and not of a complete reply."""
         answer = (self.answer or "").strip()
         ends = [
             e.finish_reason == "length" for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)
@@ -157,27 +154,28 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``correct`` is None when nobody could tell: the rollout stays unscored. ``tier`` is who decided or, of an
-    unscored one, who could not: ``llm`` the judge abstained or could not be had, ``tests`` the sandbox failed, ``none``
-    there was nothing to judge.
+    """The judge's decision; with ``correct`` None the rollout stays unscored.
+
+    ``tier`` decided or, if unscored, failed to: ``llm`` (the judge abstained or was not available), ``tests`` (the
+    sandbox failed), ``none`` (there was nothing to judge).
     """
 
     correct: bool | None
     tier: Tier
     reason: str = ""
-    score: float | None = None  # partial credit of the official metric (F1), where there is one
-    confirmed: bool | None = None  # what another method said of a True of the LLM judge; None: not checked
-    exchanges: tuple[Exchange, ...] = ()  # with the LLM judge, and the second one
+    score: float | None = None  # partial credit of the official metric (F1), if it has one
+    confirmed: bool | None = None  # whether another method agrees with a True of the LLM judge; None: not checked
+    exchanges: tuple[Exchange, ...] = ()  # with the LLM judge and the second judge
 
     @property
     def abstained(self) -> bool:
-        """There was an answer, the rules did not accept it and the judge did not say: right or wrong, nobody knows."""
+        """Whether the LLM judge left an answer undecided that the rules did not accept."""
         return self.correct is None and self.tier == "llm"
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """Weighted total and every term on its own scale; ``total`` is None for an unscored rollout."""
+    """Weighted total, None if unscored, and every term on its own scale."""
 
     total: float | None
     terms: Mapping[str, float] = field(default_factory=dict)
@@ -187,14 +185,14 @@ class Reward:
 class Rollout:
     problem: Problem
     completion: Completion
-    workflow: str  # the code in the completion, as it was run
+    workflow: str  # the code of the completion
     execution: Execution
     verdict: Verdict
     reward: Reward
 
     @property
     def valid(self) -> bool:
-        """The text was a workflow that ran to an answer (right or wrong)."""
+        """Whether the workflow ran to an answer (right or wrong)."""
         return self.execution.outcome == "finished"
 
 

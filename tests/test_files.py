@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and a failure names the file that it is about."""
+"""Writes are atomic, and errors name the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llm_as_judge.files import locked, write_whole
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "old")
-    path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # what is written aside goes there
+    path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
     with pytest.raises(OSError, match="No space left") as caught:
         write_whole(path, "new")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
@@ -23,7 +23,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
     assert path.read_text() == "new"
 
 
-def test_a_lock_is_held_where_there_is_no_room_to_say_by_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / ".lock", os.write
 
     def full(file: int, data: bytes) -> int:
@@ -37,7 +37,7 @@ def test_a_lock_is_held_where_there_is_no_room_to_say_by_whom(tmp_path: Path, mo
             path.write_text("")
 
 
-def test_a_name_that_is_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "results.json").mkdir()
     with pytest.raises(IsADirectoryError, match=r"results\.json'$"):
         write_whole(tmp_path / "results.json", "x")

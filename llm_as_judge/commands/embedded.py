@@ -11,7 +11,7 @@ app = typer.Typer(help="The nano models shipped with the package.", no_args_is_h
 
 @app.callback()
 def group() -> None:
-    """Without a callback typer would make the only command the group itself."""
+    """Makes typer keep ``serve`` as a subcommand, although it is the only one."""
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What the schema's leaves are in words: names, types, defaults and meanings for the documentation and the loader."""
+"""Names, types, defaults and descriptions of all settings, for the documentation and the loader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llm_as_judge.config.schema import LEAVES, Input
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One leaf as ``describe`` tells it."""
+    """One setting."""
 
     name: str
     type: str
@@ -26,16 +26,15 @@ class Leaf:
 
 
 def describe() -> list[Leaf]:
-    """Name, type, default and meaning of every leaf, in the order of the schema."""
-    rows = []
-    for name, field in LEAVES.items():
-        default = field.get_default()
-        rows.append(Leaf(name, _type_name(field), _yaml_text(default), field.description or ""))
-    return rows
+    """All settings in the order of the schema."""
+    return [
+        Leaf(name, _type_name(field), _yaml_text(field.get_default()), field.description or "")
+        for name, field in LEAVES.items()
+    ]
 
 
 def _yaml_text(value: Any) -> str:
-    """``value`` as one would write it in the file, on one line."""
+    """``value`` on one line, as written in a file."""
     if isinstance(value, Path):
         return str(value)
     plain = list(value) if isinstance(value, tuple) else value
@@ -43,7 +42,7 @@ def _yaml_text(value: Any) -> str:
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
-    """Alternatives of a type, without what ``Annotated`` adds."""
+    """Alternatives of a type, without ``Annotated``."""
     if typing.get_origin(annotation) is Annotated:
         return _members(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
@@ -52,14 +51,19 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def takes_text(annotation: Any) -> bool:
-    """A leaf of this type takes a scalar as it is written, whatever YAML would make of it (``off`` is a word)."""
+    """Whether a setting of this type takes a scalar as written, whatever YAML would make of it (``off`` is a word)."""
     return all(
         member in (str, Path, type(None)) or typing.get_origin(member) is Literal for member in _members(annotation)
     )
 
 
+def takes_empty_text(annotation: Any) -> bool:
+    """Whether the empty text is a value of this type."""
+    return str in _members(annotation)
+
+
 def names_input(field: FieldInfo) -> bool:
-    """The leaf names files that are read."""
+    """Whether the setting names files to read."""
     marks = [*field.metadata, *_marks(field.annotation)]
     return any(isinstance(mark, Input) for mark in marks)
 

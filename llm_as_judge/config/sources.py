@@ -1,11 +1,12 @@
-"""YAML, ``.env`` and ``--set`` text read into values that remember the place they were written at.
+"""Reads YAML, ``.env`` and ``--set`` text into values that remember where they were written.
 
-Knows nothing of the schema (``config``). Types are those of YAML 1.1 as PyYAML reads it; ``${NAME}`` and
-``${NAME:-default}`` in a scalar stand for environment variables.
+Independent of the schema. Types are those of YAML 1.1 as read by PyYAML; ``${NAME}`` and ``${NAME:-default}`` in a
+scalar are replaced by environment variables.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Mapping
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from dotenv.parser import parse_stream
 
 from llm_as_judge.errors import ConfigError
 
 _HERE = Path(__file__).parent
-#: The configurations that come with the package: in a wheel beside this file, in a clone in ``config``.
+#: The configurations shipped with the package: next to this file in a wheel, in ``config`` in a clone.
 SHIPPED = next((folder for folder in (_HERE / "defaults", _HERE.parents[1] / "config") if folder.is_dir()), _HERE)
-#: Values of one file; a list of benchmarks has some hundreds.
-MOST_VALUES = 20_000
+#: Maximum number of values in one file; a list of benchmarks has some hundreds.
+MAX_VALUES = 20_000
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -32,7 +34,7 @@ class Node:
     value: Any
     origin: str  # "file:line" or "--set"
     text: str | None = None
-    file: Path | None = None  # that it stands in
+    file: Path | None = None  # the file it was read from
 
     def plain(self, key: str, env: Mapping[str, str], *, as_text: bool = False) -> Any:
         """The value with references replaced; ``as_text`` keeps a scalar as written (``007``, ``yes``)."""
@@ -49,7 +51,7 @@ class Node:
 
 
 def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}``; an empty variable counts as unset, as in the shell."""
+    """Replace ``${NAME}`` and ``${NAME:-default}``; an empty variable counts as unset, like ``:-`` in the shell."""
 
     def replace(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
@@ -68,19 +70,19 @@ def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
 
 
 def find_file(path: Path) -> Path:
-    """``path``, or where nothing is there and it names a file of ``config``, the one that comes with the package."""
+    """``path``, or the shipped configuration if ``path`` is ``config/NAME`` and does not exist."""
     shipped = SHIPPED / path.name
     return shipped if path.parent == Path("config") and not path.exists() and shipped.is_file() else path
 
 
 def load_dotenv(folder: Path) -> None:
-    """Puts the variables of ``folder/.env`` into the process's environment, where they are not set."""
+    """Add the variables of ``folder/.env`` to the process environment; variables that are set keep their values."""
     for name, value in _read_dotenv(folder / ".env").items():
         os.environ.setdefault(name, value)
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Variables of ``folder/.env``, overruled by the process's real environment."""
+    """Variables of ``folder/.env``, overridden by the process environment."""
     return {**_read_dotenv(folder / ".env"), **os.environ}
 
 
@@ -88,34 +90,27 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     found = {}
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
-        entry = line.strip().removeprefix("export ").strip()
-        if not entry or entry.startswith("#"):
-            continue
-        name, equals, value = entry.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise ConfigError(f"{path}:{number}: {entry!r} is not NAME=value")
-        value = value.strip()
-        if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-            value = value[1:-1]
-        else:
-            value = value.split(" #")[0].rstrip()
-        found[name.strip()] = value
+    for binding in parse_stream(io.StringIO(_read_text(path))):
+        name, value = binding.key, binding.value
+        if binding.error or (name and value is None) or "\0" in f"{name}{value}":
+            raise ConfigError(f"{path}:{binding.original.line}: not a line of the form NAME=value")
+        if name and value is not None:
+            found[name] = value
     return found
 
 
 def read_yaml(path: Path) -> dict[str, Node]:
-    """The mapping a YAML file holds. Raises ConfigError with file and line when it does not hold one."""
+    """The mapping in a YAML file; raises ConfigError with file and line if there is none."""
     node = _compose(_read_text(path), str(path), path)
     if node is None:
-        raise ConfigError(f"{path}: the file is empty; it must hold a mapping of settings")
+        raise ConfigError(f"{path}: the file is empty; it must contain a mapping of settings")
     if not isinstance(node.value, dict):
         raise ConfigError(f"{node.origin}: expected 'name: value' lines, got {node.text or 'a list'!r}")
     return node.value
 
 
 def plain_yaml(path: Path) -> Any:
-    """Whatever a YAML file holds, as plain values and without references. Raises ConfigError."""
+    """The content of a YAML file as plain values; references are not replaced. Raises ConfigError."""
     return _bare(_compose(_read_text(path), str(path), path))
 
 
@@ -127,7 +122,7 @@ def _bare(node: Node | None) -> Any:
 
 
 def parse_text(text: str, origin: str) -> Node:
-    """One YAML value from the command line or the environment; the empty text is null."""
+    """One YAML value from the command line or the environment; empty text is null."""
     node = _compose(text, origin)
     return node if node is not None else Node(None, origin, "")
 
@@ -149,14 +144,14 @@ def _compose(text: str, source: str, file: Path | None = None) -> Node | None:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark and file else ""
         raise ConfigError(f"{source}{line}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a timestamp such as 2024-99-99
+    except yaml.YAMLError as error:
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: nested too deep; settings are sections of names and values") from None
+        raise ConfigError(f"{source}: nested too deeply; settings are sections of names and values") from None
 
 
 def _convert(root: yaml.Node, source: str, file: Path | None) -> Node:
-    """``root`` with origins. Anchors may repeat a value; what that multiplies beyond ``MOST_VALUES`` is refused."""
+    """``root`` with origins; refuses more than ``MAX_VALUES`` values, counting repeated anchors."""
     count = 0
 
     def convert(node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> Node:
@@ -164,9 +159,9 @@ def _convert(root: yaml.Node, source: str, file: Path | None) -> Node:
         count += 1
         origin = f"{source}:{node.start_mark.line + 1}" if file else source
         if node in above:
-            raise ConfigError(f"{origin}: an anchor that contains itself; write the value out")
-        if count > MOST_VALUES:
-            raise ConfigError(f"{origin}: more than {MOST_VALUES} values, anchors counted as often as they are used")
+            raise ConfigError(f"{origin}: an anchor contains itself; write the value out")
+        if count > MAX_VALUES:
+            raise ConfigError(f"{origin}: more than {MAX_VALUES} values, counting repeated anchors")
         inside = (*above, node)
         if isinstance(node, yaml.MappingNode):
             children: dict[str, Node] = {}
@@ -181,7 +176,10 @@ def _convert(root: yaml.Node, source: str, file: Path | None) -> Node:
             return Node(children, origin, file=file)
         if isinstance(node, yaml.SequenceNode):
             return Node([convert(child, inside) for child in node.value], origin, file=file)
-        value = yaml.SafeLoader("").construct_object(node)
+        try:
+            value = yaml.SafeLoader("").construct_object(node)
+        except (ValueError, LookupError, AttributeError, TypeError) as error:  # such as !!bool x, !!int ''
+            raise ConfigError(f"{origin}: {node.value!r} is not a value of type {node.tag}") from error
         return Node(value, origin, str(node.value), file)
 
     return convert(root)

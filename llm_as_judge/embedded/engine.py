@@ -1,10 +1,8 @@
-"""Batched decoding of the nano LFM2 model on a CPU: fixed slots, rows join and leave at every token.
+"""Continuous batching of the nano LFM2 model on a CPU: rows join and leave at every token.
 
-A group's workflows ask the same of the executor again and again: what the latest prompts left behind is kept, so that
-a prompt met again costs a copy.
-
-Reads a Hugging Face checkpoint folder and computes what ``Lfm2ForCausalLM`` computes (tested equal); written out by
-hand because a model this small spends most of its time in the framework around it, not in its arithmetic.
+Reads a Hugging Face checkpoint folder and computes the same as ``Lfm2ForCausalLM`` (tested). It is written by hand
+because a model this small spends most of its time in the framework, not in arithmetic. The caches of the latest prompts
+are kept: the workflows of a group often send the same prompt, which then costs a copy.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-#: Kernels sum in another order where rows are fewer than these or lengths no multiple of this. Kept to, a request's
-#: logits are the same bits whatever else is under way, so that its seed alone decides its reply.
+#: Kernels sum in another order for fewer rows or for lengths that are not multiples of this. With both padded, the
+#: logits of a request are the same bits in any batch, so its seed alone decides the reply.
 _LEAST_ROWS = 4
 _LENGTH_STEP = 16
-#: Of all prompts that are kept, in tokens of 1.5 kB each.
+#: Total length of the prompts kept, in tokens of 1.5 kB each.
 _KEPT_TOKENS = 1 << 15
 
 
@@ -48,8 +46,8 @@ class _Layer:
     w13: Tensor
     w2: Tensor
     attention: bool
-    place: int  # among the layers of its kind
-    inner: Tensor  # qkv or the convolution's in_proj
+    place: int  # index among the layers of its kind
+    inner: Tensor  # qkv, or in_proj of the convolution
     out: Tensor
     q_norm: Tensor | None = None
     k_norm: Tensor | None = None
@@ -58,7 +56,7 @@ class _Layer:
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
-    """What a prompt leaves behind for the tokens after it."""
+    """Caches of a prompt: all that the tokens after it need."""
 
     keys: list[Tensor]  # [kv, length, head] of each layer with attention
     values: list[Tensor]
@@ -67,16 +65,13 @@ class _Filled:
 
 
 class Engine:
-    """Slots ``0..n-1`` are the active rows; a row that ends is replaced by the last one."""
+    """Slots ``0..n-1`` hold the active requests; one that ends is replaced by the last one."""
 
     def __init__(self, folder: Path, slots: int = 48, max_length: int = 1024) -> None:
         config = json.loads((folder / "config.json").read_text())
         w = {k: v.float() for k, v in load_file(folder / "model.safetensors").items()}
-        self.width, self.heads, self.kv = (
-            config["hidden_size"],
-            config["num_attention_heads"],
-            config["num_key_value_heads"],
-        )
+        self.width, self.heads = config["hidden_size"], config["num_attention_heads"]
+        self.kv = config["num_key_value_heads"]
         self.head = self.width // self.heads
         self.eps, self.end = config["norm_eps"], config["eos_token_id"]
         self.slots, self.max_length = slots, max_length
@@ -89,7 +84,7 @@ class Engine:
         rows = max(slots, _LEAST_ROWS)
         shape = (kinds.count(True), rows, self.kv, max_length, self.head)
         self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
-        self.reach: int = config["conv_L_cache"] - 1  # inputs of the past that a convolution needs
+        self.reach: int = config["conv_L_cache"] - 1  # past inputs that a convolution needs
         self.taps = torch.zeros(kinds.count(False), rows, self.reach, self.width)
         self._kept: OrderedDict[tuple[int, ...], _Filled] = OrderedDict()  # by prompt, the latest last
         self._kept_tokens = 0
@@ -161,7 +156,7 @@ class Engine:
         return filled
 
     def _forward(self, prompt: list[int]) -> _Filled:
-        """One prompt, padded: on a CPU several at once take no less."""
+        """Forward one padded prompt; several at once are not faster on a CPU."""
         length, padded = len(prompt), self._rounded(len(prompt))
         ids = torch.zeros(padded, dtype=torch.long)
         ids[:length] = torch.tensor(prompt)
@@ -186,10 +181,10 @@ class Engine:
         return _Filled(keys, values, taps, self._logits(x[length - 1 : length])[0])
 
     def _decode(self) -> Tensor:
-        """One token for every active row: logits [n, V]."""
+        """Logits [n, V] of the next token of every active row."""
         n = len(self.active)
         rows = torch.arange(n)
-        # Rows up to the least that a linear layer needs; those of free slots are computed in vain.
+        # At least _LEAST_ROWS rows; those of free slots are padding.
         x = F.embedding(self.last[: max(n, _LEAST_ROWS)], self.embedding)
         position = self.position[:n]
         longest = self._rounded(int(position.max()) + 1)
@@ -221,13 +216,13 @@ class Engine:
         return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.max_length)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Of every row of ``x`` [n, width]."""
+        """Logits [n, V] of the rows ``x`` [n, width]."""
         rows = x if len(x) >= _LEAST_ROWS else F.pad(x, (0, 0, 0, _LEAST_ROWS - len(x)))
         return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
 
     @staticmethod
     def _sample(logits: Tensor, requests: list[Request]) -> Tensor:
-        """Greedy at temperature 0, else the Gumbel trick on the tempered (and top-p-cut) logits."""
+        """Token ids [n]: greedy at temperature 0, else the Gumbel trick on the logits after temperature and top-p."""
         chosen = logits.argmax(-1)
         warm = [i for i, r in enumerate(requests) if r.temperature > 0]
         if not warm:
@@ -272,7 +267,7 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Request]:
-        """One token for every active row; returns the rows that ended."""
+        """Decode one token for every active row; returns the requests that ended."""
         chosen = self._sample(self._decode(), self.active)
         self.position[: len(self.active)] += 1
         return self._record(0, chosen)
@@ -306,7 +301,7 @@ class Engine:
         self.active.pop()
 
     def generate(self, requests: list[Request]) -> None:
-        """Run all ``requests`` to their end, shortest prompts first: rows of one length waste little attention."""
+        """Complete all ``requests``, shortest prompts first, so that rows of similar length are decoded together."""
         waiting = sorted(requests, key=lambda r: -len(r.prompt))
         while waiting or self.active:
             if waiting and (self.free >= max(1, self.slots // 4) or not self.active):

@@ -1,7 +1,7 @@
-"""The closed lexicon of the embedded world: every name, city and thing its problems speak of.
+"""The closed lexicon of the embedded world: all names, cities and things in its problems.
 
-Invented names are built once from syllables with a fixed seed, so that they are the same on every machine and each
-is one token of the embedded tokenizer.
+Invented names are built from syllables with a fixed seed: they are the same on every machine, and each is one token of
+the embedded tokenizer.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def pronoun(name: str) -> str:
 
 
 def everything() -> list[str]:
-    """All words that must each be one token."""
+    """All words; each is one token."""
     made = [word for pair in WORKS.values() for word in pair] + list(WORKS)
     return [
         *FIRST_NAMES, *SURNAMES, *CITIES, *REGIONS, *TITLES, *ITEMS, *BOXES, *JOBS, *INSTRUMENTS, *PRODUCTS, *made,

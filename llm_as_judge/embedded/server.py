@@ -1,8 +1,8 @@
-"""The nano executor behind an OpenAI-compatible endpoint: ``llm-as-judge embedded serve``.
+"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``.
 
-``/v1/models``, ``/v1/chat/completions``, ``/v1/completions`` (prompt as text or token ids) and ``/health``. One engine
-thread decodes all requests together; requests join and leave at every token. What is not supported (streaming, tools,
-schemas, stop words, log-probs) is refused, not ignored.
+Routes: ``/v1/models``, ``/v1/chat/completions``, ``/v1/completions`` (prompt as text or token ids) and ``/health``. One
+engine thread decodes all requests together; requests join and leave at every token. Features that are not supported
+(streaming, tools, schemas, stop words, log-probabilities) are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from llm_as_judge.embedded.engine import Engine, Request
-from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
 
@@ -28,70 +27,57 @@ WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
-#: Characters of a prompt that are tokenised on the event loop; longer ones take a thread.
+#: Longer prompts, in characters, are tokenised in a thread instead of on the event loop.
 _QUICK_CHARS = 4096
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias", "echo", "suffix")
-_ROLES = {"system": SYSTEM_ID, "user": USER_ID, "assistant": ASSISTANT_ID}
-
-
-@dataclass(slots=True)
-class _Job:
-    request: Request
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Request] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.done = self.loop.create_future()
-
-    def settle(self, error: BaseException | None = None) -> None:
-        def set_result() -> None:
-            if self.done.done():
-                return
-            if error is None:
-                self.done.set_result(self.request)
-            else:
-                self.done.set_exception(error)
-
-        self.loop.call_soon_threadsafe(set_result)
+_ROLES = ("system", "user", "assistant")
 
 
 class Batcher:
-    """Feeds an engine from a queue in one daemon thread; ``complete`` awaits one request."""
+    """Runs an engine in a daemon thread, fed from a queue; ``complete`` awaits one request."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._queue: queue.Queue[_Job] = queue.Queue()
+        self._queue: queue.Queue[tuple[Request, Future[Request]]] = queue.Queue()
         threading.Thread(target=self._work, daemon=True, name="engine").start()
 
     async def complete(self, request: Request) -> Request:
-        job = _Job(request, asyncio.get_running_loop())
-        self._queue.put(job)
-        return await job.done
+        done: Future[Request] = Future()
+        self._queue.put((request, done))
+        return await asyncio.wrap_future(done)
 
     def _work(self) -> None:
-        jobs: dict[int, _Job] = {}
+        jobs: dict[int, Future[Request]] = {}
         while True:
-            batch: list[_Job] = []
+            batch: list[tuple[Request, Future[Request]]] = []
             if not jobs:
                 batch.append(self._queue.get())
-                time.sleep(0.002)  # calls of one step arrive together: a moment's wait makes one prefill of many
+                time.sleep(0.002)  # requests of one step arrive together: a short wait makes one prefill of many
             while len(batch) < min(16, self.engine.free):
                 try:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
             before = len(self.engine.active)
-            jobs.update((id(j.request), j) for j in batch)
+            jobs.update((id(request), done) for request, done in batch)
             try:
-                ended = self.engine.admit([j.request for j in batch]) if batch else self.engine.step()
-            except Exception as error:  # the border of the thread: whoever waits for these is told, others go on
-                failed = batch or list(jobs.values())
-                for job in failed:
-                    jobs.pop(id(job.request)).settle(error)
+                ended = self.engine.admit([request for request, _ in batch]) if batch else self.engine.step()
+            except Exception as error:  # the border of the thread: the requests concerned fail, the others go on
+                for name in [id(request) for request, _ in batch] or list(jobs):
+                    _settle(jobs.pop(name), error=error)
                 del self.engine.active[before if batch else 0 :]
                 continue
             for request in ended:
-                jobs.pop(id(request)).settle()
+                _settle(jobs.pop(id(request)), request)
+
+
+def _settle(done: Future[Request], request: Request | None = None, error: Exception | None = None) -> None:
+    if not done.set_running_or_notify_cancel():  # the client went away
+        return
+    if request is not None:
+        done.set_result(request)
+    else:
+        done.set_exception(error)
 
 
 class Service:
@@ -101,12 +87,13 @@ class Service:
         from tokenizers import Tokenizer
 
         if not (folder / "model.safetensors").exists():
-            raise ConfigError(f"no weights in {folder}: install the package whole, or run `make pretrain`")
+            raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._marks = {role: int(self.tokenizer.token_to_id(f"<|{role}|>") or 0) for role in _ROLES}
         self.batcher = Batcher(Engine(folder))
         self.model = model
         longest = max(map(len, self.tokenizer.get_vocab()))
-        self._most_chars = longest * self.batcher.engine.max_length  # of a prompt that may fit
+        self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
 
     async def _chat_prompt(self, messages: object) -> list[int]:
         if not isinstance(messages, list) or not messages:
@@ -116,11 +103,11 @@ class Service:
             if not isinstance(role, str) or role not in _ROLES or not isinstance(m.get("content"), str):
                 raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {shown(m)}")
         parts = await self._encode([m["content"] for m in messages], special=False)
-        ids = [i for m, part in zip(messages, parts, strict=True) for i in (_ROLES[m["role"]], *part)]
-        return [*ids, ASSISTANT_ID]
+        ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m["role"]], *part)]
+        return [*ids, self._marks["assistant"]]
 
     async def _encode(self, texts: Sequence[str], *, special: bool) -> list[list[int]]:
-        """Token ids of each text; what cannot fit is refused before the work."""
+        """Token ids of each text; texts that cannot fit are refused first."""
         total = sum(map(len, texts))
         if total > self._most_chars:
             most = self.batcher.engine.max_length - 1
@@ -132,7 +119,7 @@ class Service:
         try:
             return encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
         except (TypeError, UnicodeError) as error:
-            raise BadRequest("the text holds characters that are none (lone surrogates)") from error
+            raise BadRequest("the text contains lone surrogates, which are not characters") from error
 
     async def _run(self, body: Mapping[str, Any], prompt: list[int]) -> list[Request]:
         refused = [name for name in _UNSUPPORTED if body.get(name)]
@@ -141,7 +128,7 @@ class Service:
         if refused:
             raise BadRequest(f"{', '.join(refused)}: not supported by the embedded server")
         if body.get("model") not in (None, self.model):
-            raise NoModel(f"no model {shown(body['model'])} here; there is {self.model!r}")
+            raise NoModel(f"no model {shown(body['model'])}; this server has {self.model!r}")
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
         seed = seed_of(body)
         count = int(number(body, "n", 1, 1, 64))
@@ -163,34 +150,19 @@ class Service:
 
     def _answer(self, kind: str, requests: list[Request], choices: list[dict[str, Any]]) -> web.Response:
         prompt, completion = len(requests[0].prompt), sum(len(r.output) for r in requests)
-        usage = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
-        name = f"{kind}-{uuid.uuid4().hex[:12]}"
-        body = {
-            "id": name,
-            "object": kind,
-            "created": int(time.time()),
-            "model": self.model,
-            "choices": choices,
-        }
-        return web.json_response({**body, "usage": usage})
-
-    def _text(self, request: Request) -> str:
-        return str(self.tokenizer.decode(request.output)).strip()
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+        name, now = f"{kind}-{uuid.uuid4().hex[:12]}", int(time.time())
+        return web.json_response(
+            {"id": name, "object": kind, "created": now, "model": self.model, "choices": choices, "usage": usage}
+        )
 
     async def chat(self, http: web.Request) -> web.Response:
         body = await body_of(http)
         requests = await self._run(body, await self._chat_prompt(body.get("messages")))
+        texts = [str(self.tokenizer.decode(r.output)).strip() for r in requests]
         choices = [
-            {
-                "index": i,
-                "message": {"role": "assistant", "content": self._text(r)},
-                "finish_reason": r.finish_reason,
-            }
-            for i, r in enumerate(requests)
+            {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": r.finish_reason}
+            for i, (r, text) in enumerate(zip(requests, texts, strict=True))
         ]
         return self._answer("chat.completion", requests, choices)
 
@@ -204,12 +176,7 @@ class Service:
             raise BadRequest(f"prompt must be text or a list of token ids below {size}")
         requests = await self._run(body, prompt)
         choices = [
-            {
-                "index": i,
-                "text": self.tokenizer.decode(r.output),
-                "finish_reason": r.finish_reason,
-                "logprobs": None,
-            }
+            {"index": i, "text": self.tokenizer.decode(r.output), "finish_reason": r.finish_reason, "logprobs": None}
             for i, r in enumerate(requests)
         ]
         return self._answer("text_completion", requests, choices)
@@ -232,8 +199,9 @@ def application(folder: Path = EXECUTOR) -> web.Application:
 
 
 def serve(host: str, port: int, ready: Callable[[], None] = lambda: None, folder: Path = EXECUTOR) -> None:
-    """Serve until interrupted, calling ``ready`` once the address is listened on; raises ``ConfigError`` when the port
-    is taken or the weights are missing.
+    """Serve until interrupted; ``ready`` is called when the server listens.
+
+    Raises ``ConfigError`` if the port is in use or the weights are missing.
     """
     import torch
 

@@ -1,30 +1,36 @@
-"""Starts the embedded server as a process of its own, waits until it answers, starts it anew if it goes, and ends it.
+"""Runs the embedded server as a process shared by all runs that use the same address.
 
-The process ends with its parent: it watches a pipe that only the parent holds open.
+A run holds a shared lock on the *lease file* of the address, which the kernel releases however the run ends. The first
+run starts the server; the server exits when it gets the exclusive lock, which means that no run is left. Every run
+watches the server and starts another if it dies.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from llm_as_judge.embedded.server import MODEL_NAME
+from llm_as_judge.embedded.server import MODEL_NAME, serve
 from llm_as_judge.errors import ConfigError, ProviderError
 
 _START_SECONDS = 60.0
 _WATCH_SECONDS = 1.0
-#: A server that goes again this soon after its start is broken: callers then see what its address answers.
+#: A server that dies this soon after its start is broken and is not started again.
 _SHORT_LIFE_SECONDS = 20.0
 #: Without these glibc returns freed memory to the system after every tensor; decoding is several times slower.
 _MALLOC = {
@@ -36,8 +42,8 @@ _MALLOC = {
 logger = logging.getLogger(__name__)
 
 
-async def _served_model(base_url: str) -> str | None:
-    """Name of the first model an endpoint serves, or None when nobody answers."""
+async def served_model(base_url: str) -> str | None:
+    """Name of the first model that an endpoint serves; None if there is no answer."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
@@ -49,10 +55,10 @@ async def _served_model(base_url: str) -> str | None:
 
 
 class EmbeddedServer:
-    """Async context manager around ``llm-as-judge embedded serve``.
+    """Async context manager that keeps the embedded server running at ``base_url``.
 
-    A server that already runs at the address is used; it may belong to another run, so that one too is replaced when
-    it goes.
+    A server that somebody else runs there (``llm-as-judge embedded serve``, another run) is used. Raises
+    ``ConfigError`` for an address elsewhere or a port in use, ``ProviderError`` if the server does not start.
     """
 
     def __init__(self, base_url: str, log_file: Path | None = None) -> None:
@@ -64,48 +70,79 @@ class EmbeddedServer:
             )
         self.base_url, self.host, self.port = base_url.rstrip("/"), parts.hostname, parts.port
         self.log_file = log_file
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None  # if started by this run
+        self._lease: TextIO | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> EmbeddedServer:
-        await self._serve()
-        self._watching = asyncio.create_task(self._watch())
-        return self
-
-    async def _serve(self) -> None:
-        """Return when the address is served, by a new process if need be."""
-        running = await _served_model(self.base_url)
-        if running == MODEL_NAME:
-            return
-        if running is not None:
-            raise ConfigError(
-                f"port {self.port} is taken by another server ({running}); "
-                f"stop it or choose another port: --set executor.base_url=http://127.0.0.1:{self.port + 1}/v1 "
-                f"--set judge.base_url=http://127.0.0.1:{self.port + 1}/v1"
-            )
-        self._start()
+        self._lease = _lease_file(self.port).open("a+")
         try:
-            await self._ready()
+            # Waits while a server without leases is exiting.
+            await asyncio.to_thread(fcntl.flock, self._lease, fcntl.LOCK_SH)
+            await self._serve()
         except BaseException:
             self.stop()
             raise
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        self.stop()
+
+    def stop(self) -> None:
+        """Give up the lease; the server exits when no other run holds one."""
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
+
+    async def _serve(self) -> None:
+        """Return when the address is served, by a new process if necessary."""
+        running = await served_model(self.base_url)
+        if running not in (None, MODEL_NAME):
+            other = f"http://127.0.0.1:{self.port + 1}/v1"
+            raise ConfigError(
+                f"port {self.port} is in use by another server ({running}); stop it or choose another port: "
+                f"--set executor.base_url={other} --set judge.base_url={other}"
+            )
+        if running is None:
+            self.process = self._start()
+        deadline = time.monotonic() + _START_SECONDS
+        while await served_model(self.base_url) != MODEL_NAME:
+            status = self.process.poll() if self.process else None
+            # A process that finds the port taken by another run's server ends: then that one is waited for.
+            if status is not None and not self._listening():
+                hint = f"; see {self.log_file}" if self.log_file else ""
+                raise ProviderError(f"the embedded server ended with status {status}{hint}")
+            if time.monotonic() > deadline:
+                raise ProviderError(
+                    f"the embedded server did not answer at {self.base_url} within {_START_SECONDS:.0f} s"
+                )
+            await asyncio.sleep(0.1)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self.log_file:
+            self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        env = {**os.environ, **_MALLOC, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]
+        with self.log_file.open("ab") if self.log_file else open(os.devnull, "wb") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+            )
 
     async def _watch(self) -> None:
-        """Serve anew whenever the server is gone, until a new one does not last."""
-        clock = asyncio.get_running_loop().time
-        since = clock()
+        """Start the server again whenever it is gone, unless a new one dies soon after its start."""
+        started = time.monotonic()
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            process = self.process
-            if process is None:
-                # Another run's. Busy is not gone: only an address where nobody listens is taken over.
-                gone, status = not await asyncio.to_thread(self._listening), ""
-            else:
-                gone, status = process.poll() is not None, f" (status {process.returncode})"
-            if not gone:
+            if await asyncio.to_thread(self._listening):
                 continue
-            self.stop()
-            if process is not None and clock() - since < _SHORT_LIFE_SECONDS:
+            status = f" (status {self.process.poll()})" if self.process else ""
+            if self.process is not None and time.monotonic() - started < _SHORT_LIFE_SECONDS:
                 logger.error("the embedded server at %s ended%s soon after its start", self.base_url, status)
                 return
             logger.warning("the embedded server at %s is gone%s; starting another", self.base_url, status)
@@ -114,9 +151,10 @@ class EmbeddedServer:
             except (ConfigError, ProviderError) as error:
                 logger.error("%s", error)
                 return
-            since = clock()
+            started = time.monotonic()
 
     def _listening(self) -> bool:
+        """A busy server may time out; only a refused connection means that there is none."""
         try:
             with contextlib.suppress(TimeoutError), socket.create_connection((self.host, self.port), timeout=5):
                 pass
@@ -124,64 +162,25 @@ class EmbeddedServer:
             return False
         return True
 
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]
-        if self.log_file:
-            self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        log = self.log_file.open("ab") if self.log_file else subprocess.DEVNULL
-        env = {**os.environ, **_MALLOC, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env, start_new_session=True
-        )
 
-    async def _ready(self) -> None:
-        deadline = asyncio.get_running_loop().time() + _START_SECONDS
-        while asyncio.get_running_loop().time() < deadline:
-            assert self.process is not None
-            if self.process.poll() is not None:
-                if await _served_model(self.base_url) == MODEL_NAME:
-                    self.stop()  # another run was quicker
-                    return
-                hint = f"; see {self.log_file}" if self.log_file else ""
-                raise ProviderError(f"the embedded server ended with status {self.process.returncode}{hint}")
-            if await _served_model(self.base_url) == MODEL_NAME:
-                return
-            await asyncio.sleep(0.1)
-        raise ProviderError(f"the embedded server did not answer at {self.base_url} within {_START_SECONDS:.0f} s")
-
-    def stop(self) -> None:
-        """End the process this object started, if any."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process = None
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-        await asyncio.to_thread(self.stop)
+def _lease_file(port: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"llm-as-judge-embedded-{os.getuid()}-{port}.lock"
 
 
-def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
-    os._exit(0)
+def _exit_without_leases(lease_file: Path) -> None:
+    with lease_file.open("a+") as lease:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os._exit(0)
+            time.sleep(0.3)
 
 
 def main() -> None:
-    from llm_as_judge.embedded.server import serve
-
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    serve(sys.argv[1], int(sys.argv[2]))
+    """The server process: ``python -m llm_as_judge.embedded.supervise HOST PORT``."""
+    host, port = sys.argv[1], int(sys.argv[2])
+    threading.Thread(target=_exit_without_leases, args=(_lease_file(port),), daemon=True).start()
+    serve(host, port)
 
 
 if __name__ == "__main__":

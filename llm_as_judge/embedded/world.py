@@ -1,4 +1,4 @@
-"""Is a question one of those that the nano models were made for?"""
+"""Detects questions outside the generated world that the nano models were trained on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.types import Domain, Question
 
 CAVEAT = (
-    "caveat: the nano models know only their own generated problems, and this is none of them; their answers to others "
-    "are worth nothing. Name a real model: --config config/training.yaml"
+    "caveat: the nano models know only their own generated problems, and this is not one of them; their answers to "
+    "others are worthless. Use a real model: --config config/training.yaml"
 )
-_KNOWN = 0.75  # share of words; a generated problem has more, with names and numbers of its own
+_KNOWN = 0.75  # share of known words; generated problems lie above it
 
 
 def outside(question: Question) -> bool:
-    """Too many of the question's words occur in none of the generated problems of its domain."""
+    """True if too few of the question's words occur in generated problems of its domain."""
     words = _words(question.text)
     known = _vocabulary(question.domain)
     return sum(word in known or word.isdigit() for word in words) < _KNOWN * max(len(words), 1)

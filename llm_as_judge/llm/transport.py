@@ -183,7 +183,8 @@ class Transport:
             what = f"no reply within timeout_s = {self.config.timeout_s:g} s"
             raise self._error(where, what, "timeout", _attempts(error)) from error
         except openai.APIConnectionError as error:
-            reason, cause = error.__cause__, "connection"
+            reason = error.__cause__
+            cause: Cause = "connection"
             match reason:
                 case httpx2.ConnectError():
                     what = f"no connection ({reason})"

@@ -1,4 +1,4 @@
-"""Settings: what may be written, what a mistake is answered with, where paths are meant."""
+"""Settings: accepted notations, messages for mistakes, and what paths are relative to."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from llm_as_judge.config.describe import describe
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.registry import lookup
-from llm_as_judge.config.schema import LEAVES, Config
+from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.config.sources import interpolate
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.operators.catalog import OPERATORS, load_operators
 
 ENVIRONMENT = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "QWEN_MODEL_PATH", "QWEN3_MODEL_PATH")
 
 
 @pytest.fixture(autouse=True)
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No ``.env``, no ``config/`` and no variables of the developer's."""
+    """No ``.env``, no ``config/`` and no variables of this machine."""
     monkeypatch.chdir(tmp_path)
     for name in ENVIRONMENT:
         monkeypatch.delenv(name, raising=False)
@@ -39,13 +37,13 @@ def write(text: str, name: str = "c.yaml") -> Path:
 
 
 def message(text: str | None = None, *overrides: str) -> str:
-    """The error that a file's text and overrides are answered with."""
+    """The error message for a file's text and overrides."""
     with pytest.raises(ConfigError) as caught:
         load_config(write(text) if text is not None else None, overrides)
     return str(caught.value)
 
 
-# What may be written
+# Notations
 
 
 def test_nested_dotted_and_bare_names_mean_the_same() -> None:
@@ -62,9 +60,9 @@ def test_flags_beat_set_and_set_beats_the_file() -> None:
     assert (config.training.max_steps, config.training.seed, config.model.lora_rank) == (1, 2, 3)
 
 
-@pytest.mark.parametrize("text", ["5e-6", "5.0e-6", "0.000005", "'5e-6'"])
-def test_learning_rate_may_be_written_as_people_write_it(text: str) -> None:
-    assert load_config(write(f"learning_rate: {text}\n")).training.learning_rate == 5e-6
+def test_every_notation_of_a_learning_rate_is_a_number() -> None:
+    for text in ("5e-6", "5.0e-6", "0.000005", "'5e-6'"):
+        assert load_config(write(f"learning_rate: {text}\n")).training.learning_rate == 5e-6, text
 
 
 def test_text_settings_keep_what_was_written() -> None:
@@ -72,7 +70,12 @@ def test_text_settings_keep_what_was_written() -> None:
     assert (config.output.run_name, config.executor.model, config.judge.api_key) == ("007", "1e3", "@{[: #")
 
 
-def test_a_word_that_yaml_takes_for_no_is_the_word_that_a_setting_wants() -> None:
+def test_an_empty_override_is_an_empty_string_where_the_setting_is_text() -> None:
+    config = load_config(None, ["judge.second_model=", "executor.api_key=", "judge.cache="])
+    assert (config.judge.second_model, config.executor.api_key, config.judge.cache) == ("", "", None)
+
+
+def test_off_is_a_word_where_the_setting_is_text() -> None:
     assert load_config(None, ["importance_sampling=off"]).training.importance_sampling == "off"
     assert load_config(write("importance_sampling: off\n")).training.importance_sampling == "off"
 
@@ -91,12 +94,7 @@ def test_lists_null_and_mappings_work_in_set() -> None:
     assert config.data.domain_ratios["math"] == 1
 
 
-def test_config_is_frozen() -> None:
-    with pytest.raises(ValidationError):
-        Config().training.max_steps = 3  # type: ignore[misc]
-
-
-# What a mistake is answered with
+# Messages
 
 
 def test_unknown_key_names_file_line_and_the_right_key() -> None:
@@ -108,26 +106,26 @@ def test_unknown_key_names_file_line_and_the_right_key() -> None:
 
 
 def test_wrong_value_names_file_line_key_value_and_reason() -> None:
-    told = message("seed: 1\ntraining:\n  max_steps: many\n  rollout_batch_size: 0\n")
-    assert "c.yaml:3: training.max_steps = 'many': Input should be a valid integer" in told
-    assert "c.yaml:4: training.rollout_batch_size = 0: Input should be greater than 0" in told
+    said = message("seed: 1\ntraining:\n  max_steps: many\n  rollout_batch_size: 0\n")
+    assert "c.yaml:3: training.max_steps = 'many': Input should be a valid integer" in said
+    assert "c.yaml:4: training.rollout_batch_size = 0: Input should be greater than 0" in said
 
 
 def test_ambiguous_bare_name_lists_the_full_ones() -> None:
-    told = message("temperature: 0.5\n")
-    assert "c.yaml:1" in told
+    said = message("temperature: 0.5\n")
+    assert "c.yaml:1" in said
     for name in ("generation.temperature", "executor.temperature", "judge.temperature"):
-        assert name in told
+        assert name in said
 
 
 def test_section_given_a_value_says_so() -> None:
     assert "'model' is a section" in message(None, "model=qwen25-7b")
-    assert "c.yaml:1: section 'model' must hold" in message("model: qwen25-7b\n")
+    assert "c.yaml:1: section 'model' must contain" in message("model: qwen25-7b\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_unreadable_files_are_distinguished() -> None:
+    wrong = []
+    for text, expected in [
         ("", "c.yaml: the file is empty"),
         ("# only a comment\n", "c.yaml: the file is empty"),
         ("- a\n", "c.yaml:1: expected 'name: value'"),
@@ -137,12 +135,15 @@ def test_section_given_a_value_says_so() -> None:
         ("seed: 1\ntraining: [\n", "c.yaml:3: not valid YAML"),
         ("a: 1\n---\nb: 1\n", "not valid YAML"),
         ("seed: !!python/object:os.system 1\n", "c.yaml:1: not valid YAML"),
+        ("seed: !!bool x\n", "c.yaml:1: 'x' is not a value of type"),
+        ("seed: !!int ''\n", "c.yaml:1: '' is not a value of type"),
+        ("seed: !!timestamp x\n", "c.yaml:1: 'x' is not a value of type"),
         ("? [a]\n: 1\n", "c.yaml:1: a key must be a plain name"),
-        ("training:\n", "section 'training' must hold"),
-    ],
-)
-def test_unreadable_files_are_told_apart(text: str, expected: str) -> None:
-    assert expected in message(text)
+        ("training:\n", "section 'training' must contain"),
+    ]:
+        if expected not in (said := message(text)):
+            wrong.append((text, said))
+    assert not wrong
 
 
 def test_missing_file_and_folder_in_its_place() -> None:
@@ -152,22 +153,20 @@ def test_missing_file_and_folder_in_its_place() -> None:
         load_config(".")
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
+def test_values_out_of_range_are_refused() -> None:
+    overrides = [
         "lora_rank=0", "num_return_sequences_in_group=1", "learning_rate=0", "learning_rate=.nan",
         "learning_rate=.inf", "max_steps=-1", "max_steps=1.5", "max_steps=true", "max_steps='5'",
-        "max_steps=", "max_steps",
+        "max_steps=", "max_steps", "executor.model=",
         "generation.top_p=1.1", "generation.temperature=0", "executor.temperature=-1",
         "gradient_checkpointing=1", "loss_type=ppo", "scale_rewards=yes", "device=gpu", "judge.mode=strict",
         "executor.base_url=localhost:8002", "operators=[]", "run_name=../up", "epsilon=1", "min_similarity=2",
         "source=files", "output_dir=", "reward_weights={correctness: 1}",
         "domain_ratios={math: 0.5, code: 0.3, qa: 0.3}", "domain_ratios={math: 0.7, code: 0.3}",
         "domain_ratios={math: 1.5, code: -0.5, qa: 0}", "domain_ratios={math: 1, code: 0, qa: 0, art: 0}",
-    ],
-)  # fmt: skip
-def test_values_out_of_range_are_refused(override: str) -> None:
-    assert override.partition("=")[0] in message(None, override)
+    ]  # fmt: skip
+    wrong = [override for override in overrides if override.partition("=")[0] not in message(None, override)]
+    assert not wrong
 
 
 def test_domain_ratios_sum_to_one_within_rounding() -> None:
@@ -176,15 +175,15 @@ def test_domain_ratios_sum_to_one_within_rounding() -> None:
 
 
 def test_api_key_is_in_no_message_and_no_dump() -> None:
-    told = message("executor:\n  api_key: [very, secret]\n")
-    assert "executor.api_key" in told
-    assert "secret" not in told
+    said = message("executor:\n  api_key: [very, secret]\n")
+    assert "executor.api_key" in said
+    assert "secret" not in said
     config = load_config(None, ["executor.api_key=sk-secret"])
     assert "sk-secret" not in to_yaml(config) + repr(config)
 
 
 @given(st.text(max_size=60))
-def test_no_text_makes_anything_but_a_config_or_a_config_error(text: str) -> None:
+def test_any_text_is_a_config_or_a_config_error(text: str) -> None:
     path = Path("fuzz.yaml")
     path.write_text(text, encoding="utf-8")
     with contextlib.suppress(ConfigError):
@@ -194,7 +193,7 @@ def test_no_text_makes_anything_but_a_config_or_a_config_error(text: str) -> Non
 # Paths
 
 
-def test_files_that_a_configuration_names_are_meant_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_paths_of_a_configuration_are_relative_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("conf").mkdir()
     for name in ("guide.yaml", "mine.jsonl", "brevity.py"):
         Path("conf", name).write_text("x", "utf-8")
@@ -213,25 +212,16 @@ def test_files_that_a_configuration_names_are_meant_beside_it(monkeypatch: pytes
     assert again.workflow.guidance == beside / "guide.yaml"
 
 
-def test_paths_on_the_command_line_and_outputs_are_meant_from_the_shells_folder() -> None:
+def test_output_paths_and_those_of_the_command_line_are_relative_to_the_current_folder() -> None:
     Path("conf/out").mkdir(parents=True)
     Path("conf/guide.yaml").write_text("x", "utf-8")
     config = load_config(write("output_dir: out\nseed: 1\n", "conf/c.yaml"), ["guidance=guide.yaml"])
     assert (config.workflow.guidance, config.output.output_dir) == (Path("guide.yaml"), Path("out"))
-    # What ``data process`` wrote lies in the shell's folder, wherever the configuration is.
+    # ``data process`` writes to the current folder, wherever the configuration is.
     Path("data").mkdir()
     Path("data/train.jsonl").write_text("x", "utf-8")
     config = load_config(write("train_dataset: data/train.jsonl\n", "conf/d.yaml"))
     assert config.data.train_dataset == Path("data/train.jsonl")
-
-
-def test_every_path_is_an_input_or_an_output_and_the_documentation_says_which() -> None:
-    kinds = {row.name: row.type for row in describe() if "path" in row.type}
-    inputs = {name for name, kind in kinds.items() if "input path" in kind}
-    outputs = {name for name, kind in kinds.items() if "output path" in kind}
-    assert inputs | outputs == set(kinds) and not inputs & outputs
-    assert {"workflow.guidance", "data.train_dataset"} <= inputs
-    assert {"output.output_dir", "experience_buffer.persistence_dir"} <= outputs
 
 
 # Environment
@@ -240,9 +230,11 @@ def test_every_path_is_an_input_or_an_output_and_the_documentation_says_which() 
 def test_references_take_environment_then_dotenv_then_default(monkeypatch: pytest.MonkeyPatch) -> None:
     file = write("executor:\n  api_key: ${OPENAI_API_KEY:-sk-dummy}\n")
     assert load_config(file).executor.api_key == "sk-dummy"
-    Path(".env").write_text("# keys\nexport OPENAI_API_KEY='from # file'\nOTHER=x # note\n")
+    Path(".env").write_text(
+        "# keys\nexport OPENAI_API_KEY='from # file' # a note\nOTHER=x # note\nTHIRD=\"y\" # note\n"
+    )
     assert load_config(file).executor.api_key == "from # file"
-    assert load_config(None, ["judge.model=${OTHER}"]).judge.model == "x"
+    assert load_config(None, ["judge.model=${OTHER}${THIRD}"]).judge.model == "xy"
     monkeypatch.setenv("OPENAI_API_KEY", "real")
     assert load_config(file).executor.api_key == "real"
 
@@ -253,15 +245,16 @@ def test_reference_to_a_number_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_unset_variable_names_itself_key_and_cure() -> None:
-    told = message("executor:\n  api_key: ${NO_SUCH_KEY}\n")
-    assert re.match(r"c\.yaml:2: executor\.api_key: environment variable NO_SUCH_KEY is not set", told)
-    assert ".env" in told
+    said = message("executor:\n  api_key: ${NO_SUCH_KEY}\n")
+    assert re.match(r"c\.yaml:2: executor\.api_key: environment variable NO_SUCH_KEY is not set", said)
+    assert ".env" in said
 
 
 def test_malformed_reference_and_dotenv_line_are_errors() -> None:
     assert "c.yaml:1: training.seed" in message('seed: "${1X}"\n')
-    Path(".env").write_text("A=1\nnot an assignment\n")
-    assert ".env:2" in message("seed: 1\n")
+    for line in ("not an assignment", "NAME", "NAME=a\0b", "NAME='open"):
+        Path(".env").write_text(f"A=1\n{line}\n")
+        assert ".env:2" in message("seed: 1\n"), line
 
 
 def test_environment_text_is_not_interpolated_again() -> None:
@@ -271,7 +264,7 @@ def test_environment_text_is_not_interpolated_again() -> None:
 # Models and endpoints
 
 
-def test_model_key_brings_path_and_defaults_which_the_file_may_overrule(
+def test_model_key_gives_path_and_defaults_that_the_file_overrides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write("big:\n  path: ${BIG:-org/big}\n  defaults: {dtype: bfloat16, lora_rank: 8}\n", "models.yaml")
@@ -293,7 +286,7 @@ def test_unknown_model_names_the_nearest_key() -> None:
     message(None, "model_name=./missing")
 
 
-def test_faults_in_models_yaml_are_told() -> None:
+def test_mistakes_in_models_yaml_are_reported() -> None:
     write("big:\n  paht: x\n", "models.yaml")
     assert "models.yaml:2" in message("model_name: big\n")
     write("big: {}\n", "models.yaml")
@@ -302,7 +295,7 @@ def test_faults_in_models_yaml_are_told() -> None:
     assert "did you mean model.lora_rank?" in message("model_name: big\n")
 
 
-def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
+def test_llm_yaml_gives_the_endpoints_of_this_machine(root: Path) -> None:
     shutil.copy(root / "config/llm.yaml.example", "llm.yaml")
     text = Path("llm.yaml").read_text().replace("localhost:8002", "far:9000")
     Path("llm.yaml").write_text(text)
@@ -315,7 +308,7 @@ def test_llm_yaml_tells_how_this_machine_reaches_a_model(root: Path) -> None:
     assert "llm.yaml:3: unknown setting 'executor.base_ulr'" in message("executor.model: gpt-oss-120b\n")
 
 
-def test_llm_yaml_as_other_projects_write_it_is_read() -> None:
+def test_llm_yaml_of_other_projects_is_accepted() -> None:
     write(
         'models:\n  "gpt-oss-120b":\n    api_type: "openai"\n    base_url: "http://far:8002/v1"\n    api_key: "sk-x"\n'
         '    model_name: "/path/to/gpt-oss-120b"\n    temperature: 0\n    top_p: 1\n    no_proxy: "localhost"\n',
@@ -329,18 +322,13 @@ def test_llm_yaml_as_other_projects_write_it_is_read() -> None:
 # The files shipped and the documentation
 
 
-@pytest.mark.parametrize("name", ["embedded", "training", "laptop"])
-def test_shipped_files_load(name: str, root: Path) -> None:
-    assert load_config(root / f"config/{name}.yaml").base_model.path
-
-
 def test_every_shipped_model_resolves(root: Path) -> None:
     for key in yaml.safe_load((root / "config/models.yaml").read_text()):
         for file in ("embedded", "training"):
             assert load_config(root / f"config/{file}.yaml", [f"model_name={key}"]).base_model.key == key
 
 
-def test_every_shipped_file_is_a_configuration_or_read_by_something(root: Path) -> None:
+def test_every_shipped_file_is_a_configuration_or_read_by_the_package(root: Path) -> None:
     readers = [*(root / "llm_as_judge").rglob("*.py"), *(root / "config").glob("*.yaml")]
     for path in (root / "config").glob("*.yaml*"):
         with contextlib.suppress(ConfigError):
@@ -357,12 +345,7 @@ def test_dump_reads_back_as_the_same_config(root: Path) -> None:
         assert again.model_dump() == config.model_dump()
 
 
-def test_default_operators_are_all_there_are() -> None:
-    assert Config().workflow.operators is None
-    assert load_operators(None) == OPERATORS
-
-
-def test_every_leaf_is_described_once() -> None:
+def test_every_setting_is_described() -> None:
     rows = describe()
     assert [row.name for row in rows] == list(LEAVES)
     assert all(row.description.endswith(".") and row.type for row in rows)
@@ -370,7 +353,7 @@ def test_every_leaf_is_described_once() -> None:
     assert (row.type, row.default) == ("mapping of math, code, qa", "{math: 0.4, code: 0.3, qa: 0.3}")
 
 
-def test_lookup_finds_own_and_foreign_names_and_names_the_nearest() -> None:
+def test_lookup_finds_names_of_the_table_and_of_modules_and_suggests_the_nearest() -> None:
     assert lookup("thing", "a", {"a": 1}) == 1
     assert lookup("thing", "json:dumps", {"a": 1})([]) == "[]"  # type: ignore[operator]
     for name, expected in {

@@ -1,4 +1,4 @@
-"""No setting is dead and none is said twice: a run reads every leaf, and no class repeats a section."""
+"""No setting is dead and none is duplicated: a run reads every setting, and no class repeats a section."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MATHS = "{math: 1, code: 0, qa: 0}"
 
 
 class Recorder:
-    """Loads configurations that write down which leaves the package reads outside ``config`` and ``cli``."""
+    """Loads configurations that record which settings the package reads, outside of ``config``."""
 
     def __init__(self) -> None:
         self.read: set[str] = set()
@@ -66,16 +66,16 @@ class Recorder:
 
 
 def reads_for_a_run(frame: FrameType | None) -> bool:
-    """The reader is a room of the package; a property of the schema reads for its caller."""
+    """Whether the reader is a folder of the package that counts; a property of the schema counts as its caller."""
     while frame is not None and frame.f_globals["__name__"] == f"{PACKAGE}.config.schema":
         frame = frame.f_back
-    package, _, room = str(frame and frame.f_globals["__name__"]).partition(".")
-    return package == PACKAGE and room.partition(".")[0] not in ("config", "cli")
+    package, _, folder = str(frame and frame.f_globals["__name__"]).partition(".")
+    return package == PACKAGE and folder.partition(".")[0] != "config"
 
 
 @pytest.fixture
 def closed() -> str:
-    """An address at which nothing listens."""
+    """An address without a server."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{s.getsockname()[1]}/v1"
@@ -84,7 +84,7 @@ def closed() -> str:
 def test_every_setting_is_read_on_the_path_of_a_run(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two steps of the embedded run with its measurements, then only what that configuration does not reach."""
+    """Two steps of the embedded run with its measurements, then the settings that this configuration does not use."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
     audited = AuditedJudge.step
@@ -136,7 +136,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
 
 
 def test_a_setting_that_nothing_reads_is_noticed() -> None:
-    """Reading by the test, by ``config`` and by pydantic does not count; reading by a room of the package does."""
+    """Reading by the test, by ``config`` and by pydantic does not count; reading by the rest of the package does."""
     recorder = Recorder()
     config = recorder.load(seed=7)
     assert (config.training.seed, config.model_dump()["training"]["seed"]) == (7, 7)
@@ -147,14 +147,12 @@ def test_a_setting_that_nothing_reads_is_noticed() -> None:
     assert "workflow.operators" in recorder.read and "training.seed" not in recorder.read
 
 
-#: What may have three names of a section, and why: none of these is the settings object of a part of a run.
+#: Classes that may share three field names with a section, because they are not settings of a part of a run.
 MIRRORS = {
-    # The distribution at one step: the schedule has moved the temperature, and an evaluation has its own.
+    # The sampling distribution at one step: the temperature follows a schedule, and evaluations have their own.
     "llm_as_judge.policy.scoring.Sampling": {"generation"},
-    # The other end of the wire: what a request to the embedded server says, whoever sent it.
+    # A request received by the embedded server.
     "llm_as_judge.embedded.engine.Request": {"executor", "judge"},
-    # How the nano weights were made, long before any configuration.
-    "llm_as_judge.embedded.pretrain.Settings": {"training"},
 }
 
 
@@ -167,14 +165,14 @@ EXTRAS = (
 def dataclasses_of_the_package() -> Iterator[type]:
     for module in pkgutil.walk_packages(llm_as_judge.__path__, f"{PACKAGE}."):
         if ".sandbox.guest." in module.name or module.name.endswith((".__main__", *EXTRAS)):
-            continue  # what runs inside the sandbox knows no configuration; the others need an extra
+            continue  # code inside the sandbox has no configuration; the others need an extra
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.name:
                 yield value
 
 
 def mirrored(fields: set[str]) -> list[str]:
-    """Sections that have three or more leaves of these names."""
+    """Sections with three or more of these names."""
     return [name for name, cls in SECTIONS.items() if len(fields & set(cls.model_fields)) >= 3]
 
 

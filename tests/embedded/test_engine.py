@@ -1,4 +1,4 @@
-"""The hand-written engine computes what ``Lfm2ForCausalLM`` computes, alone and in company."""
+"""The hand-written engine computes the same as ``Lfm2ForCausalLM``, and the same bits in any batch."""
 
 from __future__ import annotations
 
@@ -44,19 +44,8 @@ def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM, slots: int
         assert request.finish_reason in ("stop", "length")
 
 
-def test_a_seeded_request_does_not_depend_on_its_company() -> None:
-    engine = Engine(EXECUTOR, slots=8, max_length=128)
-
-    def sample(company: int) -> list[int]:
-        wanted = Request(prompts()[1], 12, temperature=1.0, seed=7)
-        engine.generate([wanted, *(Request(p, 9, temperature=1.0) for p in prompts()[:company])])
-        return wanted.output
-
-    assert sample(0) == sample(4)
-
-
-def test_logits_are_the_same_bits_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a request's seed decides its reply, whatever else is under way; in training that is never the same."""
+def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the seed of a request decides its reply, whatever other requests are decoded with it."""
     draw = random.Random(0)
     shapes = [
         ([draw.randrange(5, 1500) for _ in range(draw.choice((1, 9, 70, 200, 250, 300, 420)))], i) for i in range(40)
@@ -89,8 +78,8 @@ def test_logits_are_the_same_bits_in_any_company(monkeypatch: pytest.MonkeyPatch
     assert len(seen) == alone > 100
 
 
-def test_a_prompt_met_again_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bits are those of the first time: the test above holds with and without what is kept."""
+def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same result: the test above holds with and without kept prompts."""
     monkeypatch.setattr("llm_as_judge.embedded.engine._KEPT_TOKENS", 200)
     engine, forward, forwarded = Engine(EXECUTOR, slots=4), Engine._forward, list[int]()
 
@@ -108,7 +97,7 @@ def test_a_prompt_met_again_is_not_forwarded_again(monkeypatch: pytest.MonkeyPat
     long, longer = [7, 8, 9] * 30, [7, 8, 10] * 40
     first = outputs(long)
     assert outputs(long) == first and forwarded == [90]
-    outputs(longer)  # 120 tokens more: the older prompt has no room
+    outputs(longer)  # 120 tokens more: the older prompt is dropped
     assert outputs(long) == first and forwarded == [90, 120, 90]
 
 
@@ -118,7 +107,7 @@ def test_a_prompt_that_does_not_fit_is_refused_with_its_length() -> None:
         engine.check(Request([5] * 17, 1))
 
 
-def test_an_output_ends_where_the_context_does() -> None:
+def test_an_output_ends_at_the_end_of_the_context() -> None:
     engine = Engine(EXECUTOR, slots=1, max_length=16)
     request = Request([5] * 12, 100)
     engine.generate([request])

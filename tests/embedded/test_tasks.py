@@ -1,4 +1,4 @@
-"""The generated problems are right, and no problem is on two sides of the split."""
+"""The generated problems are correct, and the splits are disjoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llm_as_judge.embedded.tasks.generate import coding_item, maths_item, passag
 from llm_as_judge.types import DOMAINS, Domain
 
 
-def test_a_program_computes_what_the_steps_say() -> None:
+def test_program_steps_and_answer_agree() -> None:
     r = Random(1)
     for _ in range(300):
         item = maths.draw(r)
@@ -24,7 +24,7 @@ def test_a_program_computes_what_the_steps_say() -> None:
         assert item.reasoning.endswith(f"={item.answer}")
 
 
-def test_the_evidence_is_in_the_passage_and_holds_the_answer() -> None:
+def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None:
     r = Random(2)
     for _ in range(200):
         p = reading.draw(r)
@@ -33,7 +33,7 @@ def test_the_evidence_is_in_the_passage_and_holds_the_answer() -> None:
             assert q.answer in q.evidence[-1]
 
 
-def test_public_tests_tell_the_meant_reading_from_the_others() -> None:
+def test_public_tests_separate_the_intended_reading_from_the_others() -> None:
     r = Random(3)
     for _ in range(100):
         item = coding.draw(r)

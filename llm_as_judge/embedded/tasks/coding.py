@@ -1,7 +1,6 @@
-"""Small functions over lists and strings, described in a line that often leaves two readings open.
+"""Small functions over lists and strings, described in one line that is often ambiguous.
 
-Only the tests tell which reading is meant, so one draft is often wrong where a draft that is tested and repaired
-is right.
+Only the tests decide between the readings, so a first draft is often wrong while a tested and repaired one is right.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-Reading = tuple[str, float]  # source text and how likely it is meant
+Reading = tuple[str, float]  # source text and probability of being the intended one
 
 _AMBIGUOUS_FILTERS = 0.8
 _REDUCERS: tuple[tuple[tuple[str, ...], tuple[Reading, ...]], ...] = (
@@ -86,7 +85,7 @@ _STRING_TASKS: tuple[tuple[str, tuple[Reading, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class CodingItem:
-    """``solution`` is the reading that is meant, ``others`` the readings that are not."""
+    """``solution`` is the intended reading of ``text``, ``others`` are the other readings."""
 
     text: str
     solution: str
@@ -99,7 +98,7 @@ class CodingItem:
 
 
 def call(source: str, argument: Any) -> Any:
-    """``f(argument)`` of one of this module's own readings (never of a model's text)."""
+    """``f(argument)`` for a reading made by this module (never for a model's text)."""
     names: dict[str, Any] = {}
     exec(source, names)
     return names["f"](argument)
@@ -159,9 +158,9 @@ def _string_task(r: Random) -> tuple[str, list[Reading], Callable[[], Any]]:
 
 
 def draw(r: Random, cases: int = 7, accept: Callable[[str], bool] = lambda text: True) -> CodingItem:
-    """A fresh task with ``cases`` tests; every other reading fails at least one of the first two.
+    """A random task with ``cases`` tests; every other reading fails at least one of the first two.
 
-    ``accept`` is asked about the description before the tests are made, which is what costs time.
+    ``accept`` filters descriptions before the tests are made, which is the slow part.
     """
     while True:
         text, readings, argument = (_list_task if r.random() < 0.8 else _string_task)(r)

@@ -1,18 +1,18 @@
-"""Problems of the embedded world, split by a hash of what they ask, so that no problem is on two sides.
+"""Problems of the embedded world, assigned to splits by a hash of their text, so that the splits are disjoint.
 
-``pretrain`` problems may be seen by the nano models while they are made, ``train`` by GRPO, ``heldout`` by
-evaluation only. A passage, a word problem and a description of a function each fall whole into one split.
+``pretrain`` problems train the nano models, ``train`` problems are for GRPO, ``heldout`` problems for evaluation only.
+A passage belongs to one split with all its questions.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Literal, TypeVar
 
 from llm_as_judge.embedded.tasks import coding, maths, reading
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
+from llm_as_judge.types import Domain, Problem, Question, Reference
 
 Split = Literal["pretrain", "train", "heldout"]
 _BUCKETS: tuple[Split, ...] = ("pretrain",) * 16 + ("train",) * 2 + ("heldout",) * 2  # fmt: skip
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def split_of(key: str) -> Split:
-    """The one split a text belongs to, on every machine and in every run."""
+    """The split of a text; the same on every machine and in every run."""
     digest = hashlib.blake2b(" ".join(key.split()).encode(), digest_size=4).digest()
     return _BUCKETS[int.from_bytes(digest, "big") % len(_BUCKETS)]
 
@@ -75,8 +75,3 @@ def problems(domain: Domain, split: Split, count: int, seed: int = 0) -> list[Pr
         problem = _problem(r, domain, split)
         found.setdefault(problem.question.statement, problem)
     return list(found.values())
-
-
-def mixed(split: Split, counts: dict[Domain, int], seed: int = 0) -> Iterator[Problem]:
-    for domain in DOMAINS:
-        yield from problems(domain, split, counts.get(domain, 0), seed)

@@ -1,6 +1,7 @@
-"""Word problems over the integers, one to five steps, with their solution as steps and as a program.
+"""Word problems over the integers of one to five steps, with the solution as steps and as a program.
 
-The answer is hard to say at once, easier step by step, and easiest as a program, where the arithmetic is Python's.
+A direct answer is hard for a nano model, step by step is easier, and a program, which leaves arithmetic to Python, is
+easiest.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class MathsItem:
 
     @property
     def reasoning(self) -> str:
-        """One equation a line."""
+        """One equation per line."""
         return "\n".join(f"{self.value(a)}{op}{self.value(b)}={v}" for a, op, b, v in self.steps)
 
     @property
@@ -67,7 +68,7 @@ class MathsItem:
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """Random numbers; ``small`` keeps them within a range of eight, so that some answers can be said at once."""
+    """Random numbers; ``small`` limits them to a range of eight, so that some answers can be given directly."""
 
     r: Random
     small: bool
@@ -88,7 +89,7 @@ def _start(d: _Draw, item: MathsItem, name: str, thing: str) -> int | Ref:
 
 
 def _change(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str, room: int) -> int | Ref:
-    """One more event in the story; returns ``current`` unchanged when the drawn event does not fit."""
+    """Add an event to the story; returns ``current`` unchanged if the drawn event does not fit."""
     r, v, say = d.r, item.value(current), item.sentences.append
     who = pronoun(name)
     match r.choice(("add", "add", "sub", "sub", "mul", "share", "half", "group")):
@@ -122,7 +123,7 @@ def _change(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str
 
 
 def _ending(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str) -> bool:
-    """A last step with its question; False when the drawn one does not fit."""
+    """Add the last step and its question; False if the drawn one does not fit."""
     r, v, say = d.r, item.value(current), item.sentences.append
     match r.choice(("now", "now", "price", "pack", "compare", "together")):
         case "now":
@@ -231,7 +232,7 @@ def _travel(d: _Draw, wanted: int) -> MathsItem:
 
 
 def draw(r: Random) -> MathsItem:
-    """A fresh problem; two in five have small numbers and one or two steps."""
+    """A random problem; two in five have small numbers and one or two steps."""
     small = r.random() < 0.4
     wanted = r.choices((1, 2), (4, 4))[0] if small else r.choices((1, 2, 3, 4, 5), (1, 3, 4, 3, 2))[0]
     family = r.choices((_story, _shop, _wage, _ages, _travel), (6, 1.3, 1, 1.3, 1))[0]

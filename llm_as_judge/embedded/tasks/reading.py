@@ -1,4 +1,4 @@
-"""Passages about invented people, works and cities, with questions of one and two hops and their evidence."""
+"""Passages about invented people, works and cities, with one-hop and two-hop questions and their evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from llm_as_judge.embedded.lexicon import (
     WORKS,
 )  # fmt: skip
 
-#: What stands between a name and the fact about it. Short, so that a convolution of width four sees both.
+#: Phrases between a name and a fact about it; short, so that a convolution of width four covers both.
 PHRASES = BORN, JOB, PLAYS, KNOWN_FOR, LIES_IN = " comes from", " was a", " plays", " sells", " lies in"
 
 
@@ -25,7 +25,7 @@ PHRASES = BORN, JOB, PLAYS, KNOWN_FOR, LIES_IN = " comes from", " was a", " play
 class Query:
     text: str
     answer: str
-    evidence: tuple[str, ...]  # sentences of the passage, in the order one needs them
+    evidence: tuple[str, ...]  # sentences of the passage, in the order of the reasoning
 
     @property
     def hops(self) -> int:
@@ -42,14 +42,14 @@ class Passage:
     queries: tuple[Query, ...]
 
     def draw(self, r: Random) -> Query:
-        """One question, of two hops in three cases of four where there are any."""
+        """A random question; two hops with probability 3/4 if there are any."""
         wanted = 2 if r.random() < 0.75 else 1
         fitting = [q for q in self.queries if q.hops == wanted] or list(self.queries)
         return r.choice(fitting)
 
 
 def draw(r: Random) -> Passage:
-    """Two or three people, one or two works, where they were born, and one or two facts more."""
+    """A random passage: two or three people, their birthplaces, one or two works, one or two more facts."""
     count = r.choice((2, 2, 3, 3))
     people = [f"{a} {b}" for a, b in zip(r.sample(FIRST_NAMES, count), r.sample(SURNAMES, count), strict=True)]
     cities = r.sample(CITIES, count)

@@ -1,10 +1,9 @@
-"""Trains the nano executor from scratch: ``python -m llm_as_judge.embedded.pretrain`` (``make pretrain``).
+"""Trains the nano executor from scratch: ``python scripts/nano/pretrain.py`` (part of ``make pretrain``).
 
-Stages: *recall* (pairs of names, the second looked up again, then facts about names) until its accuracy passes a gate,
-since nothing that copies from a passage is learned before that; then *dense* conversations; then conversations that
-look like real operator calls, while the learning rate decays once. Several workers average their gradients (gloo).
-Checkpoints are written every few minutes and resumed from; the run ends after ``--tokens`` or ``--minutes``, whichever
-is first.
+Stages: *recall* (look up pairs of names, then facts about names) until its accuracy passes a gate, because copying from
+a passage is not learned before; *dense* conversations; conversations like real operator calls, while the learning rate
+decays. Workers average their gradients (gloo). Checkpoints are written every few minutes; an interrupted run resumes
+from them. It ends after ``--tokens`` or ``--minutes``, whichever is first.
 """
 
 from __future__ import annotations
@@ -20,29 +19,30 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import corpus
+import nano_tokenizer
 import torch
 import torch.nn.functional as F
+from nano_tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from transformers import Lfm2Config, Lfm2ForCausalLM
 
-from llm_as_judge.embedded import corpus, lexicon
-from llm_as_judge.embedded import tokenizer as nano_tokenizer
+from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import reading
-from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, USER_ID
 from llm_as_judge.rl.ranks import Ranks, join
 from llm_as_judge.types import DOMAINS, Question
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 log = logging.getLogger("pretrain")
-#: Weight of the few tokens of a reply that everything hangs on: names, verdicts, option letters.
+#: Weight of the decisive tokens of a reply: names, verdicts, option letters.
 DECISIVE_WEIGHT = 3.0
 CHECKPOINTS = Path("checkpoints/nano-executor")
-ROW = 320  # tokens of a row; rows are packed with whole conversations
-DENSE_SHARE = 0.6  # of the run, then the last part; the learning rate decays from here on
+ROW = 320  # tokens per row; rows are packed with whole conversations
+DENSE_SHARE = 0.6  # of the run; then the last part begins and the learning rate decays
 RECALL_GATE = 0.95
 MAX_RECALL_TOKENS = 6e6
 
@@ -53,13 +53,13 @@ class Settings:
     tokens: float = 100e6
     minutes: float = 1e9
     workers: int = 1
-    rows: int = 16  # rows of a worker's batch
+    rows: int = 16  # per batch of a worker
     learning_rate: float = 2e-3
     weight_decay: float = 0.05
     prompt_weight: float = 0.15  # of the loss on prompt tokens in the dense part, 0 in the last
     seed: int = 0
     port: int = 29511
-    init: Path | None = None  # a model folder to start from, past the recall stage
+    init: Path | None = None  # a model folder to start from, without the recall stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Batch:
     ids: Tensor  # [B, T]
     positions: Tensor  # [B, T] position within the conversation
     documents: Tensor  # [B, T] number of the conversation in its row, -1 for padding
-    targets: Tensor  # [B, T] the next token, -1 where none is asked for
+    targets: Tensor  # [B, T] the next token, -1 without loss
     weights: Tensor  # [B, T] weight of the target's loss
     kinds: Tensor  # [B, T] index of the conversation's kind
 
@@ -91,7 +91,7 @@ class Tally:
 
 
 def model_config(vocabulary: int) -> Lfm2Config:
-    """LFM2: gated short convolutions and attention in turn; about 2.6 M parameters."""
+    """LFM2: alternating gated short convolutions and attention; about 2.6 M parameters."""
     return Lfm2Config(
         vocab_size=vocabulary, hidden_size=192, intermediate_size=448, num_hidden_layers=6, num_attention_heads=6,
         num_key_value_heads=2, max_position_embeddings=2048, conv_L_cache=4, block_auto_adjust_ff_dim=False,
@@ -101,7 +101,7 @@ def model_config(vocabulary: int) -> Lfm2Config:
 
 
 class Source:
-    """Endless tokenised conversations of one worker, packed into batches."""
+    """Endless stream of tokenised conversations for one worker, packed into batches."""
 
     def __init__(self, tokenizer: Tokenizer, r: Random, rows: int) -> None:
         self.tokenizer, self.r, self.rows = tokenizer, r, rows
@@ -119,7 +119,7 @@ class Source:
         self.pending: list[tuple[int, list[int], list[int]]] = []
 
     def _encode(self, talk: corpus.Conversation) -> tuple[list[int], list[int]]:
-        """Token ids, and for each whether it belongs to a reply."""
+        """Token ids, and 1 for each that belongs to a reply."""
         ids: list[int] = []
         reply: list[int] = []
         parts = self.tokenizer.encode_batch([t for turn in talk.turns for t in turn])
@@ -129,7 +129,7 @@ class Source:
         return ids, reply
 
     def _recall(self, length: int) -> tuple[list[int], list[int]]:
-        """Pairs of names, then the pairs again in any order: every second value is asked for."""
+        """Pairs of names, then the pairs again in any order; every second value is a target."""
         if self.r.random() < 0.35:
             part = [self.r.choice(self.names) for _ in range(self.r.randint(3, length // 2))]
             ids = (part * (length // len(part) + 1))[:length]
@@ -145,8 +145,9 @@ class Source:
         return ids[:length], asked[:length]
 
     def _statements(self, length: int) -> tuple[list[int], list[int]]:
-        """Facts about names in the passages' words, then the same facts in any order: what is asked for stands
-        some tokens behind the name that it belongs to, which a copy of the next token does not find.
+        """Facts about names in the words of the passages, then the same facts in any order.
+
+        The target is some tokens behind the name that it belongs to, so copying the next token does not find it.
         """
         facts = []
         for key in self.r.sample(self.names, self.r.randint(2, 7)):
@@ -210,7 +211,7 @@ class Source:
 
 
 def forward(model: Lfm2ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Losses [N] of the asked-for tokens and whether each was predicted right [N]."""
+    """Losses [N] of the target tokens, and whether each was predicted correctly [N]."""
     length = batch.ids.shape[1]
     same = batch.documents[:, :, None] == batch.documents[:, None]
     allowed = same & torch.ones(length, length, dtype=torch.bool).tril()
@@ -247,7 +248,7 @@ def _factor(progress: float, step: int) -> float:
 
 
 def _start_from(model: Lfm2ForCausalLM, folder: Path) -> None:
-    """Load the weights in ``folder``; a narrower convolution is widened with zeros and computes the same."""
+    """Load the weights in ``folder``; a narrower convolution is padded with zeros and computes the same."""
     given = load_file(folder / "model.safetensors")
     for name, own in model.state_dict().items():
         if name in given:
@@ -255,7 +256,7 @@ def _start_from(model: Lfm2ForCausalLM, folder: Path) -> None:
 
 
 def run(rank: int, settings: Settings) -> None:
-    """One worker's training; rank 0 reports and writes ``checkpoint.pt`` and ``log.jsonl``."""
+    """Train one worker; rank 0 writes ``checkpoint.pt`` and ``log.jsonl``."""
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(settings.workers))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(settings.port))
     with join() as ranks:
@@ -294,7 +295,7 @@ def _train(ranks: Ranks, settings: Settings) -> None:
         losses, right = forward(model, batch)
         asked = batch.targets.reshape(-1) >= 0
         weight = batch.weights.reshape(-1)[asked]
-        ((losses * weight).sum() / weight.sum()).backward()  # type: ignore[no-untyped-call]
+        ((losses * weight).sum() / weight.sum()).backward()
         for parameter in model.parameters():
             if ranks.size > 1 and parameter.grad is not None:
                 parameter.grad = ranks.add_up(parameter.grad) / ranks.size
@@ -337,12 +338,12 @@ def export(folder: Path, out: Path) -> None:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
-    model.to(dtype=torch.float16).save_pretrained(out)  # type: ignore[call-arg]
+    model.to(dtype=torch.float16).save_pretrained(out)
     nano_tokenizer.copy(folder, out)
 
 
 def vocabulary_texts() -> Iterator[str]:
-    """Everything whose pieces are to be single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
+    """Texts whose pieces become single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
     yield from corpus.samples(Random("vocabulary"), 13000)
     for domain in DOMAINS:
         question = Question("", "", domain, entry_point="f")
@@ -361,7 +362,7 @@ def main() -> None:
             parser.add_argument(flag, type=Path, default=None if option.name == "init" else CHECKPOINTS)
         else:
             parser.add_argument(flag, type=type(default), default=default)
-    parser.add_argument("--export", type=Path, help="write the last checkpoint there, in place of training")
+    parser.add_argument("--export", type=Path, help="write the last checkpoint to this folder instead of training")
     given = vars(parser.parse_args())
     destination = given.pop("export")
     settings = Settings(**given)
@@ -377,7 +378,7 @@ def main() -> None:
     if settings.workers == 1:
         run(0, settings)
     else:
-        spawn(run, args=(settings,), nprocs=settings.workers)  # type: ignore[no-untyped-call]
+        spawn(run, args=(settings,), nprocs=settings.workers)
 
 
 if __name__ == "__main__":

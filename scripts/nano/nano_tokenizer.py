@@ -1,7 +1,7 @@
-"""The tokenizer of the nano models: a closed lexicon, one token a word, with single bytes for everything else.
+"""Builds the tokenizer of the nano models: one token per word of a closed lexicon, single bytes for everything else.
 
-Digits stand alone, a tag such as ``<answer>`` is one token, a line break takes its Python indentation with it.
-It is a plain byte-level BPE file without merges (``ignore_merges``), which transformers and vLLM read as it is.
+Every digit is a token, a tag such as ``<answer>`` is one token, and a line break includes the Python indentation after
+it. The file is a byte-level BPE without merges (``ignore_merges``), which transformers and vLLM read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAD, USER, ASSISTANT, END, SYSTEM = "<|pad|>", "<|user|>", "<|assistant|>", "<|e
 SPECIAL = (PAD, USER, ASSISTANT, END, SYSTEM)
 PAD_ID, USER_ID, ASSISTANT_ID, END_ID, SYSTEM_ID = range(len(SPECIAL))
 _PIECES = r"</?[a-z_]+>|\n(?: {4})*| ?[A-Za-z_]+|[0-9]|[^\sA-Za-z0-9_]|\s"
-#: A message of each role, then the assistant's mark when a reply is wanted.
+#: Each message after the mark of its role, then the assistant's mark if a reply is requested.
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
     "{% if m['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}{% endfor %}"
@@ -34,7 +34,7 @@ def _byte_level(pieces: Regex) -> pre_tokenizers.PreTokenizer:
 
 
 def build(texts: Iterable[str], words: Iterable[str]) -> Tokenizer:
-    """A tokenizer whose vocabulary is every piece of ``texts`` and every word, with and without a space before."""
+    """A tokenizer whose vocabulary is every piece of ``texts`` and every word, with and without a leading space."""
     splitter = _byte_level(Regex(_PIECES))
     vocabulary = {token: i for i, token in enumerate(SPECIAL)}
     for byte in sorted(pre_tokenizers.ByteLevel.alphabet()):
@@ -54,11 +54,11 @@ def build(texts: Iterable[str], words: Iterable[str]) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write ``tokenizer.json`` and the configuration transformers wants beside it."""
+    """Write ``tokenizer.json`` and the configuration files of transformers."""
     from transformers import PreTrainedTokenizerFast
 
     folder.mkdir(parents=True, exist_ok=True)
-    wrapped = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, clean_up_tokenization_spaces=False
     )
     wrapped.chat_template = CHAT_TEMPLATE
@@ -66,12 +66,12 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def copy(source: Path, out: Path) -> None:
-    """Put the files that ``save`` wrote in ``source`` into ``out`` as well."""
+    """Copy the files written by ``save`` from ``source`` to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(source / name, out / name)
 
 
 def chat_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Token ids of one user message up to where the reply begins."""
+    """Token ids of one user message up to the beginning of the reply."""
     return [USER_ID, *tokenizer.encode(prompt, add_special_tokens=False).ids, ASSISTANT_ID]

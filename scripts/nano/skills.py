@@ -1,6 +1,6 @@
-"""Measures what the nano executor can do, for the model card: ``python -m llm_as_judge.embedded.skills``.
+"""Accuracy of the nano executor by skill, for its model card: ``python scripts/nano/skills.py``.
 
-Every way of asking is one operator prompt, put to the model directly (no workflow, no policy) on held-out problems.
+Each skill is one operator prompt, sent to the model directly (no workflow, no policy) on held-out problems.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import corpus
+from nano_tokenizer import chat_ids
 from tokenizers import Tokenizer
 
-from llm_as_judge.embedded import corpus
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR
 from llm_as_judge.embedded.tasks import coding, reading
 from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
-from llm_as_judge.embedded.tokenizer import chat_ids
 from llm_as_judge.evaluation.metrics import wilson_interval
 from llm_as_judge.judging.prompts import JUDGE_PROMPT
 from llm_as_judge.operators.prompts import SHORT
 from llm_as_judge.operators.reading import field
 
-Case = tuple[str, Callable[[str], bool]]  # prompt, and whether a reply is right
+Case = tuple[str, Callable[[str], bool]]  # prompt and test of a reply
 
 
 def _says(answer: str, extract: Callable[[str], str | None]) -> Callable[[str], bool]:
@@ -41,7 +41,7 @@ def _answer(reply: str) -> str | None:
 
 
 def _program(answer: str) -> Callable[[str], bool]:
-    """Runs a nano model's text in this process: its vocabulary has no import, no file and no name of a builtin."""
+    """Run a program of the nano model in this process: its vocabulary has no import, no file and no builtin."""
 
     def right(reply: str) -> bool:
         names: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def _judging(r: Random, question: str, answer: str) -> Case:
 
 
 def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
-    """Right replies and cases by skill, decoded greedily."""
+    """Number of right replies and of cases by skill, with greedy decoding."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     engine = Engine(folder)
 

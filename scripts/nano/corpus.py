@@ -1,7 +1,7 @@
-"""The executor's training text: conversations in the operators' real prompts over problems of the pretrain split.
+"""Training text of the nano executor: conversations with the operators' prompts over problems of the pretrain split.
 
-Kinds are weighted by tokens. Sequences are dense (one passage with several questions) first and look like real
-operator calls in the last part of the training.
+Kinds are weighted by tokens. Conversations are dense (several questions on one passage) at first; in the last part of
+the training they look like real operator calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llm_as_judge.operators.prompts import SHORT
 THINK = "Think step by step."
 RESULT_ONLY = "Answer with the result only."
 CODE_INSTRUCTIONS = ("", "", "Return only code.", "Write simple code.")
-#: Layer 2 instructions of ``config/operator_descriptions/nano.yaml``, by the first word of a kind
+#: Layer 2 instructions of ``config/operator_descriptions/nano.yaml``, by the first word of a kind.
 ENHANCEMENTS = {
     "maths": "Show every calculation.",
     "reading": "Use only the context.",
@@ -37,7 +37,7 @@ class Conversation:
 
 
 def spaced(text: str) -> str:
-    """A word gets the space that makes it the same token as inside a sentence; numbers stand as they are."""
+    """A word with the leading space that makes it the same token as inside a sentence; numbers unchanged."""
     return f" {text}" if text[:1].isalpha() else text
 
 
@@ -50,13 +50,12 @@ def _statement(p: reading.Passage, q: reading.Query) -> str:
 
 
 def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
-    """Step by step, as AnswerGenerate asks for it (tagged) or as Custom does."""
+    """Reasoning before the answer, in the format of AnswerGenerate (tagged) or of Custom."""
     if tagged:
         reply = f"<thought>{spaced(reasoning)}</thought><answer>{spaced(answer)}</answer>"
         return SHORT.answer_generate.format(input=prompt), reply
-    return _with(
-        THINK, prompt
-    ), f"{spaced(reasoning)}\nAnswer:{' ' if not answer[:1].isalpha() else ''}{spaced(answer)}"
+    space = "" if answer[:1].isalpha() else " "
+    return _with(THINK, prompt), f"{spaced(reasoning)}\nAnswer:{space}{spaced(answer)}"
 
 
 def maths_direct(r: Random) -> Conversation:
@@ -117,7 +116,7 @@ def code_draft(r: Random) -> Conversation:
 
 
 def code_repair(r: Random) -> Conversation:
-    """A wrong reading with the public test that shows it, as the Test operator asks."""
+    """Repair of a wrong reading, given the public test that it fails, as the Test operator asks for it."""
     while True:
         item = coding_item(r, "pretrain")
         wrong = r.choice(item.others) if item.others and r.random() < 0.8 else coding_item(r, "pretrain").solution
@@ -160,7 +159,7 @@ def _entity(r: Random) -> str:
 
 
 def near(r: Random, value: str) -> str:
-    """Another answer that looks like ``value``."""
+    """A wrong answer that looks like ``value``."""
     if value.isdigit():
         number = int(value)
         digits = list(value)
@@ -175,7 +174,7 @@ def near(r: Random, value: str) -> str:
 
 
 def dressed(r: Random, value: str) -> str:
-    """The same answer in other words."""
+    """The same answer in another form."""
     forms = [value, value, value, f"The answer is {value}.", f"It is {value}"]
     if value.isdigit():
         forms += [
@@ -188,7 +187,7 @@ def dressed(r: Random, value: str) -> str:
 
 
 def explained(r: Random, reasoning: str, value: str, other: str) -> str:
-    """The answer ``other``, sometimes after a reasoning as Custom writes it, which need not lead to ``value``."""
+    """The answer ``other``, sometimes after reasoning in the format of Custom, which may lead to another value."""
     if r.random() < 0.6:
         return dressed(r, other)
     if r.random() < 0.7:
@@ -225,7 +224,7 @@ def _solved(r: Random) -> tuple[str, str, str]:
 
 
 def choosing(r: Random) -> Conversation:
-    """Mostly a majority that is right; without one, the right solution has to be known."""
+    """A vote among solutions; the majority is right where there is one."""
     statement, reasoning, answer = _solved(r)
     wrong = [near(r, answer) for _ in range(3)]
     shape = r.random()
@@ -296,7 +295,7 @@ def draw(r: Random, last_part: bool, lengths: Mapping[str, float]) -> Conversati
 
 
 def samples(r: Random, count: int) -> list[str]:
-    """Texts of every kind in turn, for the vocabulary."""
+    """Texts of every kind in turn, from which the vocabulary is built."""
     texts = []
     for i in range(count):
         maker = list(KINDS.values())[i % len(KINDS)][0]

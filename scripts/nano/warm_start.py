@@ -1,9 +1,9 @@
-"""Makes the nano policy: ``python -m llm_as_judge.embedded.warm_start`` (part of ``make pretrain``).
+"""Trains the nano policy: ``python scripts/nano/warm_start.py`` (part of ``make pretrain``).
 
-A Qwen2 model of about a million parameters learns from the real Layer 1 prompt to write each of the ten plans about
-equally often in every domain, so that GRPO has everything to find. A decorrelation loss keeps the three domains apart
-at the token that decides the plan, in the last hidden state and in what the adapted layer reads (``ADAPTED``): a
-gradient there is an outer product with that input, so without it every update moves all domains together.
+A Qwen2 model of about a million parameters learns to write each of the ten plans about equally often in every domain,
+so that the choice of the plan is left to GRPO. A decorrelation loss separates the three domains at the token that
+decides the plan, in the last hidden state and in the input of the adapted layer (``ADAPTED``): the gradient there is an
+outer product with that input, so without the loss every update would move all domains together.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
 
+import nano_tokenizer
 import torch
 import torch.nn.functional as F
+from nano_tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from llm_as_judge.embedded import tokenizer as nano_tokenizer
 from llm_as_judge.embedded.tasks.generate import problems
-from llm_as_judge.embedded.tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer
@@ -41,13 +41,13 @@ class Settings:
     tokenizer: Path
     out: Path
     steps: int = 420
-    problems: int = 3  # of a batch, in turn of each domain
-    plans: int = 5  # workflows for each problem
+    problems: int = 3  # per batch, from the domains in turn
+    plans: int = 5  # workflows per problem
     learning_rate: float = 2e-3
     decorrelation: float = 1.0
     seed: int = 0
-    init: Path | None = None  # a policy to go on from
-    pool: int = 1500  # problems of each domain
+    init: Path | None = None  # a policy to start from
+    pool: int = 1500  # problems per domain
 
 
 def model_config(vocabulary: int) -> Qwen2Config:
@@ -75,9 +75,9 @@ class Examples:
 
     @property
     def decision(self) -> int:
-        """Completion tokens before the one that names the plan; as many in every domain."""
+        """Number of completion tokens before the one that names the plan; the same in every domain."""
         heads = {len(self._ids(workflow(SHAPES["vote"], d).partition(" vote\n")[0])) for d in DOMAINS}
-        assert len(heads) == 1, "domains are told by words of one token"
+        assert len(heads) == 1, "every domain's name must be one token"
         return heads.pop()
 
     def draw(self, count: int, plans: int) -> tuple[list[list[int]], list[list[int]], list[int]]:
@@ -103,7 +103,7 @@ def decorrelation(hidden: Tensor, domains: Tensor) -> Tensor:
 
 @contextmanager
 def inputs_of(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
-    """What ``layer`` reads in each forward pass inside the block, one tensor a pass."""
+    """The inputs of ``layer`` in each forward pass inside the block."""
     seen: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
     try:
@@ -113,7 +113,7 @@ def inputs_of(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
 
 
 def train(settings: Settings) -> Qwen2ForCausalLM:
-    """The shared system part and each problem are forwarded once a batch (``logprobs.tree``)."""
+    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``)."""
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
     if settings.init:
@@ -135,7 +135,7 @@ def train(settings: Settings) -> Qwen2ForCausalLM:
         numbers = torch.tensor(domains[:: settings.plans])
         apart = decorrelation(hidden[decisions], numbers)
         apart_inside = decorrelation(read[0][0, rows][decisions], numbers)
-        (language + settings.decorrelation * (apart + apart_inside)).backward()  # type: ignore[no-untyped-call]
+        (language + settings.decorrelation * (apart + apart_inside)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         progress = step / settings.steps
         for group in optimiser.param_groups:
