@@ -97,7 +97,7 @@ def evaluate(
 
     from llm_as_judge.commands.evaluate_run import recorded_since, run_evaluation
     from llm_as_judge.embedded.world import CAVEAT, outside
-    from llm_as_judge.views.evaluation import evaluation_report
+    from llm_as_judge.views.evaluation import evaluation_report, summary_tables
     from llm_as_judge.views.terminal import TerminalProgress
 
     console, embedded = make_console(as_json), settings.executor.provider == "embedded"
@@ -130,6 +130,8 @@ def evaluate(
         if result.scored:
             console.print(f"results  {result.file}", highlight=False, soft_wrap=True)
         console.print(f"records  {result.records}", highlight=False, soft_wrap=True)
+    for part in summary_tables([row for result in results for row in result.rows.items()]):
+        console.print(part, highlight=False)
     if as_json:
         print_json(joined(results))
     if not all(result.scored for result in results):
