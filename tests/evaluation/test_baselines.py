@@ -96,13 +96,13 @@ def test_the_oracle_takes_the_best_plan_of_each_domain() -> None:
     assert (row.overall.value, row.tokens) == (1.0, (20 + 20 + 60 + 60) / 4)
 
 
-@pytest.mark.parametrize("bits", range(0, 4096, 331))
-def test_the_oracle_is_at_least_the_best_single_workflow_and_that_at_least_the_others(bits: int) -> None:
-    marks = [bool(bits >> i & 1) for i in range(12)]
-    found = by_name(matrix(direct=marks[:4], program=marks[4:8], vote=marks[8:]))
-    oracle, best = found["per-domain oracle"].overall.value, found["best single workflow everywhere"].overall.value
-    assert oracle >= best >= found["single call everywhere"].overall.value
-    assert best >= found["random policy"].overall.value - 1e-12
+def test_the_oracle_is_at_least_the_best_single_workflow_and_that_at_least_the_others() -> None:
+    for bits in range(0, 4096, 331):
+        marks = [bool(bits >> i & 1) for i in range(12)]
+        found = by_name(matrix(direct=marks[:4], program=marks[4:8], vote=marks[8:]))
+        oracle, best = found["per-domain oracle"].overall.value, found["best single workflow everywhere"].overall.value
+        assert oracle >= best >= found["single call everywhere"].overall.value, bits
+        assert best >= found["random policy"].overall.value - 1e-12, bits
 
 
 def test_domains_without_problems_have_no_column() -> None:

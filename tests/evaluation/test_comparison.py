@@ -24,6 +24,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.runlog import LogReader
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
@@ -171,11 +172,7 @@ def test_the_command_on_the_nano_models(
     config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
     checkpoint = newest_checkpoint(config)
     assert checkpoint is not None and told["checkpoint"] == str(checkpoint)
-    (step,) = [
-        json.loads(line)
-        for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines()
-        if '"kind":"step"' in line
-    ]
+    (step,) = LogReader.read("logs/nano/grpo_mixed.jsonl").steps
     assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step.executor_tokens * 12)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])
