@@ -57,7 +57,7 @@ def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -
     assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
 
 
-def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
+def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
     of, records = problem("p", "math"), []
     for i, code in enumerate(["W201", "W201", "W301"]):
         record = record_of(i, 0, rollout(of, False, outcome="invalid"))
@@ -69,7 +69,7 @@ def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
     assert "unscored, infrastructure: 1\n      1  the provider was down" in text
 
 
-def test_what_the_judge_left_open_is_a_range_with_an_alarm() -> None:
+def test_abstentions_give_a_range_and_an_alarm() -> None:
     """Every fourth answer is open: 30 of 120. 60 of the others are right."""
     records = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(squad())]
     text = printed({"squad2": summarise(records)}, 100)
