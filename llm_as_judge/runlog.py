@@ -222,7 +222,7 @@ class LogReader:
         return None
 
     def _add(self, event: Event) -> None:
-        if self._spans:
+        if self._spans and not isinstance(event, RunEvent):
             self._spans[-1][1] = event.time
         match event:
             case RunEvent():

@@ -149,7 +149,8 @@ def test_the_tokens_of_executor_and_judge_are_logged_with_every_step(trace: Trac
     usage = trace.of("usage")
     assert [event["step"] for event in usage] == [1, 2, 3]
     for role in ("executor", "judge"):
-        totals = [event[role]["prompt_tokens"] for event in usage]
+        totals = [event["models"][role]["prompt_tokens"] for event in usage]
         assert 0 < totals[0] <= totals[1] <= totals[2]
     spent = sum(event["executor_tokens"] for event in trace.of("rollout"))
-    assert usage[-1]["executor"]["prompt_tokens"] + usage[-1]["executor"]["completion_tokens"] >= spent > 0
+    executor = usage[-1]["models"]["executor"]
+    assert executor["prompt_tokens"] + executor["completion_tokens"] >= spent > 0

@@ -63,9 +63,9 @@ def policy_records(
     given: Sequence[str] = (),
 ) -> Path:
     """File for the policy's workflows on ``problems``, named by ``source``; ``given``: texts used instead of it."""
-    told = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
+    settings = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
     parts = [
-        {**told, "model": {name: told["model"][name] for name in ("model_name", "adapter", "dtype")}},
+        {**settings, "model": {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}},
         adapter_digest(checkpoint),
         [repr(problem) for problem in problems],
         samples,
@@ -77,8 +77,9 @@ def policy_records(
 
 def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
     """File for a plan's ``texts`` on ``problems``; no policy is involved."""
-    told = decisive(config, ("executor", "sandbox", "workflow"))
-    return _file(config, "comparison", f"{source}_{plan}", [told, [repr(problem) for problem in problems], list(texts)])
+    settings = decisive(config, ("executor", "sandbox", "workflow"))
+    parts = [settings, [repr(problem) for problem in problems], list(texts)]
+    return _file(config, "comparison", f"{source}_{plan}", parts)
 
 
 def _file(config: Config, folder: str, name: str, parts: Sequence[Any]) -> Path:

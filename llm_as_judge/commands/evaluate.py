@@ -238,7 +238,7 @@ def evaluate(
     import time
 
     from llm_as_judge.embedded.world import CAVEAT, outside
-    from llm_as_judge.views.evaluation import evaluation_report
+    from llm_as_judge.views.evaluation import evaluation_report, summary_tables
     from llm_as_judge.views.terminal import TerminalProgress
 
     console, embedded = make_console(as_json), settings.executor.provider == "embedded"
@@ -260,6 +260,8 @@ def evaluate(
         if result.scored:
             show(console, f"results  {result.file}")
         show(console, f"records  {result.records}")
+    for part in summary_tables([row for result in results for row in result.rows.items()]):
+        console.print(part, highlight=False)
     if as_json:
         print_json(_joined(results))
     if not all(result.scored for result in results):

@@ -25,10 +25,10 @@ from llm_as_judge.commands.options import (
     load_settings,
 )
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
-from llm_as_judge.runlog import LogReader
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
+    from llm_as_judge.runlog import LogReader
 
 _START_S = 60.0  # for Inspect's server to start
 
@@ -42,6 +42,8 @@ class InspectLogs:
     _reader: LogReader = field(init=False)
 
     def __post_init__(self) -> None:
+        from llm_as_judge.runlog import LogReader
+
         self._reader = LogReader(self.path)
 
     @property

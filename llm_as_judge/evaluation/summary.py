@@ -55,7 +55,7 @@ class Summary:
         estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
             str(d): e for d, e in self.domains.items()
         }
-        told = {
+        values = {
             **{name: e.value for name, e in estimates.items()},
             "interval": {name: [e.low, e.high] for name, e in estimates.items()},
             "official": {name: o.as_json() for name, o in self.official.items()},
@@ -72,7 +72,7 @@ class Summary:
             "seconds": self.seconds,
             "cost": self.cost,
         }
-        return dict(json_data(told))
+        return dict(json_data(values))
 
     def save(self, path: Path) -> None:
         write_whole(path, msgspec.json.encode(self))

@@ -1,8 +1,8 @@
-"""From problems and completions to judged, rewarded groups.
+"""Running, judging and rewarding workflows: from problems and completions to groups of rollouts.
 
-Every workflow runs as soon as it is written and is judged as soon as it ends, all at once up to a bound. The policy's
-failures are scored; ours (``InfrastructureError``) leave a rollout unscored. The policy's text is unwrapped, never
-repaired.
+Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. Failures of the
+policy are scored; infrastructure faults (``InfrastructureError``) leave a rollout unscored. The policy's text is
+unwrapped, never repaired.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 5.0
 
-#: ``(place of the problem, place in the group, ...)``
+#: ``(index of the problem, index in the group, ...)``
 OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
 
 
 class Engine(Protocol):
-    """Samples completions; ``sync`` brings it to the given weights.
+    """Samples completions with the weights of the last ``sync``.
 
-    ``on_completion`` may be called with the places of prompt and completion as soon as one is there, in any thread.
+    ``on_completion`` may be called for every finished completion, in any thread.
     """
 
     def generate(
@@ -53,7 +53,7 @@ class Engine(Protocol):
 
 
 class Runner(Protocol):
-    """``workflow.run.WorkflowRunner``. It gets the question, never the reference."""
+    """``workflow.run.WorkflowRunner``; it gets the question, never the reference."""
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution: ...
 
@@ -69,18 +69,18 @@ class RewardLike(Protocol):
 
 
 class GroupRewards(Protocol):
-    """Rewards that look at a whole step, added once every workflow has its own."""
+    """Rewards computed from a whole step, added to those of the single workflows."""
 
     async def add(self, groups: Sequence[Group]) -> list[Group]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
-    """What turns a workflow's text into a reward.
+    """Everything that turns a workflow's text into a reward.
 
-    ``truncated``: a workflow cut off at the length limit is run as it is, gets the floor without running, or is masked
-    (unscored, out of the update). Where a share of more than ``max_unscored`` of a batch could not be scored, those
-    are run again after growing waits, ``patience_s`` seconds of them in all, of which ``on_pause`` is told.
+    ``truncated``: a workflow cut off at the length limit is run as it is, gets the lowest reward without running, or is
+    masked (unscored, not trained on). If more than ``max_unscored`` of a batch could not be scored, those run again
+    after growing waits of ``patience_s`` seconds in total; ``on_pause`` gets a message before each.
     """
 
     runner: Runner
@@ -102,12 +102,10 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def extract_code(text: str, prefill: str = "") -> str:
-    """The workflow in a completion: its first Python fence, or the whole text where there is none.
+    """The workflow in a completion: its first Python fence, or the whole text without one.
 
-    ``prefill`` is how the reply began in the prompt; a fence that it opened needs no closing.
-
-    A leading thinking block is wrapping, not code. A fence that is never closed stays as it is: the text is the
-    policy's, and so is the mistake.
+    ``prefill`` is the beginning of the reply in the prompt; a fence opened there need not be closed. A leading thinking
+    block is removed. Any other unclosed fence is the policy's mistake and stays.
     """
     if prefill:
         whole = prefill + text
@@ -127,7 +125,7 @@ async def collect(
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
-    ``on_rollout`` gets every rollout as soon as it is done, with its problem's place and its own in the group.
+    ``on_rollout`` gets every rollout as soon as it is done.
     """
     collector = Collector(problems, parts, seed, on_rollout)
     for place, group in enumerate(completions):
@@ -141,16 +139,16 @@ class _Work:
     problem: Problem
     completion: Completion
     seed: int  # of the executor's sampling
-    place: int  # of the problem
-    member: int  # place in the group
+    place: int  # index of the problem
+    member: int  # index in the group
 
 
 class Collector:
-    """The rollouts of one batch, each of which starts when its completion is there.
+    """The rollouts of one batch; each starts when its completion is available.
 
-    Equal workflows of one problem run separately, since the executor may be stochastic; its seeds derive from ``seed``,
-    the problem and the place in the group, so that they do not depend on the order in which completions come.
-    ``limit`` may be shared with other batches; rollouts take its places in the order in which they were started.
+    Equal workflows of one problem run separately, because the executor may be stochastic. Its seeds derive from
+    ``seed``, the problem and the index in the group, not from the order of completions. ``limit`` may be shared with
+    other batches and is taken in starting order.
     """
 
     def __init__(
@@ -170,7 +168,7 @@ class Collector:
         self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
 
     def start(self, place: int, member: int, completion: Completion) -> None:
-        """Runs, judges and rewards ``completion``, of the problem at ``place``; nothing where that was asked before."""
+        """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before."""
         key, problem = (place, member), self._problems[place]
         if key not in self._work:
             seed = derived_seed(self._seed, problem.question.id, member)
@@ -189,9 +187,9 @@ class Collector:
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
-                    f"{cause}; waited {parts.patience_s:.0f} s for it. Mend that and go on with --resume"
+                    f"{cause}; waited {parts.patience_s:.0f} s. Fix the cause and continue with --resume"
                 )
-            parts.on_pause(f"paused: {cause}; trying those again in {wait:.0f} s")
+            parts.on_pause(f"paused: {cause}; retrying those in {wait:.0f} s")
             await asyncio.sleep(wait)
             for key, rollout in zip(sorted(self._work), rollouts, strict=True):
                 if rollout.verdict.correct is None:
@@ -204,7 +202,7 @@ class Collector:
         return groups if parts.extra is None else await parts.extra.add(groups)
 
     async def aclose(self) -> None:
-        """Ends what is under way."""
+        """Cancels running rollouts."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -227,7 +225,7 @@ class Collector:
 
 
 def doubling_waits(patience_s: float) -> Iterator[float]:
-    """Seconds between tries, each twice those before, ``patience_s`` in all."""
+    """Seconds between tries, doubling, ``patience_s`` in total."""
     waited, wait = 0.0, _FIRST_WAIT_S
     while waited < patience_s:
         wait = min(wait, patience_s - waited)

@@ -1,4 +1,4 @@
-"""The model card of an exported policy, as the Hugging Face hub shows it: what is known, and nothing else."""
+"""Model card of an exported policy, in the format of the Hugging Face hub; only known facts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from llm_as_judge.types import DOMAINS
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """``training`` is the run's results file, ``rows`` those of evaluations, ``mix`` the dataset facts of
-    ``data process``; empty where there are none of this very adapter.
+    """``training`` is the run's results file, ``rows`` are those of evaluations, ``mix`` are line counts of
+    ``data process``; all are empty if unknown for this adapter.
     """
 
     name: str
@@ -104,7 +104,7 @@ def _reward(config: Config) -> Iterator[str]:
     yield f"Weighted terms: {weights}."
     if config.reward.functions:
         names = (f"{name.rpartition('/')[2]} {weight:g}" for name, weight in config.reward.functions.items())
-        yield f"Functions of the user's own: {', '.join(names)}."
+        yield f"User reward functions: {', '.join(names)}."
     judge = config.judge
     model = "" if judge.mode == "rules" else f", model {judge.model}"
     yield f"Judge: {judge.mode}{model}. Executor: {config.executor.model}."
@@ -127,7 +127,7 @@ def _settings(facts: CardFacts) -> Iterator[str]:
 def _scores(facts: CardFacts) -> Iterator[str]:
     yield "## Scores\n"
     if not facts.training and not facts.rows:
-        yield "None is recorded of this adapter."
+        yield "No scores are recorded for this adapter."
         return
     yield "Percent, with 95 % intervals."
     if facts.training:

@@ -1,4 +1,4 @@
-"""The table that ``compare`` prints, as it goes into a page: accuracies in percent, intervals in brackets."""
+"""The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.terminal import interval
 
-if TYPE_CHECKING:  # torch's neighbour
+if TYPE_CHECKING:  # imports torch
     from llm_as_judge.evaluation.comparison import Compared
 
 
 def comparison_table(compared: Sequence[Compared]) -> str:
-    """Markdown whose columns stand under each other. Domains without problems have no column."""
+    """Markdown with aligned columns; domains without problems have no column."""
     domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
     policy = next(one.row.name for one in compared if one.difference is None)
     lines = [["percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points"]]

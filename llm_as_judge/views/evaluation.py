@@ -1,9 +1,9 @@
-"""What ``evaluate`` prints: a row a dataset with its official metric, what went wrong, what the models were asked."""
+"""Output of ``evaluate``: official metrics by dataset, failures with reasons, usage of the models."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -12,18 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, interval
+from llm_as_judge.views.watch import figure
 
-if TYPE_CHECKING:  # these are torch's neighbours
+if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.llm.client import Usage
 
-#: Reasons of a kind that are named, and how much of each.
+#: Reasons shown of each kind, and characters of each.
 _REASONS, _LONGEST = 5, 160
 
 
 def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -> Iterator[RenderableType]:
-    yield _official_table(rows)
-    yield _cost_table(rows)
+    """Troubles of one evaluated file and usage of the models; the figures are in ``summary_tables``."""
     yield from map(Text, troubles(rows))
     for name, row in rows.items():
         judged = row.overall.n + row.abstained
@@ -32,34 +32,32 @@ def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -
     yield usage_table(usage)
 
 
-def _official_table(rows: Mapping[str, Summary]) -> Table:
+def summary_tables(rows: Sequence[tuple[str, Summary]]) -> Iterator[RenderableType]:
+    """All datasets with their official metrics, validity and costs."""
     table = Table(title="Official metric, and percent right by tests and rules", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", overflow="fold")
     table.add_column("metric", no_wrap=True)
     for heading in ("[95 % interval]", "right", "problems"):
         table.add_column(Text(heading), justify="right")
-    for name, row in rows.items():
+    for name, row in rows:
         own = [name, _right(row)]
         for label, estimate in ((label, e) for one in row.official.values() for label, e in one.values.items()):
             shown, right = own or ("", "")
             table.add_row(shown, label, interval(estimate), right, str(estimate.n))
             own = []
-    return table
-
-
-def _cost_table(rows: Mapping[str, Summary]) -> Table:
+    yield table
     table = Table(title="Workflows: executor tokens and seconds of each, cost of all", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", overflow="fold")
     for heading in ("run", "valid", "tokens", "seconds", "cost"):
         table.add_column(heading, justify="right")
-    for name, row in rows.items():
-        figures = (_figure(row.tokens, ".0f"), _figure(row.seconds, ".1f"), f"{row.cost:.4g}")
+    for name, row in rows:
+        figures = (figure(row.tokens, ".0f"), figure(row.seconds, ".1f"), f"{row.cost:.4g}")
         table.add_row(name, str(sum(row.outcomes.values())), interval(row.valid_rate), *figures)
-    return table
+    yield table
 
 
 def _right(row: Summary) -> str:
-    """With its interval; where the judge abstained, from all of that wrong to all of it right."""
+    """Accuracy with its interval; if the judge abstained, from all abstentions wrong to all right."""
     if row.between is None:
         return interval(row.overall)
     low, high = (100 * share for share in row.between)
@@ -67,14 +65,14 @@ def _right(row: Summary) -> str:
 
 
 def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
-    """Lines on what did not run, ended early or could not be scored, and why."""
+    """Workflows that did not run, ended early or could not be scored, with the most frequent reasons."""
     kinds = {
         "invalid, not run": _added(row.invalid for row in rows.values()),
         "ended without an answer": _added(
             {o: n for o, n in row.outcomes.items() if o not in ("finished", "invalid", "fault")}
             for row in rows.values()
         ),
-        "unscored, our fault": _added(row.unscored for row in rows.values()),
+        "unscored, infrastructure": _added(row.unscored for row in rows.values()),
     }
     for kind, reasons in kinds.items():
         if reasons:
@@ -86,7 +84,7 @@ def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
 
 
 def usage_table(usage: Mapping[str, Usage]) -> Table:
-    """What each model was asked, and the cost of it all."""
+    """Requests, tokens and cost of each model."""
     table = Table(title="Models asked", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     for heading in ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost"):
@@ -108,7 +106,3 @@ def _added(counts: Iterator[Mapping[str, int]]) -> Counter[str]:
     for one in counts:
         total.update(one)
     return total
-
-
-def _figure(value: float, form: str) -> str:
-    return "-" if value != value else format(value, form)  # NaN is no number, not even itself

@@ -266,7 +266,7 @@ def log_name(moment: float, what: str) -> str:
 
 
 def _spec(
-    task: str, model: str, times: Sequence[float], members: Counter[str], told: Mapping[str, Any],
+    task: str, model: str, times: Sequence[float], members: Counter[str], metadata: Mapping[str, Any],
     scores: Sequence[str], scale: Mapping[str, ScoreColorScale],
 ) -> EvalSpec:  # fmt: skip
     own = ("sampleStatus", "sampleId", "epoch", "input", "target", "answer", "tokens", "duration", "error")
@@ -281,7 +281,7 @@ def _spec(
         dataset=EvalDataset(name=task, samples=len(members), sample_ids=list(members)),
         model=model,
         config=EvalConfig(epochs=max(members.values(), default=1)),
-        metadata=dict(told),
+        metadata=dict(metadata),
         viewer=ViewerConfig(trust_content=False, task_samples_view=view),
     )
 
@@ -306,8 +306,10 @@ def _scores(rollout: RolloutEvent) -> dict[str, Score]:
     return scores | {term: _score(value) for term, value in rollout.terms.items()}
 
 
-def _score(value: float | None, told: str | None = None) -> Score:
-    return Score.unscored(explanation=told) if value is None else Score(value=round(value, 4), explanation=told)
+def _score(value: float | None, explanation: str | None = None) -> Score:
+    if value is None:
+        return Score.unscored(explanation=explanation)
+    return Score(value=round(value, 4), explanation=explanation)
 
 
 def _results(samples: Sequence[EvalSample]) -> EvalResults:

@@ -107,7 +107,7 @@ class Spans:
         policy = run.setting("model", "model_name") or "policy"
         executor = run.setting("executor", "model") or "executor"
         self._now = int((rollout.time - rollout.seconds) * _SECOND)
-        told = {
+        attributes = {
             "gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": rollout.shape or "no operator",
             "gen_ai.conversation.id": rollout.problem, "llm_as_judge.run": run.id,
             "llm_as_judge.step": step.report.step,
@@ -115,7 +115,7 @@ class Spans:
             "llm_as_judge.dataset": rollout.dataset, "llm_as_judge.outcome": rollout.outcome,
             "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": list(rollout.lint),
         }  # fmt: skip
-        with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", told) as span:
+        with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", attributes) as span:
             self._policy(rollout, step.prompts.get(rollout.problem), step.system, policy)
             for call in rollout.calls:
                 self._call(call, executor)
@@ -127,18 +127,18 @@ class Spans:
             self._judged(span, rollout)
 
     def _policy(self, rollout: RolloutEvent, prompt: PromptEvent | None, system: str, model: str) -> None:
-        told: dict[str, Any] = {"gen_ai.system_instructions": _parts(system)} if system else {}
-        told |= _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
-        told["gen_ai.usage.output_tokens"] = rollout.completion_tokens
-        with self._span(f"chat {model}", told, SpanKind.CLIENT):
+        attributes: dict[str, Any] = {"gen_ai.system_instructions": _parts(system)} if system else {}
+        attributes |= _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
+        attributes["gen_ai.usage.output_tokens"] = rollout.completion_tokens
+        with self._span(f"chat {model}", attributes, SpanKind.CLIENT):
             pass
 
     def _call(self, call: OperatorCall, executor: str) -> None:
-        told = {
+        attributes = {
             "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.type": "function",
             "gen_ai.tool.call.arguments": _json(call.arguments), "gen_ai.tool.call.result": _json(call.result),
         }  # fmt: skip
-        with self._span(f"execute_tool {call.name}", told) as span:
+        with self._span(f"execute_tool {call.name}", attributes) as span:
             began = self._now
             for exchange in call.exchanges:
                 self._exchange(exchange, executor)
@@ -147,12 +147,12 @@ class Spans:
                 span.set_status(Status(StatusCode.ERROR, call.error))
 
     def _exchange(self, exchange: Exchange, executor: str) -> None:
-        told = _chat(executor, exchange.prompt, exchange.reply, exchange.finish_reason)
-        told |= {
+        attributes = _chat(executor, exchange.prompt, exchange.reply, exchange.finish_reason)
+        attributes |= {
             "gen_ai.usage.input_tokens": exchange.prompt_tokens,
             "gen_ai.usage.output_tokens": exchange.completion_tokens,
         }
-        with self._span(f"chat {executor}", told, SpanKind.CLIENT):
+        with self._span(f"chat {executor}", attributes, SpanKind.CLIENT):
             self._now += int(exchange.seconds * _SECOND)
 
     def _judged(self, span: Span, rollout: RolloutEvent) -> None:
@@ -162,15 +162,15 @@ class Spans:
         results += [("reward", rollout.reward, None, "")]
         results += [(term, value, None, "") for term, value in rollout.terms.items()]
         for name, value, shown, reason in results:
-            told = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
-            told |= {"gen_ai.evaluation.score.label": shown, "gen_ai.evaluation.explanation": reason or None}
-            known = {key: item for key, item in told.items() if item is not None}
+            attributes = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
+            attributes |= {"gen_ai.evaluation.score.label": shown, "gen_ai.evaluation.explanation": reason or None}
+            known = {key: item for key, item in attributes.items() if item is not None}
             span.add_event("gen_ai.evaluation.result", known, timestamp=self._now)
 
     @contextmanager
-    def _span(self, name: str, told: Mapping[str, Any], kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+    def _span(self, name: str, attributes: Mapping[str, Any], kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
         context = set_span_in_context(self._above[-1]) if self._above else None
-        span = self._tracer.start_span(name, context, kind, dict(told), start_time=self._now)
+        span = self._tracer.start_span(name, context, kind, dict(attributes), start_time=self._now)
         self._above.append(span)
         try:
             yield span

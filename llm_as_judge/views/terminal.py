@@ -1,4 +1,4 @@
-"""What a run prints: a progress bar with the time left, one line a step, and the table at the end."""
+"""Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rich.table import Table
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
-if TYPE_CHECKING:  # the report is torch's neighbour
+if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
@@ -32,7 +32,7 @@ ABSTENTION_ALARM = 0.1
 
 
 class Measured(Protocol):
-    """What a line of the result table is made of: a ``Summary``, or a ``baselines.Row``."""
+    """A line of the result table: a ``Summary`` or a ``baselines.Row``."""
 
     @property
     def overall(self) -> Estimate: ...
@@ -43,7 +43,7 @@ class Measured(Protocol):
 
 
 class TerminalProgress:
-    """``runs.progress.Progress`` on a terminal: a bar for what goes on, a line for what is done."""
+    """``assembly.progress.Progress`` on a terminal: bars for running work, lines for finished work."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -58,7 +58,7 @@ class TerminalProgress:
         self._bar.stop()
 
     def say(self, line: str) -> None:
-        # In a file a line stays one, for whoever greps or tails it.
+        # Lines of a file are not wrapped, so that they can be searched.
         self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def step(self, report: StepReport, total: int) -> None:
@@ -68,7 +68,7 @@ class TerminalProgress:
             self.say(abstention_alarm(report.abstained, report.between))
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """A bar that is full goes."""
+        """Shows a bar until it is full."""
         if what not in self._tasks:
             self._tasks[what] = self._bar.add_task(what, total=total)
         self._bar.update(self._tasks[what], completed=done, total=total)
@@ -83,8 +83,7 @@ def _percent(share: float) -> str:
 def abstention_alarm(share: float, between: tuple[float, float]) -> str:
     return (
         f"ALARM: the judge left {100 * share:.0f} % of the answers open, so that between {100 * between[0]:.0f} and "
-        f"{100 * between[1]:.0f} % are right; see its replies (reason in the log), raise judge.max_tokens or take "
-        "another judge"
+        f"{100 * between[1]:.0f} % are right; see its replies in the log, raise judge.max_tokens or use another judge"
     )
 
 
@@ -108,7 +107,7 @@ def progress_bar(console: Console) -> Progress:
 
 
 def step_line(report: StepReport, total: int) -> str:
-    """One line a step; accuracies in percent, of the step's own rollouts."""
+    """Metrics of a step in one line; accuracies are percentages of its own rollouts."""
     domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
@@ -125,7 +124,7 @@ def step_line(report: StepReport, total: int) -> str:
 
 
 def validation_line(step: int, summary: Summary) -> str:
-    """A validation in the midst of training (``training.eval_every``)."""
+    """A validation during training (``training.eval_every``)."""
     domains = " ".join(f"{d} {_percent(e.value)}" for d, e in summary.domains.items())
     return (
         f"step {step}  validation: right {interval(summary.overall)}% ({domains}) of {summary.overall.n} problems  "
@@ -134,7 +133,7 @@ def validation_line(step: int, summary: Summary) -> str:
 
 
 def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
-    """The run's table: percent right with 95 % intervals on the held-out problems."""
+    """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", min_width=10)
@@ -150,7 +149,7 @@ def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
 
 
 def gain_line(gain: Estimate) -> str:
-    """What training was worth, problem by problem."""
+    """Gain of the training, paired by problem."""
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
     return (
@@ -160,7 +159,7 @@ def gain_line(gain: Estimate) -> str:
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
-    """Each plan measured alone, a star at what the policy writes most in a domain."""
+    """Accuracy of each plan; a star marks the plan that the policy writes most in a domain."""
     title = "Percent right of each workflow\nmeasured alone (* = learned)"
     table = Table(title=title, box=SIMPLE_HEAD)
     table.add_column("workflow")
@@ -183,15 +182,15 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
 
 
 def unseen_line(before: Summary, after: Summary) -> str:
-    """How many workflows have shapes that nobody wrote down; '' where none has."""
+    """How many workflows have shapes outside the catalogue and the warm-up; empty if there are none."""
     counts = [sum(n for shapes in summary.unseen.values() for n in shapes.values()) for summary in (before, after)]
     if not any(counts):
         return ""
-    return f"Workflows of shapes that nobody wrote down: {counts[0]} before, {counts[1]} after."
+    return f"Workflows of new shapes: {counts[0]} before, {counts[1]} after."
 
 
 def calibration_table(counts: Sequence[Counts]) -> Table:
-    """A judge's verdicts against the labels, by kind of candidate."""
+    """Verdicts of a judge compared with the labels, by kind of candidate."""
     table = Table(title="verdicts by kind of candidate")
     for column in ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained"):
         table.add_column(column, justify="left" if column == "kind" else "right")

@@ -1,4 +1,4 @@
-"""A run stops when it has cost what it may, with a checkpoint, and goes on with more."""
+"""A run stops at its budget with a checkpoint, and continues with a larger one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.events import RunEvent, UsageEvent
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.runlog import EventLog, read_events
@@ -33,7 +34,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [f"{name}={value}" for name, value in {**chosen, "max_problems": 8}.items()]
 
 
-def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_goes_on(
+@pytest.mark.slow
+def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
     settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = load_config(EMBEDDED, [*settings, "budget.max_tokens=150"])
@@ -50,17 +52,17 @@ def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_goes_on(
     assert [event["step"] for event in read_events(log) if event["kind"] == "step"] == [1, 2]
 
 
-def test_each_limit_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr("time.time", lambda: clock[0])
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     path = tmp_path / "run.jsonl"
     with EventLog(path) as log:
         for session in range(2):
-            log.log("run")
+            log.log(RunEvent())
             clock[0] += 1800
-            log.log("usage", executor=Usage(1, 600, 100, 2.0), judge=Usage(1, 50, 50, 0.5))
-            clock[0] += 10_000 * (session + 1)  # nobody at work
+            log.log(UsageEvent(models={"executor": Usage(1, 600, 100, 2.0), "judge": Usage(1, 50, 50, 0.5)}))
+            clock[0] += 10_000 * (session + 1)  # between sessions
     now = {"executor": Usage(1, 10, 10, 1.0)}
 
     def spent(**limits: float) -> str:
@@ -75,5 +77,5 @@ def test_each_limit_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.Monk
     assert "budget.max_hours=1.5 is spent (1.5)" in spent(max_hours=1.5) and "--resume" in spent(max_hours=1.5)
 
 
-def test_what_a_run_may_cost_alters_nothing_that_is_measured() -> None:
+def test_the_budget_is_no_part_of_a_runs_identity() -> None:
     assert identity(load_config(EMBEDDED, ["max_hours=1"])) == identity(load_config(EMBEDDED))

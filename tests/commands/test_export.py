@@ -102,7 +102,7 @@ def front_matter(card: str) -> dict[str, Any]:
 def test_a_card_without_results_says_so_and_names_no_path(config: Config, policy: Any) -> None:
     result = run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
-    assert "None is recorded of this adapter." in card and not result.scores
+    assert "No scores are recorded for this adapter." in card and not result.scores
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
     assert "base_model" not in front_matter(card), "the hub has no such folder"
     for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.003", "nano-executor", "math 0.4"):
@@ -156,7 +156,7 @@ def test_scores_of_another_run_step_or_adapter_are_not_used(config: Config, poli
         record(run, steps)
         evaluated(digest)
         assert not run_export(config, Path(run), policy[2]).scores
-        assert "None is recorded" in Path(run, "README.md").read_text(encoding="utf-8")
+        assert "No scores are recorded" in Path(run, "README.md").read_text(encoding="utf-8")
 
 
 def test_the_training_data_are_those_of_the_run(config: Config, policy: Any) -> None:

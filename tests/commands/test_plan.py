@@ -1,4 +1,4 @@
-"""What is planned on paper is held against what small runs take, and against what is published of large models."""
+"""Estimates of ``plan`` against measured small runs and published figures of large models."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config
 
+from llm_as_judge.assembly.estimates import Seconds, Shape, Workload, execute_seconds, shape_of, update_memory
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.formulae_run import CARDS, Seconds, Shape, Workload, execute_seconds, money, update_memory
-from llm_as_judge.commands.plan_run import Assumed, plan, shape_of
+from llm_as_judge.commands.plan import Assumed, make_plan
 from llm_as_judge.config.loading import load_config, locate_weights
 from llm_as_judge.config.schema import Config, ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.policy import tree
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
-from llm_as_judge.runlog import read_events
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
@@ -30,14 +31,13 @@ TRAINING, EMBEDDED = ROOT / "config/training.yaml", ROOT / "config/embedded.yaml
 WITHIN = 0.25
 
 
-@pytest.mark.parametrize(
-    ("name", "published"), [("qwen25-7b", 7_615_616_512), ("qwen3-8b", 8_190_735_360), ("smollm2", 134_515_008)]
-)
-def test_parameters_are_the_published_ones(name: str, published: int) -> None:
-    settings = ["judge.mode=rules"]
-    assert shape_of(load_config(TRAINING, [*settings, f"model_name={name}"])).parameters == pytest.approx(
-        published, rel=1e-3
-    )
+def test_parameters_are_the_published_ones() -> None:
+    published = {"qwen25-7b": 7_615_616_512, "qwen3-8b": 8_190_735_360, "smollm2": 134_515_008}
+    found = {
+        name: shape_of(load_config(TRAINING, ["judge.mode=rules", f"model_name={name}"])).parameters
+        for name in published
+    }
+    assert found == pytest.approx(published, rel=1e-3)
 
 
 def peak(policy: Policy, length: int, count: int) -> float:
@@ -63,27 +63,27 @@ def peak(policy: Policy, length: int, count: int) -> float:
     return float(most)
 
 
-@pytest.mark.parametrize(
-    ("hidden", "intermediate", "heads", "kv_heads", "rank", "checkpointing"),
-    [(256, 512, 4, 2, 64, False), (128, 768, 4, 1, 8, False), (256, 512, 4, 2, 64, True)],
-)
-def test_memory_of_an_update(
-    hidden: int, intermediate: int, heads: int, kv_heads: int, rank: int, checkpointing: bool
-) -> None:
-    architecture = Qwen2Config(
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_hidden_layers=4,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        vocab_size=1000,
-    )
-    config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing, dtype="float32")
-    measured = peak(Policy.from_config(architecture, None, config), 250, 8)
-    shape = Shape(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
-    found = update_memory(shape, "all-linear", rank, "float32", 2000, 400, checkpointing=checkpointing)
-    gradient = found.adapter / 4  # weights and moments are there before
-    assert found.activations + found.logits + gradient == pytest.approx(measured, rel=WITHIN)
+def test_memory_of_an_update() -> None:
+    wrong = []
+    for hidden, intermediate, heads, kv_heads, rank, checkpointing in (
+        (256, 512, 4, 2, 64, False), (128, 768, 4, 1, 8, False), (256, 512, 4, 2, 64, True),
+    ):  # fmt: skip
+        architecture = Qwen2Config(
+            hidden_size=hidden,
+            intermediate_size=intermediate,
+            num_hidden_layers=4,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            vocab_size=1000,
+        )
+        config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing, dtype="float32")
+        measured = peak(Policy.from_config(architecture, None, config), 250, 8)
+        shape = Shape(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
+        found = update_memory(shape, "all-linear", rank, "float32", 2000, 400, checkpointing=checkpointing)
+        estimate = found.activations + found.logits + found.adapter / 4  # the gradient alone is new in the adapter
+        if estimate != pytest.approx(measured, rel=WITHIN):
+            wrong.append((hidden, rank, checkpointing, estimate, measured))
+    assert not wrong
 
 
 def test_memory_of_the_nano_policy_whose_first_layers_keep_nothing() -> None:
@@ -119,17 +119,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Config, list[Path]]:
     return config, logs
 
 
+@pytest.mark.slow
 def test_tokens_of_a_step(runs: tuple[Config, list[Path]]) -> None:
     config, (first, second) = runs
-    rollouts = [event for event in read_events(second) if event["kind"] == "rollout"]
-    generated = sum(r["completion_tokens"] for r in rollouts) / 2
-    asked = sum(r["executor_tokens"] for r in rollouts) / 2
-    blind = plan(config, ["1x80"]).workload.tokens()
-    assert blind.generated == pytest.approx(generated, rel=WITHIN)
-    told = plan(config, ["1x80"], log=first).workload.tokens()
-    assert told.generated == pytest.approx(generated, rel=WITHIN)
-    assert told.executor_input + told.executor_output == pytest.approx(asked, rel=WITHIN)
-    assert "hand-written" not in plan(config, ["1x80"], log=first).as_json()["assumed"]
+    rollouts = [event for event in LogReader(second).new() if isinstance(event, RolloutEvent)]
+    generated = sum(r.completion_tokens for r in rollouts) / 2
+    asked = sum(r.executor_tokens for r in rollouts) / 2
+    blind = make_plan(config, ["1x80"]).workload.tokens
+    assert blind["generated"] == pytest.approx(generated, rel=WITHIN)
+    told = make_plan(config, ["1x80"], log=first).workload.tokens
+    assert told["generated"] == pytest.approx(generated, rel=WITHIN)
+    assert told["executor_input"] + told["executor_output"] == pytest.approx(asked, rel=WITHIN)
+    assert "hand-written" not in make_plan(config, ["1x80"], log=first).as_json()["assumed"]
 
 
 def test_tokens_that_an_update_forwards() -> None:
@@ -143,35 +144,34 @@ def test_tokens_that_an_update_forwards() -> None:
     prompts = [policy.encode(prompt(p.question)) for p in problems for _ in range(8)]
     # Completions that differ from the first token on: what they share is not planned.
     completions = [[i % 90 + 100, *[5] * 119] for i in range(len(prompts))]
-    work = plan(config, ["1x80"], Assumed(completion=120)).workload.tokens()
-    assert work.padded == pytest.approx(tree.padded_tokens(prompts, completions), rel=WITHIN)
-    assert work.unique == pytest.approx(tree.plan(prompts, completions).unique_tokens, rel=WITHIN)
+    work = make_plan(config, ["1x80"], Assumed(completion=120)).workload.tokens
+    assert work["padded"] == pytest.approx(tree.padded_tokens(prompts, completions), rel=WITHIN)
+    assert work["unique"] == pytest.approx(tree.plan(prompts, completions).unique_tokens, rel=WITHIN)
 
 
-def test_what_does_not_fit_is_told_with_a_setting_that_helps() -> None:
-    here = plan(load_config(TRAINING)).machines
+def test_what_does_not_fit_is_shown_with_a_setting_that_helps() -> None:
+    here = make_plan(load_config(TRAINING)).machines
     assert [here[name].cards is not None for name in ("1xA100-40", "1xA100-80", "2xA100-80")] == [False, False, True]
     assert here["1xA100-80"].helps == ["executor.base_url of another machine"]
     away = load_config(TRAINING, ["executor.base_url=https://example.org/v1"])
-    assert plan(away, ["1x40"]).machines["1x40"].cards == {"trainer": 0}
+    assert make_plan(away, ["1x40"]).machines["1x40"].cards == {"trainer": 0}
     served = load_config(TRAINING, ["executor.base_url=https://example.org/v1", "generation.engine=vllm"])
-    found = plan(served, ["1x40"]).machines["1x40"]
+    found = make_plan(served, ["1x40"]).machines["1x40"]
     assert found.cards is None and "generation.engine=local" in found.helps
-    assert plan(served, ["1x80"]).machines["1x80"].cards == {"trainer": 0, "policy server": 0}
+    assert make_plan(served, ["1x80"]).machines["1x80"].cards == {"trainer": 0, "policy server": 0}
 
 
-def test_looking_ahead_and_slots_and_prices() -> None:
+def test_lookahead_and_slots() -> None:
     work = Workload(4, 6, shared=500, prompt=700, completion=300, calls=4, call_input=400, call_output=500)
     assert execute_seconds(work, 5, 32) == (4 * 5, 15) and execute_seconds(work, 5, 8) == (4 * 5, 96 / 8 * 5)
     assert [Seconds(3, 4, 20, 10).step(d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
     assert [Seconds(3, 4, 5, 2).step(d) for d in (0, 1, 2)] == [12, 7, 7]
-    assert money(work, 0.1, 0.5) == pytest.approx(96 * (400 * 0.1 + 500 * 0.5) / 1e6)
-    assert work.tokens().unique == 500 + 4 * 200 + 24 * 300
+    assert work.tokens["unique"] == 500 + 4 * 200 + 24 * 300
 
 
 def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_off() -> None:
     def update(*overrides: str) -> float:
-        return plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].seconds["update"]
+        return make_plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].seconds["update"]
 
     padded = update("training.shared_prefix=false")
     assert update() == update("training.shared_prefix=true") < padded / 3
@@ -196,13 +196,12 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "…" not in shown, "nothing is cut off"
 
 
-def test_bad_input_is_told(tmp_path: Path) -> None:
+def test_bad_input_is_refused(tmp_path: Path) -> None:
     config = load_config(EMBEDDED)
     with pytest.raises(ConfigError, match="A100-40"):
-        plan(config, ["2xTPU"])
+        make_plan(config, ["2xTPU"])
     with pytest.raises(ConfigError, match="shape is not known"):
-        plan(load_config(EMBEDDED, ["model_name=someone/something"]))
+        make_plan(load_config(EMBEDDED, ["model_name=someone/something"]))
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(DataError, match="no rollouts"):
-        plan(config, log=tmp_path / "empty.jsonl")
-    assert len({card.name for card in CARDS.values()}) == len(CARDS)
+        make_plan(config, log=tmp_path / "empty.jsonl")

@@ -24,6 +24,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.runlog import LogReader
 
 ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
@@ -113,7 +114,7 @@ def test_the_search_takes_the_tokens_it_was_given(compared: tuple[Comparison, Co
     assert set(search.rounds[0].accuracy) > {"direct", "program", "vote", "code_test"}
 
 
-def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+def test_the_files_agree_with_the_table(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     result = compared[0]
     saved = json.loads(result.file.read_text("utf-8"))
     assert saved == json.loads(json.dumps(result.as_json()))
@@ -129,7 +130,7 @@ def test_the_files_tell_what_the_table_says(compared: tuple[Comparison, Config, 
     assert result.picture.read_bytes()[:4] == b"\x89PNG" and result.picture.parent == result.file.parent
 
 
-def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+def test_a_second_comparison_makes_no_requests(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     first, config, served, asked = compared
     again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
     assert served.asked <= asked + 2 and again.usage.calls == 1
@@ -139,7 +140,7 @@ def test_a_second_comparison_asks_for_nothing(compared: tuple[Comparison, Config
 def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
     compared: tuple[Comparison, Config, Uneven, int],
 ) -> None:
-    """And without a training nobody has said what the search may take."""
+    """Without a training run there is no default budget for the search."""
     said: list[str] = []
 
     class Listening(Silent):
@@ -171,11 +172,7 @@ def test_the_command_on_the_nano_models(
     config = load_config(None, [f"{name}={value}" for name, value in settings.items()])
     checkpoint = newest_checkpoint(config)
     assert checkpoint is not None and told["checkpoint"] == str(checkpoint)
-    (step,) = [
-        json.loads(line)
-        for line in Path("logs/nano/grpo_mixed.jsonl").read_text().splitlines()
-        if '"kind":"step"' in line
-    ]
+    (step,) = LogReader.read("logs/nano/grpo_mixed.jsonl").steps
     assert told["search"]["budget"] == training_tokens(config, checkpoint) == round(step.executor_tokens * 12)
     assert {row["name"] for row in told["rows"]} >= {TRAINED, UNTRAINED, HALVING, PROBLEM_ORACLE, "self-consistency"}
     assert all(row["executor_tokens"] > 0 for row in told["rows"])

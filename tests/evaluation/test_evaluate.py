@@ -1,4 +1,4 @@
-"""Evaluation: what is sampled and run, and summaries whose numbers were worked out by hand."""
+"""Evaluation: what is sampled and run, and summaries compared with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_accuracies_and_wilson_intervals_leave_out_what_is_unscored() -> None:
     assert summary.unscored == {"the provider was down": 1}
 
 
-def test_validity_and_tokens_leave_out_our_faults_only() -> None:
+def test_validity_and_tokens_leave_out_only_infrastructure_faults() -> None:
     summary = summarise(ROLLOUTS)
     assert close(summary.valid_rate, 4 / 5, 0.3755, 0.9638, 5)
     assert summary.tokens == (100 + 200 + 300 + 50 + 150) / 5
 
 
-def test_a_run_that_nobody_could_judge_is_valid_all_the_same() -> None:
+def test_a_run_that_could_not_be_judged_is_valid() -> None:
     summary = summarise([rollout(M1, None, outcome="finished", tokens=70), rollout(M2, True, tokens=30)])
     assert (summary.valid_rate.value, summary.valid_rate.n, summary.tokens) == (1.0, 2, 50)
     assert (summary.overall.value, summary.overall.n, sum(summary.unscored.values())) == (1.0, 1, 1)
@@ -74,7 +74,7 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     assert shapes["qa"] == {"vote": 2}
 
 
-def test_shapes_that_nobody_wrote_down_are_counted_apart() -> None:
+def test_new_shapes_are_counted_separately() -> None:
     known = workflow(SHAPES["program"], "math")
     new = known.replace(
         "        return", "        again = await self.programmer(problem=problem, analysis='')\n        return"
@@ -102,7 +102,7 @@ def test_the_json_holds_the_same_numbers() -> None:
     assert summarise([rollout(M1, None)]).as_json()["overall"] is None, "JSON has no NaN"
 
 
-def test_nothing_scored_has_no_value_and_an_open_interval() -> None:
+def test_without_scores_there_is_no_value_and_an_open_interval() -> None:
     overall = summarise([rollout(M1, None)]).overall
     assert math.isnan(overall.value) and (overall.low, overall.high, overall.n) == (0, 1, 0)
 

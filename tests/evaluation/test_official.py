@@ -12,7 +12,6 @@ import string
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.rollouts import problem, record_of, rollout
@@ -21,7 +20,7 @@ from llm_as_judge.data.catalog import DATASETS, metric_of
 from llm_as_judge.data.problems import load_file
 from llm_as_judge.evaluation.official import Official
 from llm_as_judge.evaluation.summary import summarise
-from llm_as_judge.types import Problem, Reference, Rollout
+from llm_as_judge.types import Outcome, Problem, Reference, Rollout
 
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"
 
@@ -151,33 +150,34 @@ def test_scores_by_hand_with_questions_that_have_no_answer_apart() -> None:
     assert [found.values[name].n for name in ("exact", "HasAns_f1", "NoAns_f1")] == [5, 2, 3]
 
 
-@pytest.mark.parametrize("outcome", ["invalid", "raised", "timeout", "budget"])
-def test_a_workflow_that_failed_has_not_said_that_there_is_no_answer(outcome: Any) -> None:
-    found = official("squad2", [[rollout(NONE, False, outcome=outcome)], [rollout(HAS, False, outcome=outcome)]])
-    assert set(values(found).values()) == {0.0}
+def test_a_workflow_that_failed_has_not_said_that_there_is_no_answer() -> None:
+    outcomes: tuple[Outcome, ...] = ("invalid", "raised", "timeout", "budget")
+    for outcome in outcomes:
+        found = official("squad2", [[rollout(NONE, False, outcome=outcome)], [rollout(HAS, False, outcome=outcome)]])
+        assert set(values(found).values()) == {0.0}, outcome
 
 
-def test_our_own_fault_is_left_out_and_counted() -> None:
+def test_infrastructure_faults_are_left_out_and_counted() -> None:
     found = official("squad2", [[rollout(NONE, True, answer="")], [rollout(NONE, None)], [rollout(HAS, None)]])
     exact = found.values["exact"]
     assert (exact.value, exact.n, exact.unscored) == (1.0, 1, 2)
     assert "HasAns_exact" not in found.values, "nothing was measured there"
 
 
-@pytest.mark.parametrize(
-    ("dataset", "name"),
-    [
+def test_every_benchmark_is_reported_by_its_own_metric() -> None:
+    wrong = []
+    for dataset, name in (
         ("gsm8k", "accuracy"), ("math", "accuracy"), ("mmlu", "accuracy"), ("commonsenseqa", "accuracy"),
         ("humaneval", "pass@1"), ("mbpp", "pass@1"), ("squad2", "exact"), ("hotpotqa", "em"),
-    ],
-)  # fmt: skip
-def test_every_benchmark_is_reported_by_its_own_metric(dataset: str, name: str) -> None:
-    of = problem("p", DATASETS[dataset].domain, dataset)
-    found = official(dataset, [[rollout(of, True, answer="answer p")], [rollout(of, False, answer="?")]])
-    assert found.name == name and found.values[name].value == 0.5
+    ):  # fmt: skip
+        of = problem("p", DATASETS[dataset].domain, dataset)
+        found = official(dataset, [[rollout(of, True, answer="answer p")], [rollout(of, False, answer="?")]])
+        if found.name != name or found.values[name].value != 0.5:
+            wrong.append((dataset, found))
+    assert not wrong
 
 
-def test_what_is_no_benchmark_goes_by_its_domains() -> None:
+def test_other_datasets_have_the_metric_of_their_domains() -> None:
     assert (metric_of("mine", ["code"]), metric_of("mine", ["code", "qa"])) == ("pass@k", "accuracy")
 
 

@@ -1,4 +1,4 @@
-"""``evaluate`` as a command: rows by dataset, records from which it goes on, and what it says of nothing scored."""
+"""The ``evaluate`` command: rows by dataset, resuming from records, and unscored evaluations."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_results_that_cannot_be_read_are_not_overwritten(world: World, mon
         await run_evaluation(Config(), data=data(monkeypatch, MIXED))
 
 
-async def test_interrupted_it_goes_on_and_a_second_run_costs_nothing(
+async def test_an_interrupted_evaluation_resumes_and_a_second_run_costs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, world.stop_after = data(monkeypatch, MIXED), 4
@@ -170,7 +170,7 @@ async def test_other_settings_are_another_evaluation(world: World, monkeypatch: 
     assert (await run_evaluation(elsewhere, data=path, resume=True)).known == 6
 
 
-async def test_what_was_our_fault_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_infrastructure_faults_are_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     path, world.down = data(monkeypatch, MIXED), {"p1", "p4"}
     first = await run_evaluation(Config(), data=path)
     assert sum(sum(row.unscored.values()) for row in first.rows.values()) == 2
@@ -179,7 +179,7 @@ async def test_what_was_our_fault_is_tried_again(world: World, monkeypatch: pyte
     assert world.ran == ["p1", "p4"] and again.scored == 6
 
 
-async def test_a_record_tells_the_whole_of_a_problem(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_is_complete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await run_evaluation(Config(), data=data(monkeypatch, MIXED), samples=2)
     records = [json.loads(line) for line in result.records.read_text().splitlines()]
     assert len(records) == 12
@@ -189,12 +189,21 @@ async def test_a_record_tells_the_whole_of_a_problem(world: World, monkeypatch: 
     }  # fmt: skip
 
 
-def test_a_torn_line_is_left_out_when_it_goes_on(tmp_path: Path) -> None:
+def test_resuming_skips_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    path.write_text('{"index": 0, "sam')
+    path.write_text('{"kind": "rollout", "sam')
     with Ledger(path, resume=True) as ledger:
         assert ledger.known == {}
     assert path.read_text() == ""
+
+
+def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    old = '{"index":0,"sample":0,"problem":"p","dataset":"gsm8k","domain":"math","workflow":"x","outcome":"finished"}\n'
+    path.write_text(old)
+    with pytest.raises(DataError, match=r"records\.jsonl: no records of this version; move the file away"):
+        Ledger(path, resume=True).__enter__()
+    assert path.read_text() == old
 
 
 def test_nothing_scored_is_null_and_exit_status_1(
@@ -231,7 +240,7 @@ class Workflow:
 
 
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated_as_it_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_graph_folder_is_evaluated_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
@@ -296,7 +305,7 @@ def test_an_interruption_ends_with_the_command_that_goes_on(
     assert world.ran == [f"p{i}" for i in range(6)]
 
 
-async def test_evaluations_that_end_at_once_lose_no_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_simultaneous_evaluations_lose_no_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a dataset of its own, and takes its time between reading the file of results and writing it."""
     result = await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
     (template,) = result.as_json()["datasets"]

@@ -1,4 +1,4 @@
-"""What ``evaluate`` prints."""
+"""Output of ``evaluate``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Reference
-from llm_as_judge.views.evaluation import evaluation_report
+from llm_as_judge.views.evaluation import evaluation_report, summary_tables
 
 USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
 
 
 def printed(rows: Mapping[str, Summary], width: int) -> str:
     console = Console(file=io.StringIO(), width=width)
-    for part in evaluation_report(rows, USAGE):
+    for part in [*summary_tables(list(rows.items())), *evaluation_report(rows, USAGE)]:
         console.print(part, highlight=False)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
@@ -57,7 +57,7 @@ def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -
     assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
 
 
-def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
+def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
     of, records = problem("p", "math"), []
     for i, code in enumerate(["W201", "W201", "W301"]):
         record = record_of(i, 0, rollout(of, False, outcome="invalid"))
@@ -66,10 +66,10 @@ def test_why_workflows_were_invalid_and_others_unscored_is_said() -> None:
     text = printed({"mine": summarise(records)}, 100)
     assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W301" in text
     assert "ended without an answer: 1\n      1  timeout" in text
-    assert "unscored, our fault: 1\n      1  the provider was down" in text
+    assert "unscored, infrastructure: 1\n      1  the provider was down" in text
 
 
-def test_what_the_judge_left_open_is_a_range_with_an_alarm() -> None:
+def test_abstentions_give_a_range_and_an_alarm() -> None:
     """Every fourth answer is open: 30 of 120. 60 of the others are right."""
     records = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(squad())]
     text = printed({"squad2": summarise(records)}, 100)

@@ -1,4 +1,4 @@
-"""Rollouts as a collector of OpenTelemetry receives them, over HTTP from the command itself."""
+"""Spans received by an OpenTelemetry collector from the ``trace`` command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Collector(HTTPServer):
-    """Keeps the spans it is sent, by id, as a backend does."""
+    """Keeps received spans by id, like a real backend."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -66,7 +66,7 @@ def command(log: Path, collector: Collector, root: Path) -> list[str]:
     return ["trace", str(log), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")]
 
 
-def told(span: Any) -> dict[str, Any]:
+def fields(span: Any) -> dict[str, Any]:
     values = {}
     for item in span.attributes:
         kind = item.value.WhichOneof("value")
@@ -81,7 +81,7 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, col
     whole = collector.named("invoke_workflow AnswerGenerate")
     assert len(whole) == 5 and len({span.trace_id for span in whole}) == 5
     right = next(
-        s for s in whole if told(s)["gen_ai.conversation.id"] == "math/p1" and told(s)["llm_as_judge.member"] == 1
+        s for s in whole if fields(s)["gen_ai.conversation.id"] == "math/p1" and fields(s)["llm_as_judge.member"] == 1
     )
     mine = [span for span in collector.spans.values() if span.trace_id == right.trace_id]
     assert len(mine) == 4
@@ -89,25 +89,25 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, col
     (chat,) = (span for span in mine if span.name == "chat nano-executor")
     (policy,) = (span for span in mine if span.name == "chat nano")
     assert call.parent_span_id == right.span_id == policy.parent_span_id and chat.parent_span_id == call.span_id
-    assert json.loads(told(call)["gen_ai.tool.call.arguments"]) == {"input": "Question math/p1?"}
-    assert told(chat)["gen_ai.usage.input_tokens"] == 90 and told(chat)["gen_ai.usage.output_tokens"] == 10
-    assert json.loads(told(chat)["gen_ai.input.messages"])[0]["parts"][0]["content"] == "Asked: Question math/p1?"
-    assert json.loads(told(chat)["gen_ai.output.messages"])[0]["parts"][0]["content"] == "Reply to math/p1"
-    assert "class Workflow" in told(policy)["gen_ai.output.messages"]
-    scores = {e["gen_ai.evaluation.name"]: e.get("gen_ai.evaluation.score.value") for e in map(told, right.events)}
+    assert json.loads(fields(call)["gen_ai.tool.call.arguments"]) == {"input": "Question math/p1?"}
+    assert fields(chat)["gen_ai.usage.input_tokens"] == 90 and fields(chat)["gen_ai.usage.output_tokens"] == 10
+    assert json.loads(fields(chat)["gen_ai.input.messages"])[0]["parts"][0]["content"] == "Asked: Question math/p1?"
+    assert json.loads(fields(chat)["gen_ai.output.messages"])[0]["parts"][0]["content"] == "Reply to math/p1"
+    assert "class Workflow" in fields(policy)["gen_ai.output.messages"]
+    scores = {e["gen_ai.evaluation.name"]: e.get("gen_ai.evaluation.score.value") for e in map(fields, right.events)}
     assert scores == {"correct": 1.0, "reward": 9.25, "correctness": 10.0, "format": 7.5}
     assert right.end_time_unix_nano - right.start_time_unix_nano == pytest.approx(0.3e9)
     assert chat.end_time_unix_nano - chat.start_time_unix_nano == pytest.approx(0.2e9)
     (judged,) = collector.named("chat judge")
     wrong = next(
-        s for s in whole if told(s)["gen_ai.conversation.id"] == "math/p1" and told(s)["llm_as_judge.member"] == 2
+        s for s in whole if fields(s)["gen_ai.conversation.id"] == "math/p1" and fields(s)["llm_as_judge.member"] == 2
     )
-    assert judged.parent_span_id == wrong.span_id and told(judged)["gen_ai.usage.input_tokens"] == 40
+    assert judged.parent_span_id == wrong.span_id and fields(judged)["gen_ai.usage.input_tokens"] == 40
     before = set(collector.spans)
-    assert main(words) == 0 and set(collector.spans) == before, "what is sent again has the same ids"
+    assert main(words) == 0 and set(collector.spans) == before, "sending again must reuse the ids"
 
 
-def test_failures_are_errors_and_hostile_text_is_whole(tmp_path: Path, collector: Collector, root: Path) -> None:
+def test_failures_are_errors_and_hostile_text_is_complete(tmp_path: Path, collector: Collector, root: Path) -> None:
     path = tmp_path / "nano/run.jsonl"
     with EventLog(path) as log:
         begin(log)
@@ -116,14 +116,14 @@ def test_failures_are_errors_and_hostile_text_is_whole(tmp_path: Path, collector
         main(["trace", str(path), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")])
         == 0
     )
-    failed = [span for span in collector.spans.values() if told(span).get("error.type") == "raised"]
+    failed = [span for span in collector.spans.values() if fields(span).get("error.type") == "raised"]
     whole = HOSTILE.replace("\ud800", "?")
     assert len(failed) == 1 and whole in failed[0].status.message
-    assert any(whole in json.loads(told(s)["gen_ai.input.messages"])[0]["parts"][0]["content"]
+    assert any(whole in json.loads(fields(s)["gen_ai.input.messages"])[0]["parts"][0]["content"]
                for s in collector.named("chat nano-executor"))  # fmt: skip
 
 
-def test_nobody_who_takes_them_is_a_message(
+def test_a_refusing_collector_is_reported(
     tmp_path: Path, collector: Collector, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log, collector.refuses = write_run(tmp_path / "nano/run.jsonl", steps=1), True

@@ -1,4 +1,4 @@
-"""What a run prints."""
+"""Terminal output of a run."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_a_step_is_one_line_of_rounded_numbers() -> None:
     )
 
 
-def test_unscored_rollouts_are_said_and_a_kl_that_was_not_measured_is_left_out() -> None:
+def test_a_step_shows_unscored_rollouts_and_omits_an_unmeasured_kl() -> None:
     line = step_line(replace(Report(), unscored=3, kl=math.nan), 90)
     assert line.endswith("2.2 s unscored 3") and "kl" not in line
 
 
-def test_an_accuracy_that_the_judge_left_open_is_a_range_with_an_alarm() -> None:
+def test_abstentions_of_the_judge_give_a_range_and_an_alarm() -> None:
     """Right 79 % of what was scored, 55 % of all answers for certain."""
     open_ = replace(Report(), accuracy=0.79, abstained=0.3, between=(0.553, 0.853), unscored=19)
     assert "right 55-85%, 30% left open by the judge (math" in step_line(open_, 90)
@@ -102,14 +102,14 @@ def test_no_figure_is_cut_off(width: int) -> None:
     assert text.count("100.0") == text.count("[98-100]") == 5 and "1234" in text
 
 
-def test_what_training_was_worth_is_said_with_its_interval() -> None:
+def test_the_gain_has_its_interval() -> None:
     assert gain_line(Estimate(0.36, 0.28, 0.441, 150, 2)) == (
         "Trained minus untrained policy: +36.0 points [+28.0, +44.1], paired over 150 problems"
     )
     assert "no problem was scored" in gain_line(Estimate(math.nan, -1, 1, 0))
 
 
-def test_the_plans_table_stars_what_was_learned() -> None:
+def test_the_plans_table_marks_learned_plans() -> None:
     accuracies = {"direct": {"math": 0.2, "code": 0.0}, "program": {"math": 0.9, "code": 0.0}}
     lines = shown(plans_table(accuracies, {"math": "program"}))
     assert row(lines, "program") == ["program", "90*", "0", "-"]
@@ -124,11 +124,11 @@ def test_the_shapes_table_shows_the_three_most_frequent() -> None:
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
 
 
-def test_a_domain_that_is_new_has_an_empty_before() -> None:
+def test_a_domain_without_shapes_before_has_an_empty_cell() -> None:
     assert row(shown(shapes_table({}, {"qa": {"A": 1}})), "qa") == ["qa", "100 % A"]
 
 
-def test_progress_shows_a_bar_for_what_goes_on_and_a_line_for_what_is_done() -> None:
+def test_progress_shows_bars_for_running_and_lines_for_finished_work() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
     with TerminalProgress(console) as progress:
         progress.say("here we go")

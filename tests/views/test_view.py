@@ -24,7 +24,7 @@ from llm_as_judge.commands.view import InspectLogs, inspect_logs
 
 
 def logs_in(folder: Path) -> dict[str, EvalLog]:
-    """What Inspect finds there, by task."""
+    """The logs that Inspect finds, by task."""
     found = [read_eval_log(info) for info in list_eval_logs(str(folder))]
     return {log.eval.task: log for log in found}
 
@@ -79,7 +79,7 @@ def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Pa
     assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
 
 
-def test_a_rollout_that_a_model_judged_shows_what_it_was_asked_and_replied(tmp_path: Path) -> None:
+def test_a_rollout_judged_by_a_model_shows_its_prompt_and_reply(tmp_path: Path) -> None:
     logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
     logs.update()
     found = logs_in(logs.folder)["step-0001"]
@@ -92,7 +92,7 @@ def test_a_rollout_that_a_model_judged_shows_what_it_was_asked_and_replied(tmp_p
     assert wrong.model_usage["nano-executor"].total_tokens == 100
 
 
-def test_new_steps_are_written_as_the_run_grows_and_old_ones_left_alone(tmp_path: Path) -> None:
+def test_only_new_steps_are_written_as_the_run_grows(tmp_path: Path) -> None:
     path = tmp_path / "nano/run.jsonl"
     logs = of(path)
     assert logs.update() == []
@@ -108,9 +108,7 @@ def test_new_steps_are_written_as_the_run_grows_and_old_ones_left_alone(tmp_path
     assert first != second
 
 
-def test_what_a_resumed_run_does_again_takes_the_place_of_what_it_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, now = tmp_path / "nano/run.jsonl", 1_700_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     with EventLog(path) as log:
@@ -134,7 +132,7 @@ def test_what_a_resumed_run_does_again_takes_the_place_of_what_it_did(
         }
 
 
-def test_hostile_text_stays_what_it_is_and_is_marked_as_not_to_be_trusted(tmp_path: Path) -> None:
+def test_hostile_text_is_kept_and_marked_as_untrusted(tmp_path: Path) -> None:
     path = tmp_path / "nano/run.jsonl"
     with EventLog(path) as log:
         begin(log)

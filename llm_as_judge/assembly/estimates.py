@@ -1,0 +1,217 @@
+"""Formulae for the memory, tokens and seconds of a training step; no model is loaded.
+
+- Parameters and modules: Qwen2, Qwen3, Llama and SmolLM2 as transformers builds them.
+- Activations: bytes that autograd keeps per token and layer, counted with ``saved_tensors_hooks`` on Qwen2 with
+  adapters on all linear layers (transformers 5.23, PEFT 0.21, torch 2.13); the tests compare them with the peak.
+- FLOPs per weight and token: 2 forward, 2 backward through frozen weights, and 2 for recomputed activations (Kaplan et
+  al., arXiv 2001.08361, appendix B).
+- Decoding is bound by reading the weights once per token (Pope et al., arXiv 2211.05102, section 2).
+- Accelerators: data sheets, dense bfloat16. ``MFU``, ``BANDWIDTH_SHARE`` and ``LOCAL_TOKEN_S`` are assumptions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llm_as_judge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from llm_as_judge.config.schema import Config
+
+GB = 1e9
+MFU = 0.35
+BANDWIDTH_SHARE = 0.6
+LOCAL_TOKEN_S = 0.04  # of the local engine on a GPU
+_LOGITS, _LOGIT_BYTES = 2**26, 12  # elements that exist at once; logit, log-probability and gradient in float32
+#: Bytes kept per token and layer for each unit of: hidden size, width of all keys, intermediate size, adapter rank.
+_KEPT = {"float32": (24.0, 8.0, 16.0, 28.0), "bfloat16": (18.3, 4.5, 8.7, 30.0)}
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An accelerator: bytes, dense bfloat16 FLOP/s, bytes/s."""
+
+    memory: float
+    flops: float
+    bandwidth: float
+
+
+CARDS = {
+    "A100-40": Card(40 * GB, 312e12, 1.555e12),
+    "A100-80": Card(80 * GB, 312e12, 2.039e12),
+    "H100-80": Card(80 * GB, 989e12, 3.35e12),
+    "H200-141": Card(141 * GB, 989e12, 4.8e12),
+    "L40S-48": Card(48 * GB, 362e12, 0.864e12),
+    "RTX4090-24": Card(24 * GB, 165e12, 1.008e12),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A decoder's sizes, from its ``config.json``."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+
+    def linear(self) -> Iterator[tuple[str, int, int]]:
+        """Name, inputs and outputs of every linear layer."""
+        q, kv, h, i = self.heads * self.head_dim, self.kv_heads * self.head_dim, self.hidden, self.intermediate
+        sizes = {
+            "self_attn.q_proj": (h, q), "self_attn.k_proj": (h, kv), "self_attn.v_proj": (h, kv),
+            "self_attn.o_proj": (q, h), "mlp.gate_proj": (h, i), "mlp.up_proj": (h, i), "mlp.down_proj": (i, h),
+        }  # fmt: skip
+        for layer in range(self.layers):
+            for name, (inputs, outputs) in sizes.items():
+                yield f"model.layers.{layer}.{name}", inputs, outputs
+
+    @property
+    def parameters(self) -> int:
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        norms = self.hidden * (2 * self.layers + 1)
+        return embeddings + norms + sum(inputs * outputs for _, inputs, outputs in self.linear())
+
+    def adapted(self, modules: str | Sequence[str]) -> list[tuple[str, int, int]]:
+        """The linear layers that get an adapter, chosen as in PEFT."""
+
+        def chosen(name: str) -> bool:
+            if isinstance(modules, str):
+                return modules == "all-linear" or re.fullmatch(modules, name) is not None
+            return any(name == module or name.endswith(f".{module}") for module in modules)
+
+        return [row for row in self.linear() if chosen(row[0])]
+
+    def cache_bytes(self, tokens: float, dtype: str) -> float:
+        """Keys and values of ``tokens``."""
+        return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
+
+
+_SHAPES = {
+    "qwen25-7b": Shape(3584, 18944, 28, 28, 4, 128, 152_064, False),
+    "qwen3-8b": Shape(4096, 12288, 36, 32, 8, 128, 151_936, False),
+    "smollm2": Shape(576, 1536, 30, 9, 3, 64, 49_152, True),
+}
+
+
+def shape_of(config: Config) -> Shape:
+    """Of the policy, from its folder's ``config.json`` or the table of known models."""
+    entry = config.base_model
+    file = Path(entry.path) / "config.json"
+    if file.is_file():
+        of = json.loads(file.read_text("utf-8"))
+        heads, hidden = of["num_attention_heads"], of["hidden_size"]
+        return Shape(
+            hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
+            of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
+        )  # fmt: skip
+    if entry.key in _SHAPES:
+        return _SHAPES[entry.key]
+    raise ConfigError(
+        f"model.model_name={config.model.model_name!r}: its shape is not known; give a folder with its config.json, or "
+        f"one of {', '.join(_SHAPES)}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes at the peak of an update."""
+
+    weights: float
+    adapter: float  # float32: weights, gradient and two moments
+    activations: float
+    logits: float
+
+
+def update_memory(
+    shape: Shape, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
+    checkpointing: bool,
+) -> Memory:  # fmt: skip
+    """``tokens`` are forwarded at once, ``scored`` of them belong to completions.
+
+    Layers before the first adapter keep nothing, because no gradient reaches them.
+    """
+    adapted = shape.adapted(modules)
+    parameters = rank * sum(inputs + outputs for _, inputs, outputs in adapted)
+    reached = shape.layers - int(re.findall(r"layers\.(\d+)\.", adapted[0][0])[0]) if adapted else 0
+    h, kv, i, r = _KEPT[dtype]
+    share = len(adapted) / (7 * reached) if reached else 0.0
+    each = h * shape.hidden + kv * shape.kv_heads * shape.head_dim + i * shape.intermediate + r * rank * share
+    layers = shape.layers * shape.hidden * BYTES[dtype] + each if checkpointing else reached * each
+    logits = min(scored * shape.vocabulary, _LOGITS) * _LOGIT_BYTES
+    return Memory(shape.parameters * BYTES[dtype], 16.0 * parameters, tokens * layers, logits)
+
+
+#: Kinds of tokens of a step, with their titles.
+TOKENS = {
+    "generated": "written by the policy",
+    "padded": "forwarded in padded rows",
+    "unique": "forwarded with shared prefixes",
+    "executor_input": "read by executor and judge",
+    "executor_output": "written by executor and judge",
+    "requests": "requests to them",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The rollouts of a step; lengths are in tokens."""
+
+    problems: int
+    group: int
+    shared: float  # part of every prompt
+    prompt: float  # whole
+    completion: float
+    calls: float  # requests to executor and judge per workflow
+    call_input: float
+    call_output: float
+
+    @property
+    def rollouts(self) -> int:
+        return self.problems * self.group
+
+    @property
+    def tokens(self) -> dict[str, float]:
+        """By the names in ``TOKENS``. ``unique`` ignores prefixes that completions share."""
+        generated, requests = self.rollouts * self.completion, self.rollouts * self.calls
+        return {
+            "generated": generated,
+            "padded": self.rollouts * self.prompt + generated,
+            "unique": self.shared + self.problems * (self.prompt - self.shared) + generated,
+            "executor_input": requests * self.call_input,
+            "executor_output": requests * self.call_output,
+            "requests": requests,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Of one step."""
+
+    generate: float
+    update: float
+    execute: float  # calls of one workflow, one after the other
+    served: float  # all requests, limited by the executor's concurrency
+
+    def step(self, lookahead: int) -> float:
+        """With d batches of lookahead, d + 1 are processed at once, unless policy or executor is always busy."""
+        device = self.generate + self.update
+        if not lookahead:
+            return device + max(self.execute, self.served)
+        return max(device, self.served, (device + self.execute) / (lookahead + 1))
+
+
+def execute_seconds(work: Workload, latency: float, slots: int) -> tuple[float, float]:
+    """``Seconds.execute`` and ``Seconds.served``."""
+    return math.ceil(work.calls) * latency, work.tokens["requests"] / slots * latency

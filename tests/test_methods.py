@@ -1,0 +1,87 @@
+"""The methods of ``benchmarks/methods``: the search climbs and keeps to its tokens, the loss is DPO's."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from helpers.rollouts import problem, record_of, rollout
+from helpers.update_case import batch, fresh
+from torch.nn.functional import logsigmoid
+
+from llm_as_judge.events import RolloutEvent
+from llm_as_judge.operators.catalog import OPERATORS
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
+
+from aflow import Node, RandomEditor, Tree, first_round, grow, select
+from score_dpo import BETA, Pair, learn, log_probabilities, score_dpo_loss
+
+
+def records(share: float, tokens: int = 10, count: int = 20) -> list[RolloutEvent]:
+    made = [rollout(problem(f"p{i}", "math"), i < share * count, tokens=tokens) for i in range(count)]
+    return [record_of(i, 0, one) for i, one in enumerate(made)]
+
+
+async def searched(budget: int, seed: int = 0) -> tuple[Tree, list[str]]:
+    """Programs are good, reviewed programs better, and an ensemble of them best, which takes three edits."""
+    tried: list[str] = []
+
+    async def trial(text: str) -> Sequence[RolloutEvent]:
+        tried.append(text)
+        score = 0.2 + 0.3 * ("Programmer" in text) + 0.2 * ("Review" in text) + 0.2 * ("ScEnsemble" in text)
+        return records(score if "Programmer" in text else 0.2)
+
+    rng = Random(seed)
+    return await grow(first_round("math"), RandomEditor("math", OPERATORS, rng), trial, budget, rng), tried
+
+
+async def test_the_search_climbs_to_a_workflow_that_is_three_edits_away() -> None:
+    tree, tried = await searched(200 * 80)
+    assert tree.best.score == pytest.approx(0.9)
+    assert all(f"operator.{name}(" in tree.best.text for name in ("Programmer", "Review", "ScEnsemble"))
+    assert len(set(tried)) == len(tried) > 40, "something was tried twice"
+
+
+async def test_the_search_keeps_to_its_tokens() -> None:
+    for budget in (200, 1000, 5000):
+        tree, tried = await searched(budget)
+        assert tree.tokens == 200 * len(tried) == budget
+
+
+def test_nodes_are_drawn_by_aflows_mixture() -> None:
+    nodes = [Node("a", 0.5, 1), Node("b", 0.4, 1), Node("c", 0.1, 1), Node("d", 0.0, 1), Node("e", 0.0, 1)]
+    drawn = Counter(select(nodes, (), Random(seed)) for seed in range(4000))
+    # 0.3 / 4 each, and 0.7 by exp(0.2 * points behind the best): 1, e**-2, e**-8, e**-10
+    expected = {0: 0.075 + 0.7 * 0.8806, 1: 0.075 + 0.7 * 0.1192, 2: 0.0752, 3: 0.075}
+    assert {i: n / 4000 for i, n in drawn.items()} == {i: pytest.approx(p, abs=0.02) for i, p in expected.items()}
+
+
+def test_the_loss_by_hand_and_with_scores_one_and_zero() -> None:
+    completion = batch(fresh())[0]
+    ratios = torch.tensor([[2.0], [-3.0]])
+    # 0.1 * (0.9 * 2 - 0.8 * -3) = 0.42; ln(1 + exp(-0.42)) = 0.5050370
+    assert float(score_dpo_loss(ratios, [Pair(completion, completion, 0.9, 0.2)])) == pytest.approx(0.5050370, abs=1e-6)
+    plain = -logsigmoid(BETA * (ratios[0] - ratios[1])).mean()
+    assert float(score_dpo_loss(ratios, [Pair(completion, completion, 1.0, 0.0)])) == pytest.approx(float(plain))
+
+
+def test_learning_makes_the_better_workflow_more_likely_than_the_worse() -> None:
+    policy = fresh()
+    completions = batch(policy)
+    pairs = [Pair(completions[i], completions[i + 1], 1.0, 0.0) for i in (0, 4, 8)]
+    with torch.no_grad():
+        before = log_probabilities(policy, pairs)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2)
+    first = learn(policy, optimizer, pairs, 3, 1.0)
+    assert first == pytest.approx(0.6931, abs=1e-4), "the reference is the policy at the start"
+    for _ in range(5):
+        learn(policy, optimizer, pairs, 3, 1.0)
+    with torch.no_grad():
+        after = log_probabilities(policy, pairs) - before
+    assert (after[0] > after[1]).all()
