@@ -29,7 +29,7 @@ class Pairs:
         self.config, self.author = config, author
         self._operators = load_operators(config.workflow.operators)
         self._rng = Random(f"warm-up/{config.training.seed}")
-        self._write = partial(variety.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
+        self._write = partial(recipes.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
         questions = list({p.question.id: p.question for p in drawn}.values())
@@ -75,7 +75,7 @@ class Pairs:
     def _source(self, question: Question, rng: Random) -> str:
         if own := [source for domain, source in self._own if domain == question.domain]:
             return rng.choice(own)
-        return self._write(variety.draw(question.domain, rng, self._operators), question.domain, rng)
+        return self._write(recipes.draw(question.domain, rng, self._operators), question.domain, rng)
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ class Judge:
             return await self._run_tests(question, reference, answer)
         score = _official_f1(problem, answer) if question.domain == "qa" else None
         references = ("unanswerable",) if reference.unanswerable else reference.answers
-        if self._mode != "llm" and not reference.unanswerable and await _accepted(problem, answer, cut_off):
+        if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
             return Verdict(True, "rules", "equivalent to a reference", score)
         if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references):
             return Verdict(False, "rules", f"no answer but {kind}", score)
@@ -89,6 +89,16 @@ class Judge:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong", score)
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
         return Verdict(decision.correct, "llm", decision.reason, score, exchanges=decision.exchanges)
+
+    async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
+        """The rules. Proofs run in threads, so that they do not delay other answers."""
+        question, answers = problem.question, problem.reference.answers
+        options = {"cut_off": cut_off, "any_box": self._llm is None}
+        ask = partial(compare, answer, answers, question.domain, question.text, **options)
+        said = ask(effort_s=0)
+        if said == "unproved":
+            said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
+        return said == "same"
 
     async def _run_tests(self, question: Question, reference: Reference, answer: str) -> Verdict:
         if self._sandbox is None:
@@ -103,16 +113,6 @@ class Judge:
         weak = " (weak: a solution made to deceive could have forged it)" if result.weak else ""
         reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
         return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
-
-
-async def _accepted(problem: Problem, answer: str, cut_off: bool) -> bool:
-    """The rules. Proofs run in threads, so that they do not delay other answers."""
-    question, answers = problem.question, problem.reference.answers
-    ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off)
-    said = ask(effort_s=0)
-    if said == "unproved":
-        said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
-    return said == "same"
 
 
 def _official_f1(problem: Problem, answer: str) -> float:
