@@ -197,7 +197,7 @@ def _engine(settings: Config) -> str:
             reason = done.stderr.strip().rpartition("\n")[2]
             raise ConfigError(
                 f"{python} has no vLLM for the run's own server ({reason}): install it in a separate environment and "
-                "set engine.python (docs/scale.md), or set engine.base_url"
+                "set engine.python (docs/training.md), or set engine.base_url"
             )
         return f"own server, vLLM {done.stdout.split()[-1]}"
     config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path

@@ -14,6 +14,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Completion, Question
+from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 

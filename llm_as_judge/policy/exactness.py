@@ -132,7 +132,7 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
         raise
     except Exception as error:
         raise ConfigError(
-            f"{name} cannot be trained here ({type(error).__name__}: {error}); docs/architectures.md lists what can"
+            f"{name} cannot be trained here ({type(error).__name__}: {error}); see docs/reports/architectures.md"
         ) from error
     finally:
         policy.model.train(was_training)
@@ -140,7 +140,7 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
     if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
         raise ConfigError(
             f"log-probabilities of {name} are {worst:.1e} nats off its own forward pass (at most "
-            f"{tolerance(base.dtype):g}), so it cannot be trained here; docs/architectures.md lists what can"
+            f"{tolerance(base.dtype):g}), so it cannot be trained here; see docs/reports/architectures.md"
         )
     return worst
 

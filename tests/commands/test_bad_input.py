@@ -110,7 +110,7 @@ WRONG_FILES = [
     (["train_dataset=good.jsonl"], "domain_ratios"), (["train_dataset=good.jsonl", MATHS], "test_dataset"),
     (["train_dataset=good.jsonl", "test_dataset=nowhere", MATHS], "nowhere"),
     (["train_dataset=good.jsonl", "test_dataset=qa.jsonl", MATHS, "eval_every=1"], "val_dataset"),
-    (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "one file"),
+    (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "same file"),
     (["output_dir=words.txt"], "words.txt"), (["log_dir=/dev/null"], "/dev/null"),
     (["results_dir=/proc/x"], "/proc/x"), (["persistence_dir=words.txt"], "words.txt"),
     (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),

@@ -76,7 +76,7 @@ def test_every_script_is_a_command_and_passes_its_exit_status_on(
 
 
 def test_the_page_of_commands_names_existing_commands_and_all_scripts(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/using.md").read_text(encoding="utf-8")
     named = {line.strip() for line in re.findall(r"`llm-as-judge ([a-z]+(?: [a-z]+)?)[ `]", page)}
     assert len(named) >= 6
     for command in named:

@@ -178,7 +178,7 @@ def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_of
 
 
 def test_the_step_is_that_of_the_real_loop() -> None:
-    """Beside the steps that ``benchmarks/orchestration.py`` measured on an executor of 1 s a call (docs/scale.md)."""
+    """Compared with steps that ``benchmarks/orchestration.py`` measured with an executor of 1 s per call."""
     roomy = Seconds(1.0, 0.9, 8.03 - 1.9, 0.44)  # 128 places
     assert roomy.step(1) == pytest.approx(3.78, rel=0.25) and roomy.step(2) == pytest.approx(2.79, rel=0.25)
     narrow = Seconds(1.0, 0.9, 8.01 - 1.9, 3.65)  # 16

@@ -1,4 +1,4 @@
-"""Common model types give the results that docs/architectures.md lists."""
+"""Common model types give the results that docs/reports/architectures.md lists."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from helpers.tiny import Events, ListBuffer, bandit_trainer, equal, tiny_policy,
 from safetensors import SafetensorError
 
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.events import Event
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
@@ -146,10 +147,10 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
 @pytest.mark.parametrize("kind", ["rollout", "step", "buffer"])
 async def test_a_finished_step_is_saved_if_log_or_buffer_cannot_be_written(tmp_path: Path, kind: str) -> None:
     class FullLog(Events):
-        def log(self, event: str, /, **fields: Any) -> None:
-            if event == kind and fields["step"] == 3:
+        def log(self, event: Event) -> None:
+            if event.__struct_config__.tag == kind and getattr(event, "step", 0) == 3:
                 raise FULL
-            super().log(event, **fields)
+            super().log(event)
 
     class FullBuffer(ListBuffer):
         saves = 0
@@ -177,8 +178,8 @@ async def test_a_saved_checkpoint_that_cannot_be_logged_is_not_reported_as_missi
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class FullLog(Events):
-        def log(self, event: str, /, **fields: Any) -> None:
-            if event in ("step", "checkpoint"):
+        def log(self, event: Event) -> None:
+            if event.__struct_config__.tag in ("step", "checkpoint"):
                 raise FULL
 
     with caplog.at_level(logging.WARNING), pytest.raises(OSError, match="No space left"):

@@ -98,7 +98,7 @@ async def test_batches_are_sampled_by_the_weights_of_that_many_steps_before(tmp_
         (step, min(step, lookahead)) for step in range(5)
     ]
     assert made.parts.sampler.state_dict()["position"] == 5 * 4  # nothing is drawn beyond the last step
-    assert all(0 < r.use.device_busy <= 1.05 for r in reports)
+    assert all(0 < r.device_busy <= 1.05 for r in reports)
 
 
 async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_nothing_twice(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import inspect
 import operator
 import sys
@@ -130,7 +131,8 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     operator.__dict__.update(operators)
     roles: dict[str, aflow.Role] = {}
     for source in (job["source"], job["prompt"]):
-        roles.update(aflow.modules(ast.parse(source)))
+        with contextlib.suppress(SyntaxError):  # raised when the source is run, or a broken prompt.py is imported
+            roles.update(aflow.modules(ast.parse(source)))
     sys.meta_path.append(GraphImports(roles, operators, job["prompt"]))
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
