@@ -117,7 +117,7 @@ WRONG_FILES = [
     (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
     (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
     (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
-    (["model.adapter=bad-adapter"], "give a folder step_N"),
+    (["model.adapter=bad-adapter"], "give another folder step_N"),
 ]  # fmt: skip
 #: Wrong commands that fail before any model is loaded.
 WRONG_COMMANDS = """

@@ -52,7 +52,7 @@ class approx:
             return bool(expected == other)
 
     def _same(self, expected: Any, other: Any) -> bool:
-        return approx(expected, **self._tolerance) == other
+        return bool(approx(expected, **self._tolerance) == other)
 
 
 class mark:
