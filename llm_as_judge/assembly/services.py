@@ -67,7 +67,7 @@ async def open_services(
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         official = RolloutParts(
             runner,
-            Judge(RULES, None, sandbox),
+            Judge(RULES, None, sandbox, official=True),
             reward,
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,

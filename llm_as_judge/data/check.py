@@ -56,7 +56,7 @@ async def check_golds(
     """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind, with the field names of
     ``fields``. Raises ``DataError`` for a missing file.
     """
-    judge, gate = Judge(RULES, None, sandbox), asyncio.Semaphore(_CONCURRENT)
+    judge, gate = Judge(RULES, None, sandbox, official=True), asyncio.Semaphore(_CONCURRENT)
     records = golds = 0
     failures: list[Failure] = []
 

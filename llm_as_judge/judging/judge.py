@@ -47,8 +47,9 @@ class CodeJudge(Protocol):
 class Judge:
     """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: no model.
 
-    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. Raises
-    ``ConfigError`` if a mode lacks its model.
+    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. With
+    ``official`` the last box of a maths reply counts whatever surrounds it, as in MATH's own script: for evaluations,
+    never for rewards. Raises ``ConfigError`` if a mode lacks its model.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Judge:
         llm: ChatModel | None = None,
         sandbox: CodeJudge | None = None,
         second: ChatModel | None = None,
+        *,
+        official: bool = False,
     ) -> None:
         if config.mode != "rules" and llm is None:
             raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
@@ -64,6 +67,7 @@ class Judge:
         second = second if config.second_role == "verdicts" else None
         self._llm = None if llm is None or config.mode == "rules" else LLMJudge(config, llm, second)
         self._sandbox = sandbox
+        self._official = official
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """Whether ``answer`` is right; no answer makes this raise.
@@ -93,7 +97,7 @@ class Judge:
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
         """The rules. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
-        options = {"cut_off": cut_off, "any_box": self._llm is None}
+        options = {"cut_off": cut_off, "any_box": self._official}
         ask = partial(compare, answer, answers, question.domain, question.text, **options)
         said = ask(effort_s=0)
         if said == "unproved":

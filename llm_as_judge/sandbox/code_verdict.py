@@ -181,7 +181,7 @@ def _suspects(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 node.lineno,
                 "the assert is of a tuple, which is always true; remove the parentheses" if always else "",
             )
-        elif isinstance(node, ast.stmt) and unittest_assert(node) is not None:
+        elif isinstance(node, ast.expr) and unittest_assert(node) is not None:
             yield node.lineno, ""
         elif isinstance(node, ast.Try) and any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
             yield node.lineno, "a failing assert may be caught here"

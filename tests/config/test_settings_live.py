@@ -156,17 +156,15 @@ MIRRORS = {
 }
 
 
-EXTRAS = (
-    ".inspect_solver", ".inspect_logs", "runs.view", "views.plots", "views.report", "views.spans", "runs.trace",
-    "integrations.verifiers",
-)  # fmt: skip
-
-
 def dataclasses_of_the_package() -> Iterator[type]:
     for module in pkgutil.walk_packages(llm_as_judge.__path__, f"{PACKAGE}."):
-        if ".sandbox.guest." in module.name or module.name.endswith((".__main__", *EXTRAS)):
-            continue  # code inside the sandbox has no configuration; the others need an extra
-        for value in vars(importlib.import_module(module.name)).values():
+        if ".sandbox.guest." in module.name or module.name.endswith(".__main__"):
+            continue  # code inside the sandbox has no configuration
+        try:
+            imported = importlib.import_module(module.name)
+        except (ImportError, ConfigError):
+            continue  # needs an extra that is not installed
+        for value in vars(imported).values():
             if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.name:
                 yield value
 

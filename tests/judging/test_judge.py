@@ -10,7 +10,6 @@ import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked
 
 from llm_as_judge.answers.equivalence import matches
-from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
@@ -231,9 +230,10 @@ async def test_removing_the_rules_or_the_model_shows() -> None:
     assert (await Judge(RULES).verdict(problem("12"), "a dozen")).correct is False
 
 
-async def test_without_a_model_the_last_box_counts_wherever_it_is() -> None:
-    """As in MATH's own script; with a model, such a reply is undecided and the model decides."""
+async def test_in_official_evaluations_the_last_box_counts_wherever_it_is() -> None:
+    """As in MATH's own script; in training such a reply is undecided and the model decides."""
     reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
     of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
-    assert (await Judge(JudgeConfig(mode="rules")).verdict(of, reply)).correct is True
+    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
+    assert (await Judge(RULES).verdict(of, reply)).correct is False
     assert matches(reply, ["12"], "math", of.question.text) is False
