@@ -136,10 +136,11 @@ def test_a_dataset_is_a_file_and_a_row_of_the_catalog(copy: Copy) -> None:
     copy.command("data", "process", "--datasets", "riddles", "--raw", ".", "--out", "out", *sizes)
     assert (copy.folder / "out/test/riddles_test.jsonl").read_text().count("piano") == 2
     copy.run(
+        "-c",
         "from llm_as_judge.data.catalog import metric_of\n"
         "from llm_as_judge.judging.prompts import DATASET_LINES\n"
         "assert DATASET_LINES['riddles'] == 'Any synonym will do.'\n"
-        "assert metric_of('riddles', ['qa']) == 'squad2'\n"
+        "assert metric_of('riddles', ['qa']) == 'squad2'\n",
     )
     assert len(copy.changed) == 2
 

@@ -44,11 +44,11 @@ class Source(_Strict):
     """
 
     hub: str
-    configs: Names = Field(min_length=1)
+    configs: Names = Field(("default",), min_length=1)
     page: str = Field(pattern=r"^https?://")
     splits: Mapping[str, Split] = Field(min_length=1)
-    pool: Names = Field(min_length=1)
-    official: Mapping[str, str]
+    pool: Names = Field(("train",), min_length=1)
+    official: Mapping[str, str] = {"train": "train", "test": "test"}
 
     @model_validator(mode="after")
     def _consistent(self) -> Source:

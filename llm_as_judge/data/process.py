@@ -18,7 +18,7 @@ import msgspec
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines, writing
+from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -83,9 +83,8 @@ def process(job: Job) -> dict[str, Any]:
                 place = f"processed/{name}_{side}.jsonl"
                 files[place] = write_lines(staged / place, (entry.line for entry in getattr(sides, side)))
             files[f"test/{name}_test.jsonl"] = files[f"processed/{name}_test.jsonl"]
-            with writing(job.out):
-                (staged / "test").mkdir(exist_ok=True)
-                shutil.copyfile(staged / f"processed/{name}_test.jsonl", staged / f"test/{name}_test.jsonl")
+            (staged / "test").mkdir(exist_ok=True)
+            shutil.copyfile(staged / f"processed/{name}_test.jsonl", staged / f"test/{name}_test.jsonl")
             job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
         for side in wanted:
             files[f"mixed/{side}_mixed.jsonl"] = _mix(job, staged, side, datasets, domains, info)
@@ -95,9 +94,8 @@ def process(job: Job) -> dict[str, Any]:
             name: {"file": f"{name}_test.jsonl", "domain": domain, **files[f"test/{name}_test.jsonl"]}
             for name, domain in domains.items()
         }
-        with writing(job.out):
-            write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
-            write_json(staged / INFO, info)
+        write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
+        write_json(staged / INFO, info)
         stale = {"mixed": "*_mixed.jsonl", "test": "*_test.jsonl", "processed": "*.jsonl"}
         move_into_place(staged, job.out, INFO, stale)
     return info

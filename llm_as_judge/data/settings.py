@@ -77,10 +77,9 @@ class DatasetSettings(_Strict):
         return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
-def find_settings(folder: Path | None = None) -> Path | None:
-    """``dataset.yaml`` in ``folder``, else in ./config, else the one shipped with the package."""
-    places = [*([folder] if folder else []), Path("config"), SHIPPED]
-    return next((place / FILE for place in places if (place / FILE).is_file()), None)
+def find_settings() -> Path | None:
+    """``dataset.yaml`` in ./config, else the one shipped with the package."""
+    return next((place / FILE for place in (Path("config"), SHIPPED) if (place / FILE).is_file()), None)
 
 
 def field_spellings() -> Mapping[str, Sequence[str]]:

@@ -12,7 +12,7 @@ import yaml
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.download import JOURNAL, MANIFEST, download, fetch_from_hub
+from llm_as_judge.data.download import MANIFEST, download, fetch_from_hub
 from llm_as_judge.data.files import sha256_of
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import DatasetSettings, load_settings
@@ -72,11 +72,10 @@ def test_what_is_there_is_not_fetched_again_but_what_was_changed_is(tmp_path: Pa
 def test_a_broken_run_goes_on_where_it_stopped(tmp_path: Path, settings: DatasetSettings) -> None:
     with pytest.raises(DataError, match="math: not fetched: no route"):
         download(settings, tmp_path, ["gsm8k", "math"], fetch=Hub(hendrycks_math="no route"))
-    assert not (tmp_path / MANIFEST).exists() and (tmp_path / JOURNAL).exists()
     hub = Hub()
     manifest = download(settings, tmp_path, ["gsm8k", "math"], fetch=hub)
     assert {id_ for id_, _, _ in hub.asked} == {"EleutherAI/hendrycks_math"}
-    assert len(manifest["files"]) == 4 and not (tmp_path / JOURNAL).exists()
+    assert len(manifest["files"]) == 4
 
 
 def test_a_transfer_that_breaks_inside_a_split_leaves_no_file(tmp_path: Path, settings: DatasetSettings) -> None:

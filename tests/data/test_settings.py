@@ -48,7 +48,7 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
         ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
         ("code: 0.3}", "code: -1}", "domain_ratios must be"),
         ("datasets: [gsm8k, ", "datasets: [gsm9k, ", "no dataset 'gsm9k'"),
-        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.pool: Field required"),
+        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.hub: Field required"),
         ("  problem: [question]", "  problm: [question]", "fields has 'problm'"),
         ("val_fraction: 0 ", "val_fraction: 1 ", "mix.val_fraction"),
     ]
@@ -82,12 +82,9 @@ def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(
     assert splits_there(tmp_path, "squad2", source) == ["train"]
 
 
-def test_the_file_is_found_in_the_folder_in_config_and_in_the_source_tree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_found_in_config_and_in_the_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_settings() == CONFIG
     (tmp_path / "config").mkdir()
     (tmp_path / "config/dataset.yaml").write_text(CONFIG.read_text())
     assert find_settings() == Path("config/dataset.yaml")
-    assert find_settings(CONFIG.parent) == CONFIG

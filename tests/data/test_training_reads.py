@@ -53,7 +53,7 @@ def test_naming_a_training_file_selects_files(tmp_path: Path) -> None:
 
 def test_files_next_to_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
     for named in ("train_dataset", "test_dataset", "val_dataset"):
-        with pytest.raises(ConfigError, match=f"source is 'embedded', but {named} names a file; take source out"):
+        with pytest.raises(ConfigError, match=f"source is 'embedded', but {named} names a file; remove source"):
             load_config(ROOT / "config/embedded.yaml", [f"{named}={tmp_path}", "data.source=embedded"])
     with pytest.raises(ConfigError, match=r"test_dataset means files, but train_dataset is not set.*evaluate --data"):
         load_config(ROOT / "config/embedded.yaml", [f"test_dataset={tmp_path}"])
@@ -123,7 +123,7 @@ def test_one_file_for_training_and_testing_is_refused_with_the_cure(tmp_path: Pa
     path = sorted_file(tmp_path / "own.jsonl", ("math", 3))
     (tmp_path / "link.jsonl").symlink_to(path)
     for other in (path, tmp_path / "link.jsonl"):
-        with pytest.raises(ConfigError, match=r"train_dataset and test_dataset name one file.*data process"):
+        with pytest.raises(ConfigError, match=r"train_dataset and test_dataset are the same file"):
             load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", f"test_dataset={other}"])
 
 

@@ -60,13 +60,11 @@ DATASET = Dataset(
     judge_line=CHOICE_LINE,
     source=Source(
         hub="tau/commonsense_qa",
-        configs=("default",),
         page="https://www.tau-nlp.sites.tau.ac.il/commonsenseqa",
         splits={  # the answers of the test split are not published
             "train": Split(hub="train", release=("commonsenseqa/train_rand_split.jsonl",)),
             "validation": Split(hub="validation", release=("commonsenseqa/dev_rand_split.jsonl",)),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )

@@ -62,7 +62,6 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("hotpotqa/hotpot_train_v1.1.json",)),
             "validation": Split(hub="validation", release=("hotpotqa/hotpot_dev_distractor_v1.json",)),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )

@@ -60,6 +60,5 @@ DATASET = Dataset(
             "test": Split(hub="test", release=("mmlu/test/*.csv",)),
         },
         pool=("test",),
-        official={"train": "train", "test": "test"},
     ),
 )

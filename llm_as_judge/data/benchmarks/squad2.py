@@ -74,7 +74,6 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("squad2/train-v2.0.json", "squad_v2/train-v2.0.json")),
             "validation": Split(hub="validation", release=("squad2/dev-v2.0.json", "squad_v2/dev-v2.0.json")),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )
