@@ -88,7 +88,7 @@ def process(job: Job) -> dict[str, Any]:
             job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
         for side in wanted:
             files[f"mixed/{side}_mixed.jsonl"] = _mix(job, staged, side, datasets, domains, info)
-        info["notes"] += _notes(job, info)
+        info["notes"] = _notes(job, info)
         info["files"] = dict(sorted(files.items()))
         tests = {
             name: {"file": f"{name}_test.jsonl", "domain": domain, **files[f"test/{name}_test.jsonl"]}
@@ -218,11 +218,6 @@ def _info(
     domains: Mapping[str, Domain],
 ) -> dict[str, Any]:
     mix = job.settings.mix
-    notes = []
-    for name, source in job.settings.sources(mix.datasets).items():
-        if job.mode == "plan-c" and used[name] != list(source.pool):
-            wanted, instead = ", ".join(source.pool), ", ".join(used[name])
-            notes.append(f"{name}: {wanted} had no files; {instead} taken instead (--any-split)")
     return {
         "split": job.mode,
         "seed": mix.seed,
@@ -244,7 +239,7 @@ def _info(
         },
         "mixed": {},
         "contamination": contamination(dict(datasets)),
-        "notes": notes,
+        "notes": [],
     }
 
 
@@ -258,8 +253,13 @@ def _fingerprint(files: Sequence[Path]) -> dict[str, Any]:
 def _notes(job: Job, info: Mapping[str, Any]) -> list[str]:
     notes = []
     sources = job.settings.sources(job.settings.mix.datasets)
+    for name, source in sources.items():
+        instead = info["datasets"][name]["splits"]
+        if job.mode == "plan-c" and instead != list(source.pool):
+            wanted = ", ".join(source.pool)
+            notes.append(f"{name}: {wanted} had no files; {', '.join(instead)} taken instead (--any-split)")
     for name, facts in info["datasets"].items():
-        drawn = facts.get("train_mix")
+        drawn = facts.get("train_mix")  # absent for a set without training problems
         if drawn and drawn["repetition"] > _OFTEN:
             notes.append(
                 f"{name}: each of its {drawn['unique']} training problems comes about {drawn['repetition']:.0f} times "

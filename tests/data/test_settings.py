@@ -54,15 +54,12 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
     ]
     wrong = [(new, told) for old, new, expected in cases if expected not in (told := message(tmp_path, old, new))]
     assert not wrong
+    line = next(n for n, text in enumerate(CONFIG.read_text().splitlines(), 1) if "train_size" in text)
+    assert message(tmp_path, "train_size: 160000", "train_size: 0").startswith(f"/dataset.yaml:{line}: ")
     source = DATASETS["gsm8k"].source.model_dump()
     for change, reason in (({"pool": ("dev",)}, "pool names dev"), ({"official": {"dev": "test"}}, "must give test")):
         with pytest.raises(ValidationError, match=reason):
             Source.model_validate({**source, **change})
-
-
-def test_a_mistake_has_its_line(tmp_path: Path) -> None:
-    line = next(n for n, text in enumerate(CONFIG.read_text().splitlines(), 1) if "train_size" in text)
-    assert message(tmp_path, "train_size: 160000", "train_size: 0").startswith(f"/dataset.yaml:{line}: ")
 
 
 def test_changes_of_the_command_line_are_named_as_such() -> None:
