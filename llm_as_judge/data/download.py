@@ -60,7 +60,8 @@ def download(
     files = _read(raw / MANIFEST)
     for i, (name, split) in enumerate(targets):
         file = f"{name}/{split}.jsonl"
-        if _intact(raw / file, files.get(file)):
+        known = file in files and (raw / file).is_file()
+        if known and sha256_of(raw / file) == files[file]["sha256"]:
             progress(name, split, files[file]["lines"], files[file]["lines"])
             continue
         if file not in files and split in splits_there(raw, name, sources[name]):
@@ -98,10 +99,6 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
     with writing(path):
         part.replace(path)
     return {**facts, "hub": source.hub, "configs": list(source.configs), "split": theirs}
-
-
-def _intact(path: Path, facts: Mapping[str, Any] | None) -> bool:
-    return facts is not None and path.is_file() and sha256_of(path) == facts["sha256"]
 
 
 def _read(path: Path) -> dict[str, Any]:
