@@ -1,8 +1,8 @@
 """The gold self-check: does the project's own judge accept every problem's own answer?
 
 Answers are judged by the rules alone, code by running the hidden tests in the sandbox. The public tests shown to the
-policy must pass for the gold solution too. A rejected gold is a fault of the parser, the judge or the benchmark. A code
-problem without a gold solution must reject solutions that do nothing (``vacuous``).
+policy must pass for the gold solution too. A rejected gold is a fault of the parser, the judge or the benchmark. The
+tests of a code problem without a gold solution must reject solutions that do nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import recognise
 from llm_as_judge.data.reading import Raw, files_in, read
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
+from llm_as_judge.sandbox.code_verdict import vacuous
 from llm_as_judge.sandbox.public_test import RunsCode, run_assert
 from llm_as_judge.types import Problem
 
@@ -60,10 +61,11 @@ async def check_golds(
     records = golds = 0
     failures: list[Failure] = []
 
-    async def check(problem: Problem, gold: str | None) -> list[Failure]:
+    async def check(problem: Problem, gold: str | None, place: str) -> list[Failure]:
         async with gate:
-            reasons = await (vacuous(judge, problem) if gold is None else _rejected(judge, sandbox, problem, gold))
-        return [Failure(problem.question.id, reason) for reason in reasons]
+            if gold is None:
+                return [Failure(place, reason) for reason in await _vacuous(sandbox, problem)]
+            return [Failure(problem.question.id, reason) for reason in await _rejected(judge, sandbox, problem, gold)]
 
     running: set[asyncio.Task[list[Failure]]] = set()
     for raw, place in ((raw, f"{file}:{raw.place}") for path in paths for file in files_in(path) for raw in read(file)):
@@ -74,7 +76,7 @@ async def check_golds(
             failures.append(Failure(place, str(error)))
             continue
         golds += len(answers)
-        running |= {asyncio.create_task(check(problem, gold)) for gold in answers or (None,)}
+        running |= {asyncio.create_task(check(problem, gold, place)) for gold in answers or (None,)}
         if len(running) >= 8 * _CONCURRENT:
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             failures += [failure for task in done for failure in task.result()]
@@ -82,12 +84,14 @@ async def check_golds(
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 
-async def vacuous(judge: Judge, problem: Problem) -> list[str]:
-    """Why the hidden tests of a code problem prove nothing: solutions without work that pass them."""
-    verdict = await judge.verdict(problem, f"def {problem.question.entry_point}(*args, **kwargs):\n    pass")
-    if verdict.correct is False:
-        return []
-    return ["a function that does nothing passes the tests" if verdict.correct else verdict.reason]
+async def _vacuous(sandbox: Sandbox, problem: Problem) -> list[str]:
+    """Why the hidden tests of a code problem prove nothing, if they do."""
+    reference, entry_point = problem.reference, problem.question.entry_point or ""
+    try:
+        found = await vacuous(sandbox, reference.tests, entry_point, reference.prelude)
+    except (DataError, SandboxFault) as error:
+        return [str(error)]
+    return [f"{problem.question.id}: line {found.line} of the tests: {found.reason}"] if found else []
 
 
 async def _rejected(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[str]:

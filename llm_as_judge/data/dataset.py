@@ -22,11 +22,13 @@ Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
 TestStyle = Literal["check", "asserts"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class Strict(BaseModel):
+    """Settings without unknown keys or converted types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Split(_Strict):
+class Split(Strict):
     """One split: its name on the Hugging Face hub (``a+b`` joins two) and its release files.
 
     ``release`` holds patterns relative to the raw folder; the first pattern with matches is used.
@@ -36,7 +38,7 @@ class Split(_Strict):
     release: Names = Field(min_length=1)
 
 
-class Source(_Strict):
+class Source(Strict):
     """Where a benchmark's raw files come from, and which splits are used.
 
     ``pool``: splits that are pooled and split anew. ``official``: the published ``train`` and ``test`` splits; names
@@ -44,11 +46,11 @@ class Source(_Strict):
     """
 
     hub: str
-    configs: Names = Field(min_length=1)
+    configs: Names = Field(("default",), min_length=1)
     page: str = Field(pattern=r"^https?://")
     splits: Mapping[str, Split] = Field(min_length=1)
-    pool: Names = Field(min_length=1)
-    official: Mapping[str, str]
+    pool: Names = Field(("train",), min_length=1)
+    official: Mapping[str, str] = {"train": "train", "test": "test"}
 
     @model_validator(mode="after")
     def _consistent(self) -> Source:

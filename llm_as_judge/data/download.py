@@ -1,16 +1,16 @@
 """``llm-as-judge data download``: benchmarks from the Hugging Face hub to ``RAW/<dataset>/<split>.jsonl``.
 
-The ``datasets`` library transfers and caches, so an interrupted transfer continues. Files are complete or absent, are
-not fetched again while their checksum is right, and the manifest is written last. Splits whose release files were put
-there by hand are skipped. Only the first record of a split is parsed, to notice changed fields.
+The ``datasets`` library transfers and caches, so an interrupted transfer continues. Files are complete or absent, and
+are not fetched again while their checksum in the manifest is right. Splits whose release files were put there by hand
+are skipped. Only the first record of a split is parsed, to notice changed fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
@@ -20,24 +20,13 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.files import write_json
 
 MANIFEST = "manifest.json"
-#: What an interrupted download has fetched.
-JOURNAL = ".manifest.part.json"
-
-
-class Records(Protocol):
-    """The records of one split."""
-
-    def __iter__(self) -> Any: ...
-    def __len__(self) -> int: ...
-
-
 #: Hub id, configuration, split -> its records.
-Fetch = Callable[[str, str, str], Records]
+Fetch = Callable[[str, str, str], Sequence[Any]]
 #: Dataset, split, records written, total records.
 Progress = Callable[[str, str, int, int], None]
 
 
-def fetch_from_hub(hub_id: str, config: str, split: str) -> Records:
+def fetch_from_hub(hub_id: str, config: str, split: str) -> Sequence[Any]:
     """Fetch by the ``datasets`` library. Raises ``DataError`` if it is not installed or fails."""
     try:
         # by name, because any folder called datasets on the path imports as an empty module
@@ -46,7 +35,7 @@ def fetch_from_hub(hub_id: str, config: str, split: str) -> Records:
         raise DataError("the datasets library is not installed; pip install 'llm-as-judge[data]'") from error
     disable_progress_bars()
     try:
-        records: Records = load_dataset(hub_id, config, split=split)
+        records: Sequence[Any] = load_dataset(hub_id, config, split=split)
     except Exception as error:  # errors of a dozen libraries, without a common base
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"{type(error).__name__}: {reason[:300]}") from error
@@ -68,10 +57,11 @@ def download(
     """
     sources = settings.sources(list(names))
     targets = [(name, split) for name, source in sources.items() for split in source.splits]
-    files = {**_read(raw / MANIFEST), **_read(raw / JOURNAL)}
+    files = _read(raw / MANIFEST)
     for i, (name, split) in enumerate(targets):
         file = f"{name}/{split}.jsonl"
-        if _intact(raw / file, files.get(file)):
+        known = file in files and (raw / file).is_file()
+        if known and sha256_of(raw / file) == files[file]["sha256"]:
             progress(name, split, files[file]["lines"], files[file]["lines"])
             continue
         if file not in files and split in splits_there(raw, name, sources[name]):
@@ -83,12 +73,8 @@ def download(
             lines = [f"{name}: not fetched: {error}", *_by_hand(raw, sources, missing)]
             raise DataError("\n".join(lines)) from error
         with writing(raw):
-            write_json(raw / JOURNAL, {"files": files})
-    manifest = {"files": dict(sorted(files.items()))}
-    with writing(raw):
-        write_json(raw / MANIFEST, manifest)
-        (raw / JOURNAL).unlink(missing_ok=True)
-    return manifest
+            write_json(raw / MANIFEST, {"files": dict(sorted(files.items()))})
+    return {"files": dict(sorted(files.items()))}
 
 
 def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, progress: Progress) -> dict[str, Any]:
@@ -115,22 +101,13 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
     return {**facts, "hub": source.hub, "configs": list(source.configs), "split": theirs}
 
 
-def _intact(path: Path, facts: Mapping[str, Any] | None) -> bool:
-    return (
-        facts is not None
-        and path.is_file()
-        and path.stat().st_size == facts["bytes"]
-        and sha256_of(path) == facts["sha256"]
-    )
-
-
 def _read(path: Path) -> dict[str, Any]:
     """Files of a manifest; an unreadable one counts as empty, because all files are checked anyway."""
     try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
-        return {name: facts for name, facts in files.items() if {"lines", "bytes", "sha256"} <= facts.keys()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        files: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError):
         return {}
+    return files
 
 
 def _by_hand(raw: Path, sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:

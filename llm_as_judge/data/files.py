@@ -53,7 +53,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def staging(out: Path, name: str) -> Iterator[Path]:
-    """An empty folder inside ``out``, removed at the end. Also removes those of killed processes."""
+    """An empty folder inside ``out``, removed at the end; an ``OSError`` becomes a ``DataError``. Also removes the
+    folders of killed processes.
+    """
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob(f".{name}-*"):
@@ -62,19 +64,19 @@ def staging(out: Path, name: str) -> Iterator[Path]:
         folder = out / f".{name}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _alive(pid: str) -> bool:
     try:
         os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
     except PermissionError:
         return True
+    except (ValueError, ProcessLookupError):
+        return False
     return True
 
 
@@ -85,20 +87,17 @@ def move_into_place(staged: Path, out: Path, last: str, stale: Mapping[str, str]
     """
     files = sorted(path.relative_to(staged) for path in staged.rglob("*") if path.is_file())
     folders = {(out / file).parent for file in files}
-    with writing(out):
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / MARKER).touch()
-        (out / last).unlink(missing_ok=True)
-        kept = {out / file for file in files}
-        for where, pattern in stale.items():
-            for old in (out / where).glob(pattern):
-                if old not in kept:
-                    old.unlink()
-        for file in sorted(files, key=lambda file: str(file) == last):
-            (staged / file).replace(out / file)
-        for folder in folders:
-            (folder / MARKER).unlink(missing_ok=True)
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARKER).touch()
+    (out / last).unlink(missing_ok=True)
+    old = {path for where, pattern in stale.items() for path in (out / where).glob(pattern)}
+    for path in old - {out / file for file in files}:
+        path.unlink()
+    for file in sorted(files, key=lambda file: str(file) == last):
+        (staged / file).replace(out / file)
+    for folder in folders:
+        (folder / MARKER).unlink(missing_ok=True)
 
 
 def check_whole(path: Path) -> None:
@@ -110,8 +109,5 @@ def check_whole(path: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """The checksum of a file's content, in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,7 +18,7 @@ import msgspec
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines, writing
+from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -83,21 +83,19 @@ def process(job: Job) -> dict[str, Any]:
                 place = f"processed/{name}_{side}.jsonl"
                 files[place] = write_lines(staged / place, (entry.line for entry in getattr(sides, side)))
             files[f"test/{name}_test.jsonl"] = files[f"processed/{name}_test.jsonl"]
-            with writing(job.out):
-                (staged / "test").mkdir(exist_ok=True)
-                shutil.copyfile(staged / f"processed/{name}_test.jsonl", staged / f"test/{name}_test.jsonl")
+            (staged / "test").mkdir(exist_ok=True)
+            shutil.copyfile(staged / f"processed/{name}_test.jsonl", staged / f"test/{name}_test.jsonl")
             job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
         for side in wanted:
             files[f"mixed/{side}_mixed.jsonl"] = _mix(job, staged, side, datasets, domains, info)
-        info["notes"] += _notes(job, info)
+        info["notes"] = _notes(job, info)
         info["files"] = dict(sorted(files.items()))
         tests = {
             name: {"file": f"{name}_test.jsonl", "domain": domain, **files[f"test/{name}_test.jsonl"]}
             for name, domain in domains.items()
         }
-        with writing(job.out):
-            write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
-            write_json(staged / INFO, info)
+        write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
+        write_json(staged / INFO, info)
         stale = {"mixed": "*_mixed.jsonl", "test": "*_test.jsonl", "processed": "*.jsonl"}
         move_into_place(staged, job.out, INFO, stale)
     return info
@@ -220,11 +218,6 @@ def _info(
     domains: Mapping[str, Domain],
 ) -> dict[str, Any]:
     mix = job.settings.mix
-    notes = []
-    for name, source in job.settings.sources(mix.datasets).items():
-        if job.mode == "plan-c" and used[name] != list(source.pool):
-            wanted, instead = ", ".join(source.pool), ", ".join(used[name])
-            notes.append(f"{name}: {wanted} had no files; {instead} taken instead (--any-split)")
     return {
         "split": job.mode,
         "seed": mix.seed,
@@ -246,7 +239,7 @@ def _info(
         },
         "mixed": {},
         "contamination": contamination(dict(datasets)),
-        "notes": notes,
+        "notes": [],
     }
 
 
@@ -260,8 +253,13 @@ def _fingerprint(files: Sequence[Path]) -> dict[str, Any]:
 def _notes(job: Job, info: Mapping[str, Any]) -> list[str]:
     notes = []
     sources = job.settings.sources(job.settings.mix.datasets)
+    for name, source in sources.items():
+        instead = info["datasets"][name]["splits"]
+        if job.mode == "plan-c" and instead != list(source.pool):
+            wanted = ", ".join(source.pool)
+            notes.append(f"{name}: {wanted} had no files; {', '.join(instead)} taken instead (--any-split)")
     for name, facts in info["datasets"].items():
-        drawn = facts.get("train_mix")
+        drawn = facts.get("train_mix")  # absent for a set without training problems
         if drawn and drawn["repetition"] > _OFTEN:
             notes.append(
                 f"{name}: each of its {drawn['unique']} training problems comes about {drawn['repetition']:.0f} times "

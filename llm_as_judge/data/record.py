@@ -6,10 +6,11 @@ A field that is missing or of the wrong type raises ``DataError`` with the reaso
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.types import Problem
 
 Record = Mapping[str, Any]
 
@@ -51,6 +52,11 @@ def content_id(dataset: str, *parts: str) -> str:
     return f"{dataset}/{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
 
 
+def given_id(dataset: str, given: object, *parts: str) -> str:
+    """The benchmark's own id, or the ``content_id`` of ``parts`` where it gives none."""
+    return f"{dataset}/{given}" if given else content_id(dataset, *parts)
+
+
 def plain_lines(text: str) -> str:
     """``text`` with line ends as LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -59,6 +65,16 @@ def plain_lines(text: str) -> str:
 def choices_text(stem: str, labels: list[str], texts: list[str]) -> str:
     """A multiple-choice question as the policy reads it."""
     return "\n".join([stem.strip(), *(f"{label}. {text.strip()}" for label, text in zip(labels, texts, strict=True))])
+
+
+def choice_golds(parse: Callable[[Record], Problem]) -> Callable[[Record], tuple[str, ...]]:
+    """The right letter of a record, alone and as a chat model writes it."""
+
+    def golds(record: Record) -> tuple[str, ...]:
+        letter = parse(record).reference.answers[0]
+        return (letter, f"({letter})", f"The answer is {letter}.")
+
+    return golds
 
 
 def choice_answers(label: str, text: str, texts: list[str]) -> tuple[str, ...]:

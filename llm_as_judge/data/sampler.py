@@ -103,7 +103,5 @@ def _order(ids: Sequence[str], rng: random.Random) -> list[int]:
 
 
 def _fingerprint(problems: Mapping[Domain, Sequence[Problem]]) -> str:
-    digest = hashlib.sha256()
-    for position, (domain, problem) in enumerate((d, p) for d, several in problems.items() for p in several):
-        digest.update(f"{chr(10) if position else ''}{domain} {problem.question.id}".encode())
-    return digest.hexdigest()[:16]
+    lines = (f"{domain} {problem.question.id}" for domain, several in problems.items() for problem in several)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -6,29 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from llm_as_judge.config.registry import nearest
 from llm_as_judge.config.schema import Float, InputPath, Names
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, read_yaml
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.dataset import Source
+from llm_as_judge.data.dataset import Source, Strict
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Domain
 
 FILE = "dataset.yaml"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
 def _pair(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Mix(_Strict):
+class Mix(Strict):
     """Which datasets are mixed, in which shares and sizes."""
 
     datasets: Names = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
@@ -48,7 +44,7 @@ class Mix(_Strict):
         return self
 
 
-class DatasetSettings(_Strict):
+class DatasetSettings(Strict):
     """The whole file. ``datasets`` replaces sources of the catalog, such as the hub id by that of a mirror."""
 
     datasets: Mapping[str, Source] = {}
@@ -77,10 +73,9 @@ class DatasetSettings(_Strict):
         return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
-def find_settings(folder: Path | None = None) -> Path | None:
-    """``dataset.yaml`` in ``folder``, else in ./config, else the one shipped with the package."""
-    places = [*([folder] if folder else []), Path("config"), SHIPPED]
-    return next((place / FILE for place in places if (place / FILE).is_file()), None)
+def find_settings() -> Path | None:
+    """``dataset.yaml`` in ./config, else the one shipped with the package."""
+    return next((place / FILE for place in (Path("config"), SHIPPED) if (place / FILE).is_file()), None)
 
 
 def field_spellings() -> Mapping[str, Sequence[str]]:

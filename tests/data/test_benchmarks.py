@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -190,19 +189,6 @@ def test_humaneval_examples_are_read_in_every_notation() -> None:
         "assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4", "assert f('a, (b') == [1, 2]",
         "assert f(5) == 6", "assert f(6) == True", "assert f(7) == 'x'",
     )  # fmt: skip
-
-
-def test_humaneval_golds_pass_the_public_tests_and_preludes_have_helpers(sample: Callable[[str], Path]) -> None:
-    path = sample("humaneval/HumanEval.jsonl.gz")
-    given = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    problems = load_file(path)
-    for record, problem in zip(given, problems, strict=True):
-        namespace: dict[str, Any] = {}
-        exec(record["prompt"] + record["canonical_solution"], namespace)
-        for test in problem.question.public_tests:
-            exec(test, namespace)
-    helped = {p.question.id: p.reference.prelude for p in problems}.get("humaneval/1001", "def offset_1")
-    assert "def offset_1" in helped and "def scaled_1" not in helped
 
 
 def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> None:

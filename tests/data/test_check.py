@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from pathlib import Path
 
@@ -67,11 +66,3 @@ def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: P
     assert [id_ for id_, _ in found[1:]] == ["mbpp/701"] * 2
     assert any(reason.startswith("tests failed") for _, reason in found)
     assert any(reason.startswith("public test assert add(1, 2) == 3") for _, reason in found)
-
-
-def test_the_check_uses_the_datasets_own_gold(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"question": "1 + 1?", "answer": "It is two.\n#### 2"}) + "\n")
-    assert not check(path, DATASETS["gsm8k"]).failures
-    wrong = dataclasses.replace(DATASETS["gsm8k"], golds=lambda record: ("#### 3",))
-    assert [failure.id.partition("/")[0] for failure in check(path, wrong).failures] == ["gsm8k"]

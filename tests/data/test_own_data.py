@@ -283,7 +283,7 @@ def test_check_judges_own_files_and_reports_every_fault(
     broken = {"problem": "?", "type": "code", "entry_point": "f", "tests": ["assert g(1)"]}
     assert main(["data", "check", "--file", str(written(Path(), lax, broken, *OWN))]) == 1
     shown = capsys.readouterr().out
-    assert "lax: a function that does nothing passes the tests" in shown
+    assert "own.jsonl:1: lax: line 1 of the tests: the tests also pass a function that returns None" in shown
     assert "own.jsonl:2: field 'tests' never uses f" in shown
     assert "25 answers of 39 records, 2 faults" in shown
     assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1

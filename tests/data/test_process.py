@@ -249,12 +249,6 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_files(tmp_path: Path) -> Non
         subprocess.run(["umount", disk], check=True)
 
 
-def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(DataError, match=r"out.*cannot be written"):
-        run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO))
-
-
 def test_an_interrupted_replacement_is_refused_until_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,13 +287,16 @@ def test_files_of_an_earlier_run_with_other_datasets_are_removed(tmp_path: Path)
     assert set(digests(out)) == {*info["files"], "mixed/info.json", "test/test_index.json", "raw/kept.jsonl"}
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed_and_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     for pid in (dead.pid, 1):
         (tmp_path / f"out/.process-{pid}").mkdir(parents=True)
     run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO))
     assert [path.name for path in (tmp_path / "out").glob(".process-*")] == [".process-1"]
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(DataError, match=r"file.*cannot be written"):
+        run(tmp_path / "raw", tmp_path / "file", datasets=list(TWO))
 
 
 def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

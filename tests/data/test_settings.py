@@ -48,21 +48,18 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
         ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
         ("code: 0.3}", "code: -1}", "domain_ratios must be"),
         ("datasets: [gsm8k, ", "datasets: [gsm9k, ", "no dataset 'gsm9k'"),
-        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.pool: Field required"),
+        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.hub: Field required"),
         ("  problem: [question]", "  problm: [question]", "fields has 'problm'"),
         ("val_fraction: 0 ", "val_fraction: 1 ", "mix.val_fraction"),
     ]
     wrong = [(new, told) for old, new, expected in cases if expected not in (told := message(tmp_path, old, new))]
     assert not wrong
+    line = next(n for n, text in enumerate(CONFIG.read_text().splitlines(), 1) if "train_size" in text)
+    assert message(tmp_path, "train_size: 160000", "train_size: 0").startswith(f"/dataset.yaml:{line}: ")
     source = DATASETS["gsm8k"].source.model_dump()
     for change, reason in (({"pool": ("dev",)}, "pool names dev"), ({"official": {"dev": "test"}}, "must give test")):
         with pytest.raises(ValidationError, match=reason):
             Source.model_validate({**source, **change})
-
-
-def test_a_mistake_has_its_line(tmp_path: Path) -> None:
-    line = next(n for n, text in enumerate(CONFIG.read_text().splitlines(), 1) if "train_size" in text)
-    assert message(tmp_path, "train_size: 160000", "train_size: 0").startswith(f"/dataset.yaml:{line}: ")
 
 
 def test_changes_of_the_command_line_are_named_as_such() -> None:
@@ -82,12 +79,9 @@ def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(
     assert splits_there(tmp_path, "squad2", source) == ["train"]
 
 
-def test_the_file_is_found_in_the_folder_in_config_and_in_the_source_tree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_found_in_config_and_in_the_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_settings() == CONFIG
     (tmp_path / "config").mkdir()
     (tmp_path / "config/dataset.yaml").write_text(CONFIG.read_text())
     assert find_settings() == Path("config/dataset.yaml")
-    assert find_settings(CONFIG.parent) == CONFIG

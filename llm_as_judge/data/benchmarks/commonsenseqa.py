@@ -11,8 +11,9 @@ from llm_as_judge.data.record import (
     CHOICE_LINE,
     Record,
     choice_answers,
+    choice_golds,
     choices_text,
-    content_id,
+    given_id,
     list_of,
     mapping_of,
     text_of,
@@ -34,22 +35,12 @@ def parse(record: Record) -> Problem:
     if key not in labels or len(labels) != len(texts):
         raise DataError(f"answerKey {key!r} is none of the labels {labels}")
     text = choices_text(stem, labels, texts)
-    given = record.get("id")
-    return Problem(
-        Question(
-            f"commonsenseqa/{given}" if given else content_id("commonsenseqa", text),
-            text,
-            "qa",
-            dataset="commonsenseqa",
-        ),
-        Reference(choice_answers(key, texts[labels.index(key)], texts)),
-    )
+    id_ = given_id("commonsenseqa", record.get("id"), text)
+    answers = choice_answers(key, texts[labels.index(key)], texts)
+    return Problem(Question(id_, text, "qa", dataset="commonsenseqa"), Reference(answers))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The right letter, alone and as a chat model writes it."""
-    letter = parse(record).reference.answers[0]
-    return (letter, f"({letter})", f"The answer is {letter}.")
+golds = choice_golds(parse)
 
 
 DATASET = Dataset(
@@ -60,13 +51,11 @@ DATASET = Dataset(
     judge_line=CHOICE_LINE,
     source=Source(
         hub="tau/commonsense_qa",
-        configs=("default",),
         page="https://www.tau-nlp.sites.tau.ac.il/commonsenseqa",
         splits={  # the answers of the test split are not published
             "train": Split(hub="train", release=("commonsenseqa/train_rand_split.jsonl",)),
             "validation": Split(hub="validation", release=("commonsenseqa/dev_rand_split.jsonl",)),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )

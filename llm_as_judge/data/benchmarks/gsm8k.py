@@ -40,7 +40,5 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("gsm8k/train.jsonl",)),
             "test": Split(hub="test", release=("gsm8k/test.jsonl",)),
         },
-        pool=("train",),
-        official={"train": "train", "test": "test"},
     ),
 )

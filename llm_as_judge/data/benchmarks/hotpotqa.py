@@ -7,7 +7,7 @@ of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [
 from __future__ import annotations
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import Record, content_id, text_of
+from llm_as_judge.data.record import Record, given_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -15,18 +15,9 @@ from llm_as_judge.types import Problem, Question, Reference
 def parse(record: Record) -> Problem:
     """One question with all its paragraphs. ``supporting_facts`` would reveal the distractors and is not used."""
     text, answer = text_of(record, "question"), text_of(record, "answer")
-    given = record.get("_id") or record.get("id")
+    id_ = given_id("hotpotqa", record.get("_id") or record.get("id"), text)
     context = "\n".join(_paragraphs(record))
-    return Problem(
-        Question(
-            f"hotpotqa/{given}" if given else content_id("hotpotqa", text),
-            text,
-            "qa",
-            context=context,
-            dataset="hotpotqa",
-        ),
-        Reference((answer,)),
-    )
+    return Problem(Question(id_, text, "qa", context=context, dataset="hotpotqa"), Reference((answer,)))
 
 
 def _paragraphs(record: Record) -> list[str]:
@@ -62,7 +53,6 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("hotpotqa/hotpot_train_v1.1.json",)),
             "validation": Split(hub="validation", release=("hotpotqa/hotpot_dev_distractor_v1.json",)),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )

@@ -49,7 +49,5 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("math/MATH/train/*/*.json",)),
             "test": Split(hub="test", release=("math/MATH/test/*/*.json",)),
         },
-        pool=("train",),
-        official={"train": "train", "test": "test"},
     ),
 )

@@ -93,6 +93,5 @@ DATASET = Dataset(
         page="https://github.com/google-research/google-research/tree/master/mbpp",
         splits={"all": Split(hub="train+test+validation+prompt", release=("mbpp/sanitized-mbpp.json",))},
         pool=("all",),
-        official={"train": "train", "test": "test"},
     ),
 )

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import CHOICE_LINE, Record, choice_answers, choices_text, content_id, list_of, text_of
+from llm_as_judge.data.record import (
+    CHOICE_LINE,
+    Record,
+    choice_answers,
+    choice_golds,
+    choices_text,
+    content_id,
+    list_of,
+    text_of,
+)  # fmt: skip
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -38,10 +47,7 @@ def parse(record: Record) -> Problem:
     return Problem(Question(content_id("mmlu", text), text, "qa", dataset="mmlu"), Reference(answers))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The right letter, alone and as a chat model writes it."""
-    letter = parse(record).reference.answers[0]
-    return (letter, f"({letter})", f"The answer is {letter}.")
+golds = choice_golds(parse)
 
 
 DATASET = Dataset(
@@ -60,6 +66,5 @@ DATASET = Dataset(
             "test": Split(hub="test", release=("mmlu/test/*.csv",)),
         },
         pool=("test",),
-        official={"train": "train", "test": "test"},
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import Record, content_id, list_of, short, text_of
+from llm_as_judge.data.record import Record, given_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -31,17 +31,9 @@ def parse(record: Record) -> Problem:
         raise DataError(f"field 'is_impossible' must be true or false, got {short(unanswerable)}")
     if unanswerable == bool(answers):
         raise DataError(f"is_impossible is {unanswerable} with {len(answers)} answers")
-    given = record.get("id")
-    return Problem(
-        Question(
-            f"squad2/{given}" if given else content_id("squad2", text, context),
-            text.strip(),
-            "qa",
-            context=context,
-            dataset="squad2",
-        ),
-        Reference(tuple(answers), unanswerable=unanswerable),
-    )
+    id_ = given_id("squad2", record.get("id"), text, context)
+    question = Question(id_, text.strip(), "qa", context=context, dataset="squad2")
+    return Problem(question, Reference(tuple(answers), unanswerable=unanswerable))
 
 
 def golds(record: Record) -> tuple[str, ...]:
@@ -74,7 +66,6 @@ DATASET = Dataset(
             "train": Split(hub="train", release=("squad2/train-v2.0.json", "squad_v2/train-v2.0.json")),
             "validation": Split(hub="validation", release=("squad2/dev-v2.0.json", "squad_v2/dev-v2.0.json")),
         },
-        pool=("train",),
         official={"train": "train", "test": "validation"},
     ),
 )
