@@ -195,7 +195,7 @@ def plots(story: Story) -> Iterator[Plot]:
 
 def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
     """Of all rollouts, and of each domain that has any."""
-    found = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in DOMAINS}
+    found: dict[str, list[float]] = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in DOMAINS}
     known = {d: values for d, values in found.items() if not all(map(math.isnan, values))}
     return {"all": [step.accuracy for step in steps], **known}
 

@@ -48,9 +48,9 @@ class _Transcript:
     policy: str
     executor: str
     judge: str
-    events: list[event.Event] = field(default_factory=list)
-    usage: dict[str, model.ModelUsage] = field(default_factory=dict)
-    _spans: list[str] = field(default_factory=list)
+    events: list[event.Event] = field(default_factory=list, init=False)
+    usage: dict[str, model.ModelUsage] = field(default_factory=dict, init=False)
+    _spans: list[str] = field(default_factory=list, init=False)
 
     def add(self, kind: type[Any], seconds: float = 0.0, **fields: Any) -> None:
         if seconds:

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
@@ -47,7 +48,8 @@ class TerminalProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._bar = progress_bar(console)
+        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+        self._bar = Progress(TextColumn("{task.description}"), *columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> TerminalProgress:
@@ -76,6 +78,15 @@ class TerminalProgress:
             self._bar.remove_task(self._tasks.pop(what))
 
 
+def make_table(title: str, first: str, *others: str) -> Table:
+    """A table whose first column is text and whose other columns are numbers."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, overflow="fold", max_width=60)
+    for heading in others:
+        table.add_column(Text(heading), justify="right")
+    return table
+
+
 def _percent(share: float) -> str:
     return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
 
@@ -91,19 +102,6 @@ def interval(estimate: Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "-"
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}-{100 * estimate.high:.0f}]"
-
-
-def progress_bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 def step_line(report: StepReport, total: int) -> str:
@@ -161,10 +159,7 @@ def gain_line(gain: Estimate) -> str:
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     """Accuracy of each plan; a star marks the plan that the policy writes most in a domain."""
     title = "Percent right of each workflow\nmeasured alone (* = learned)"
-    table = Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("workflow")
-    for domain in DOMAINS:
-        table.add_column(domain, justify="right")
+    table = make_table(title, "workflow", *DOMAINS)
     for plan, cells in accuracies.items():
         marked = [f"{_percent(cells.get(d, math.nan))}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
         table.add_row(plan, *marked)
@@ -191,9 +186,8 @@ def unseen_line(before: Summary, after: Summary) -> str:
 
 def calibration_table(counts: Sequence[Counts]) -> Table:
     """Verdicts of a judge compared with the labels, by kind of candidate."""
-    table = Table(title="verdicts by kind of candidate")
-    for column in ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    headings = ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained")
+    table = make_table("verdicts by kind of candidate", *headings)
     for row in counts:
         rates = ["-" if value is None else f"{value:.4f}" for value in (row.agreement, row.kappa)]
         numbers = (row.false_accepts, row.false_rejects, row.abstained)

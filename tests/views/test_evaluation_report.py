@@ -59,12 +59,12 @@ def test_every_dataset_has_its_own_metric_and_no_figure_is_cut_off(width: int) -
 
 def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
     of, records = problem("p", "math"), []
-    for i, code in enumerate(["W201", "W201", "W301"]):
+    for i, code in enumerate(["W201", "W201", "W101"]):
         record = record_of(i, 0, rollout(of, False, outcome="invalid"))
         records.append(replace(record, lint=["W205", code]))
     records += [record_of(3, 0, rollout(of, False, outcome="timeout")), record_of(4, 0, rollout(of, None))]
     text = printed({"mine": summarise(records)}, 100)
-    assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W301" in text
+    assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W101" in text
     assert "ended without an answer: 1\n      1  timeout" in text
     assert "unscored, infrastructure: 1\n      1  the provider was down" in text
 
