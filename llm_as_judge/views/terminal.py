@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rich.box import SIMPLE_HEAD
+from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,6 +24,7 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch
+    from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
@@ -144,6 +145,28 @@ def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
         valid = getattr(line, "valid_rate", None)
         table.add_row(name, interval(line.overall), *cells, interval(valid), f"{line.tokens:.0f}")
     return table
+
+
+def comparison_table(compared: Sequence[Compared]) -> str:
+    """The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
+    domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
+    policy = next(one.row.name for one in compared if one.difference is None)
+    table = Table(box=MARKDOWN)
+    table.add_column(Text("percent right [95 %]"))
+    for heading in ("overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points"):
+        table.add_column(Text(heading), justify="right")
+    for one in compared:
+        row, points = one.row, "" if one.difference is None else "-"
+        if one.difference and one.difference.n:
+            value, low, high = (100 * v for v in (one.difference.value, one.difference.low, one.difference.high))
+            points = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+        estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
+        cells = (row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points)
+        table.add_row(*map(Text, cells))
+    console = Console(width=10_000, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().strip()
 
 
 def gain_line(gain: Estimate) -> str:
