@@ -309,8 +309,7 @@ def _changes(config: Config) -> dict[str, Config]:
         section, leaf = name.split(".")
         other = config.model_copy(update={section: getattr(config, section).model_copy(update={leaf: value})})
         if other != config:
-            text = str(value).lower()
-            found[f"{name} of another machine" if leaf == "base_url" else f"{name}={text}"] = other
+            found[f"{name} of another machine" if leaf == "base_url" else f"{name}={str(value).lower()}"] = other
     return found
 
 
@@ -325,14 +324,12 @@ def plan_tables(plan: Plan) -> Iterator[RenderableType]:
     machines = plan.machines.values()
     table = make_table("Memory, seconds of a step, and the run", "", *plan.machines)
 
-    def memory(found: OnMachine, part: str) -> str:
-        card = f" (card {found.cards[part]})" if found.cards and part in found.cards else ""
-        return f"{found.parts[part]:.1f}{card}" if part in found.parts else "-"
-
     table.add_row("fits", *("no" if found.cards is None else "yes" for found in machines))
-    for part in dict.fromkeys(part for found in machines for part in found.parts):
-        table.add_row(f"{part}, GB", *(memory(found, part) for found in machines))
-    for phase in dict.fromkeys(phase for found in machines for phase in found.seconds):
+    first = next(iter(machines))  # all have the same parts and phases
+    for part, size in first.parts.items():
+        cards = (f" (card {found.cards[part]})" if found.cards else "" for found in machines)
+        table.add_row(f"{part}, GB", *(f"{size:.1f}{card}" for card in cards))
+    for phase in first.seconds:
         table.add_row(f"{phase}, s", *(f"{found.seconds[phase]:.1f}" for found in machines))
     table.add_row("the run, hours", *(f"{found.hours:.1f}" for found in machines))
     table.add_row("the run, cost", *(f"{found.cost:.2f}" for found in machines))
