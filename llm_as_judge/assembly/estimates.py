@@ -85,13 +85,11 @@ class Shape:
 
     def adapted(self, modules: str | Sequence[str]) -> list[tuple[str, int, int]]:
         """The linear layers that get an adapter, chosen as in PEFT."""
-
-        def chosen(name: str) -> bool:
-            if isinstance(modules, str):
-                return modules == "all-linear" or re.fullmatch(modules, name) is not None
-            return any(name == module or name.endswith(f".{module}") for module in modules)
-
-        return [row for row in self.linear() if chosen(row[0])]
+        if isinstance(modules, str):
+            pattern = ".*" if modules == "all-linear" else modules
+        else:
+            pattern = rf"(.*\.)?({'|'.join(map(re.escape, modules))})"
+        return [row for row in self.linear() if re.fullmatch(pattern, row[0])]
 
     def cache_bytes(self, tokens: float, dtype: str) -> float:
         """Keys and values of ``tokens``."""

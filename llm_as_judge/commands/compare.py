@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def table(self) -> str:
-        from llm_as_judge.views.comparison import comparison_table
+        from llm_as_judge.views.terminal import comparison_table
 
         return comparison_table(self.rows)
 

@@ -43,7 +43,6 @@ from llm_as_judge.commands.options import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from llm_as_judge.config.schema import Config
     from llm_as_judge.types import Prompt
@@ -310,8 +309,7 @@ def _changes(config: Config) -> dict[str, Config]:
         section, leaf = name.split(".")
         other = config.model_copy(update={section: getattr(config, section).model_copy(update={leaf: value})})
         if other != config:
-            text = str(value).lower()
-            found[f"{name} of another machine" if leaf == "base_url" else f"{name}={text}"] = other
+            found[f"{name} of another machine" if leaf == "base_url" else f"{name}={str(value).lower()}"] = other
     return found
 
 
@@ -319,19 +317,19 @@ def plan_tables(plan: Plan) -> Iterator[RenderableType]:
     """The machines next to each other, the tokens, and the assumptions."""
     from rich.text import Text
 
+    from llm_as_judge.views.terminal import make_table
+
     size, rollouts = plan.parameters / 1e9, plan.workload.rollouts
     yield Text(f"A policy of {size:.2f} billion parameters, {rollouts} workflows a step, {plan.steps} steps")
     machines = plan.machines.values()
-    table = _table("Memory, seconds of a step, and the run", plan.machines)
-
-    def memory(found: OnMachine, part: str) -> str:
-        card = f" (card {found.cards[part]})" if found.cards and part in found.cards else ""
-        return f"{found.parts[part]:.1f}{card}" if part in found.parts else "-"
+    table = make_table("Memory, seconds of a step, and the run", "", *plan.machines)
 
     table.add_row("fits", *("no" if found.cards is None else "yes" for found in machines))
-    for part in dict.fromkeys(part for found in machines for part in found.parts):
-        table.add_row(f"{part}, GB", *(memory(found, part) for found in machines))
-    for phase in dict.fromkeys(phase for found in machines for phase in found.seconds):
+    first = next(iter(machines))  # all have the same parts and phases
+    for part, size in first.parts.items():
+        cards = (f" (card {found.cards[part]})" if found.cards else "" for found in machines)
+        table.add_row(f"{part}, GB", *(f"{size:.1f}{card}" for card in cards))
+    for phase in first.seconds:
         table.add_row(f"{phase}, s", *(f"{found.seconds[phase]:.1f}" for found in machines))
     table.add_row("the run, hours", *(f"{found.hours:.1f}" for found in machines))
     table.add_row("the run, cost", *(f"{found.cost:.2f}" for found in machines))
@@ -339,23 +337,12 @@ def plan_tables(plan: Plan) -> Iterator[RenderableType]:
     for name, found in plan.machines.items():
         if found.cards is None:
             yield Text(f"{name} is too small; what helps: {found.remedy}")
-    table = _table("Tokens", ("a step", "the run"))
+    table = make_table("Tokens", "", "a step", "the run")
     for name, title in TOKENS.items():
         value = plan.workload.tokens[name]
         table.add_row(title, f"{value:,.0f}", f"{value * plan.steps:,.0f}")
     yield table
     yield Text(f"Assumed: {'; '.join(plan.assumed) or 'nothing'}.")
-
-
-def _table(title: str, columns: Sequence[str] | Mapping[str, Any]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 def plan(

@@ -6,6 +6,9 @@ written again; a step that a resumed run repeats replaces the earlier one.
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,13 +112,14 @@ def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
     return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
 
 
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def inspect_server(folder: Path, port: int) -> Iterator[str]:
     """Runs ``inspect view`` on ``folder`` and gives its address. Raises ``ConfigError`` if the port is taken."""
-    import socket
-    import subprocess
-    import sys
-
     folder.mkdir(parents=True, exist_ok=True)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -126,27 +130,19 @@ def inspect_server(folder: Path, port: int) -> Iterator[str]:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "inspect_ai", "view", "start", "--log-dir", str(folder)]
     command += ["--host", "127.0.0.1", "--port", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + _START_S
-    try:
-        while True:
-            if server.poll() is not None:
-                said = (server.stderr.read() if server.stderr else "").strip().splitlines()
-                raise InfrastructureError(f"inspect view ended with status {server.returncode}: {' '.join(said[-3:])}")
-            with socket.socket() as client:
-                if client.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            if time.monotonic() > end:
-                raise InfrastructureError(f"inspect view did not answer on port {port} within {_START_S:.0f} s")
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
-            server.wait(5)
-        except subprocess.TimeoutExpired:
+            while not _answers(port):
+                if server.poll() is not None:
+                    said = " ".join(server.communicate()[1].strip().splitlines()[-3:])
+                    raise InfrastructureError(f"inspect view ended with status {server.returncode}: {said}")
+                if time.monotonic() > end:
+                    raise InfrastructureError(f"inspect view did not answer on port {port} within {_START_S:.0f} s")
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
             server.kill()
-            server.wait()
 
 
 def view(
@@ -166,7 +162,6 @@ def view(
     """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
     settings = load_settings(config, overrides, model, None)
 
-    import sys
     import webbrowser
 
     logs = inspect_logs(settings, run)

@@ -1,13 +1,18 @@
-"""Charts as files: learning curve, comparison of methods, verdicts of a judge, mixture of datasets."""
+"""Charts as files (learning curve, comparison, judge verdicts, mixture), and the plots of a run's report as SVG."""
 
 from __future__ import annotations
 
+import base64
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.evaluation.story import ENDS, Story
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
@@ -16,38 +21,29 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
 
-_SMOOTHING = 0.85
 _COSTS = {"tokens": "executor tokens a problem", "cost": "cost of the executor a problem"}
-_COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728"}
+_COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728", "all": "black"}
+_VERDICTS = {
+    "true_accepts": ("right, accepted", "#2c7fb8"),
+    "true_rejects": ("wrong, refused", "#a6bddb"),
+    "false_rejects": ("right, refused", "#fdae6b"),
+    "false_accepts": ("wrong, accepted", "#d7301f"),
+    "abstained": ("abstained", "#bdbdbd"),
+}
+_SHAPES = 8  # of a domain
+_LONGEST = 60  # characters of a name
+_WINDOW = 10  # steps that a line is averaged over
+_STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 9, "axes.grid": True,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid.axis": "y", "grid.color": "#e8ebf0",
+    "axes.axisbelow": True, "legend.frameon": False, "figure.constrained_layout.use": True,
+}  # fmt: skip
+_LEGEND: Mapping[str, Any] = {"loc": "upper center", "fontsize": 8, "frameon": False}
 
 
-_VERDICTS = (
-    ("true_accepts", "right, accepted", "#2c7fb8"),
-    ("true_rejects", "wrong, refused", "#a6bddb"),
-    ("false_rejects", "right, refused", "#fdae6b"),
-    ("false_accepts", "wrong, accepted", "#d7301f"),
-    ("abstained", "abstained", "#bdbdbd"),
-)
-
-
-def pyplot() -> Any:
-    """matplotlib without a display; imported when something is drawn."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Exponential moving average in percent that skips NaN."""
-    average, smoothed = math.nan, []
-    for value in values:
-        if not math.isnan(value):
-            average = value if math.isnan(average) else _SMOOTHING * average + (1 - _SMOOTHING) * value
-        smoothed.append(100 * average)
-    return smoothed
+def running(values: Sequence[float]) -> list[float]:
+    """Means over the last steps, without NaN."""
+    return [mean_known(values[max(0, i - _WINDOW + 1) : i + 1]) for i in range(len(values))]
 
 
 def learning_curve(
@@ -61,137 +57,227 @@ def learning_curve(
 
     If the judge abstained, a band shows the accuracy from all abstentions wrong to all right.
     """
-    library = pyplot()
     numbers = [step.step for step in steps]
-    figure, (left, right) = library.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
-    for domain in DOMAINS:
-        shares = [step.domain_accuracy.get(domain, math.nan) for step in steps]
-        left.plot(numbers, _smooth(shares), label=domain, color=_COLOURS[domain])
-    left.plot(numbers, _smooth([step.accuracy for step in steps]), label="all", color="black", linewidth=2)
+    figure, (left, right) = _pyplot().subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    for name, shares in _accuracies(steps).items():
+        left.plot(numbers, running(shares), label=name, color=_COLOURS[name])
     if any(step.abstained for step in steps):
-        low, high = (_smooth([step.between[side] for step in steps]) for side in (0, 1))
+        low, high = (running([step.between[side] for step in steps]) for side in (0, 1))
         left.fill_between(numbers, low, high, color="black", alpha=0.15, label="left open by the judge")
-    checked = [(event.step, 100 * event.scores["overall"]) for event in evals if "overall" in event.scores]
-    if checked:
-        left.plot(*zip(*checked, strict=True), "kD--", markersize=5, linewidth=0.8, label="validation")
+    _validations(left, evals)
     if numbers:
-        left.plot([numbers[0], numbers[-1]], [100 * before, 100 * after], "k*", markersize=11, label="held out")
-    left.set(xlabel="step", ylabel="percent right", title="Training rollouts (smoothed)", ylim=(0, 100))
-    left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, fontsize="small", frameon=False)
-    rewards = [value / 100 for value in _smooth([step.reward_mean for step in steps])]
-    lines = right.plot(numbers, rewards, color="black", label="reward")
-    right.set(xlabel="step", ylabel="mean reward", title="Reward and valid generation rate (smoothed)")
+        left.plot([numbers[0], numbers[-1]], [before, after], "k*", markersize=11, label="held out")
+    left.set(title="Share right of training rollouts, and of held-out problems", ylim=(0, 1))
+    right.plot(numbers, running([step.reward_mean for step in steps]), color="black", label="mean reward")
+    right.set(title="Reward and share of valid workflows")
     rate = right.twinx()
-    lines += rate.plot(numbers, _smooth([step.valid_rate for step in steps]), color="#7f7f7f", label="valid")
-    rate.set(ylabel="valid, percent", ylim=(0, 102))
-    right.legend(
-        handles=lines, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize="small", frameon=False
-    )
+    rate.plot(numbers, running([step.valid_rate for step in steps]), color="#7f7f7f", label="valid")
+    rate.set(ylabel="valid (grey)", ylim=(0, 1.02))
+    left.legend(bbox_to_anchor=(0.5, -0.14), ncols=4, **_LEGEND)
     for axis in (left, right):
+        axis.set_xlabel(f"step (means of {_WINDOW} steps)")
         axis.xaxis.get_major_locator().set_params(integer=True)
-    _write(figure, path, dpi=110)
+    _write(figure, path)
 
 
 def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
     """Stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
-    library = pyplot()
-    figure, axes = library.subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
-    kinds = [str(row["kind"]) for row in counts]
+    figure, axes = _pyplot().subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
     left = [0.0] * len(counts)
-    for name, label, colour in _VERDICTS:
+    for name, (label, colour) in _VERDICTS.items():
         shares = [100 * row[name] / row["pairs"] if row["pairs"] else 0.0 for row in counts]
-        axes.barh(kinds, shares, left=left, label=label, color=colour)
-        for i, (share, row) in enumerate(zip(shares, counts, strict=True)):
-            if share > 4:
-                axes.text(left[i] + share / 2, i, str(row[name]), ha="center", va="center", fontsize=8)
+        bars = axes.barh([str(row["kind"]) for row in counts], shares, left=left, label=label, color=colour)
+        texts = [str(row[name]) if share > 4 else "" for share, row in zip(shares, counts, strict=True)]
+        axes.bar_label(bars, texts, label_type="center", fontsize=8)
         left = [a + b for a, b in zip(left, shares, strict=True)]
     axes.invert_yaxis()
-    axes.set_xlim(0, 100)
-    axes.set_xlabel("% of the pairs")
-    axes.set_title(title)
-    axes.legend(ncols=len(_VERDICTS), loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize=8, frameon=False)
-    _write(figure, path, dpi=120, bbox_inches="tight")
+    axes.set(xlim=(0, 100), xlabel="% of the pairs", title=title)
+    axes.legend(ncols=len(_VERDICTS), bbox_to_anchor=(0.5, -0.25), **_LEGEND)
+    _write(figure, path)
 
 
 def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Lines by dataset, repetitions and lengths of each side; ``sides`` are those of ``data.overview``."""
-    library = pyplot()
-    from matplotlib.patches import Patch
-
-    figure, axes = library.subplots(len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False)
+    figure, axes = _pyplot().subplots(
+        len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False, constrained_layout=True
+    )
     for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
-        sets = {name.replace("$", r"\$"): facts for name, facts in sets.items()}  # not mathematics
-        names = sorted(sets, key=lambda name: (DOMAINS.index(sets[name]["domain"]), name))
-        tint = [_COLOURS[sets[name]["domain"]] for name in names]
-        total = sum(sets[name]["lines"] for name in names)
-        bars = left.barh(names, [sets[name]["lines"] for name in names], color=tint)
-        left.bar_label(
-            bars,
-            [f" {sets[n]['lines'] / total:.0%}, each {sets[n]['repetition']:.3g} times" for n in names],
-            fontsize=8,
-        )
+        facts = sorted(sets.items(), key=lambda item: (DOMAINS.index(item[1]["domain"]), item[0]))
+        names = [f"{name} ({one['domain']})".replace("$", r"\$") for name, one in facts]  # not mathematics
+        tint = [_COLOURS[one["domain"]] for _, one in facts]
+        total = sum(one["lines"] for _, one in facts)
+        bars = left.barh(names, [one["lines"] for _, one in facts], color=tint)
+        texts = [f" {one['lines'] / total:.0%}, each {one['repetition']:.3g} times" for _, one in facts]
+        left.bar_label(bars, texts, fontsize=8)
         left.set(title=f"{side}: {total:,} lines".replace("$", r"\$"), xlabel="lines")
         left.margins(x=0.45)
-        right.barh(names, [sets[name]["length"]["p95"] for name in names], color=tint, alpha=0.35)
-        right.barh(names, [sets[name]["length"]["median"] for name in names], color=tint)
+        for measure, alpha in (("p95", 0.35), ("median", 1.0)):
+            right.barh(names, [one["length"][measure] for _, one in facts], color=tint, alpha=alpha)
         right.set(title="characters: median, 95th percentile (pale)", xscale="log")
         for axis in (left, right):
             axis.invert_yaxis()
-            axis.spines[["top", "right"]].set_visible(False)
-    handles = [Patch(color=colour) for colour in _COLOURS.values()]
-    figure.legend(handles, list(_COLOURS), loc="lower center", ncols=3, frameon=False)
-    figure.tight_layout(rect=(0, 0.07 / len(sides), 1, 1))
-    _write(figure, path, dpi=110)
+    _write(figure, path)
 
 
 def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence[Row]], path: Path) -> None:
     """Accuracy against each kind of cost in ``fronts`` (``tokens``, ``cost``), with the Pareto front as a line. Every
     row has a number; bounds are hollow.
     """
-    library = pyplot()
-    figure, panels = library.subplots(
+    figure, panels = _pyplot().subplots(
         1, len(fronts), figsize=(5.2 * len(fronts) + 3.4, 5), squeeze=False, constrained_layout=True
     )
-    scored = {number: one for number, one in enumerate(compared, 1) if one.row.overall.n}
     for axes, (kind, best) in zip(panels[0], fronts.items(), strict=True):
-        widest = max((getattr(one.row, kind) for one in scored.values()), default=0) or 1.0
-        there: dict[tuple[int, int], list[int]] = {}  # numbers whose marks overlap
-        for number, one in scored.items():
+        for number, one in enumerate(compared, 1):
             row, share = one.row, one.row.overall
+            if not share.n:
+                continue
             x, y = getattr(row, kind), 100 * share.value
             colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
             axes.errorbar(
                 x, y, [[y - 100 * share.low], [100 * share.high - y]], fmt="o", color=colour, markersize=7,
-                elinewidth=1, markerfacecolor="white" if one.bound else colour, zorder=1 if one.bound else 2,
+                elinewidth=1, markerfacecolor="white" if one.bound else colour,
                 label=f"{number}  {row.name}{', a bound' if one.bound else ''}",
             )  # fmt: skip
-            there.setdefault((round(25 * x / widest), round(y / 3)), []).append(number)
-        for numbers in there.values():
-            row = scored[numbers[-1]].row
-            place = (getattr(row, kind), 100 * row.overall.value)
-            text = ", ".join(map(str, numbers))
-            axes.annotate(text, place, xytext=(6, 5), textcoords="offset points", fontsize=9, zorder=5)
+            axes.annotate(str(number), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=9)
         if best:
             costs, shares = [getattr(row, kind) for row in best], [100 * row.overall.value for row in best]
-            axes.plot(
-                [*costs, 1.05 * widest], [*shares, shares[-1]], "--", drawstyle="steps-post", color="#555555",
-                linewidth=1, zorder=0, label="Pareto front, bounds left out",
-            )  # fmt: skip
-        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 104), xlim=(0, 1.1 * widest))
-        axes.spines[["top", "right"]].set_visible(False)
+            style = {"linestyle": "--", "drawstyle": "steps-post", "color": "#555555", "linewidth": 1}
+            axes.plot(costs, shares, label="Pareto front, bounds left out", **style)
+        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 104))
+        axes.set_xlim(left=0)
     handles, names = panels[0][-1].get_legend_handles_labels()
-    order = sorted(range(len(names)), key=lambda i: names[i].startswith("Pareto"))
-    figure.legend(
-        [handles[i] for i in order], [names[i] for i in order], loc="outside right center", frameon=False, fontsize=8
-    )
-    _write(figure, path, dpi=110)
+    figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=8)
+    _write(figure, path)
 
 
-def _write(figure: Any, path: Path, **options: Any) -> None:
-    """Writes the figure in the format of the file's suffix, whole or not at all."""
+@dataclass(frozen=True, slots=True)
+class Plot:
+    heading: str
+    note: str
+    image: str  # data URI
+
+
+def plots(story: Story) -> Iterator[Plot]:
+    """Those of a run's report for which the run has figures."""
+    steps = story.steps
+
+    def each(name: str) -> list[float]:
+        return [getattr(step, name) for step in steps]
+
+    def named(kind: str) -> dict[str, list[float]]:
+        names = dict.fromkeys(name for step in steps for name in getattr(step, kind))
+        return {name: [getattr(step, kind).get(name, math.nan) for step in steps] for name in names}
+
+    rates = {
+        "valid": each("valid_rate"),
+        "groups without contrast": [step.skipped_groups / step.groups if step.groups else math.nan for step in steps],
+        "cut off at the length limit": each("truncated"),
+    }
+    cost = {"cost of the executor so far": story.costs}
+    curves: dict[str, tuple[str, list[Mapping[str, Sequence[float]]]]] = {
+        "Reward": (f"Thin: every step. Thick: mean of {_WINDOW} steps.", [{"reward": each("reward_mean")}]),
+        "Accuracy": ("Of scored rollouts. Diamonds: held-out problems before and after.", [_accuracies(steps)]),
+        "Valid workflows and contrast": ("Groups without contrast give no gradient.", [rates]),
+        "KL and entropy": ("Per token; KL to the reference policy.", [{n: each(n)} for n in ("kl", "entropy")]),
+        "Reward terms": ("Means over scored rollouts, each on its own scale.", [named("terms")]),
+        "Cost": ("", [cost, {"executor tokens per workflow": each("executor_tokens")}]),
+        "Time": ("Seconds of a step by phase.", [named("seconds")]),
+    }
+    with _pyplot().rc_context(_STYLE):
+        for heading, (note, panels) in curves.items():
+            if panels[0]:
+                yield Plot(heading, note, _curves(story, heading, panels))
+        domains = [domain for domain in DOMAINS if domain in story.before or domain in story.after]
+        if domains:
+            note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."
+            yield Plot("Workflow shapes, before and after", note, _shapes(story, domains))
+
+
+def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
+    """Of all rollouts, and of each domain that has any."""
+    found: dict[str, list[float]] = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in DOMAINS}
+    known = {d: values for d, values in found.items() if not all(map(math.isnan, values))}
+    return {"all": [step.accuracy for step in steps], **known}
+
+
+def _validations(axis: Any, evals: Sequence[EvalEvent]) -> None:
+    checked = [(event.step, event.scores["overall"]) for event in evals if "overall" in event.scores]
+    if checked:
+        axis.plot(*zip(*checked, strict=True), "kx--", linewidth=0.8, label="validation")
+
+
+def _curves(story: Story, heading: str, panels: Sequence[Mapping[str, Sequence[float]]]) -> str:
+    """Values of every step, thin, and their running means."""
+    figure, (axes,) = _pyplot().subplots(1, len(panels), figsize=(5.6, 3), squeeze=False)
+    numbers = [step.step for step in story.steps]
+    for axis, lines in zip(axes, panels, strict=True):
+        for i, (name, values) in enumerate(lines.items()):
+            colour = _COLOURS.get(name, f"C{i}")
+            axis.plot(numbers, values, color=colour, linewidth=0.8, alpha=0.35)
+            axis.plot(numbers, running(values), color=colour, linewidth=2, marker="o" * (len(numbers) == 1) or None,
+                      label=_cut(name))  # fmt: skip
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set_xlabel("step", loc="right")
+    if heading == "Accuracy":
+        _validations(axes[0], story.evals)
+        for name in panels[0] if story.results else ():
+            key = "overall" if name == "all" else name
+            ends = [(story.results.get(moment) or {}).get(key) for moment in ("before", "after")]
+            values = [math.nan if value is None else value for value in ends]
+            axes[0].plot([numbers[0] - 1, numbers[-1]], values, "D", color=_COLOURS[name], markeredgecolor="white")
+    for axis in axes:
+        axis.legend(bbox_to_anchor=(0.5, -0.12), ncols=3, **_LEGEND)
+    return _svg(figure)
+
+
+def _shapes(story: Story, domains: Sequence[Any]) -> str:
+    figure, axes = _pyplot().subplots(len(domains), 1, figsize=(11.6, 2.5 * len(domains)), squeeze=False)
+    for axis, domain in zip(axes.flat, domains, strict=True):
+        before, after = (_shares(counts.get(domain, Counter())) for counts in (story.before, story.after))
+        most = {name: max(before.get(name, 0.0), after.get(name, 0.0)) for name in {*before, *after}}
+        names = sorted(most, key=lambda name: (most[name], name))[-_SHAPES:]
+        for shares, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS[domain])):
+            places = [i + shift for i in range(len(names))]
+            axis.barh(places, [shares.get(name, 0.0) for name in names], 0.38, color=colour)
+        axis.set_yticks(range(len(names)), [_cut(name) for name in names])
+        axis.set(title=domain, xlim=(0, 1))
+    return _svg(figure)
+
+
+def _shares(counts: Counter[str]) -> dict[str, float]:
+    return {name: count / counts.total() for name, count in counts.items()}
+
+
+def _cut(name: str) -> str:
+    """A name without control characters and of limited length."""
+    name = "".join(c if c.isprintable() else "?" for c in name)
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+
+
+def _pyplot() -> Any:
+    """matplotlib without a display; imported when something is drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _drawn(figure: Any, form: str, **options: Any) -> bytes:
     drawn = io.BytesIO()
     try:
-        figure.savefig(drawn, format=path.suffix.lower().removeprefix("."), **options)
+        figure.savefig(drawn, format=form, **options)
     finally:
-        pyplot().close(figure)
-    write_whole(path, drawn.getvalue())
+        _pyplot().close(figure)
+    return drawn.getvalue()
+
+
+def _svg(figure: Any) -> str:
+    image = _drawn(figure, "svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}"
+
+
+def _write(figure: Any, path: Path) -> None:
+    """Writes the figure in the format of the file's suffix, whole or not at all."""
+    write_whole(path, _drawn(figure, path.suffix.lower().removeprefix("."), dpi=110, bbox_inches="tight"))

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, interval
+from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, interval, make_table
 from llm_as_judge.views.watch import figure
 
 if TYPE_CHECKING:  # these import torch
@@ -20,6 +19,7 @@ if TYPE_CHECKING:  # these import torch
 
 #: Reasons shown of each kind, and characters of each.
 _REASONS, _LONGEST = 5, 160
+_COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -> Iterator[RenderableType]:
@@ -34,11 +34,8 @@ def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -
 
 def summary_tables(rows: Sequence[tuple[str, Summary]]) -> Iterator[RenderableType]:
     """All datasets with their official metrics, validity and costs."""
-    table = Table(title="Official metric, and percent right by tests and rules", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("dataset", overflow="fold")
-    table.add_column("metric", no_wrap=True)
-    for heading in ("[95 % interval]", "right", "problems"):
-        table.add_column(Text(heading), justify="right")
+    title = "Official metric, and percent right by tests and rules"
+    table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
         own = [name, _right(row)]
         for label, estimate in ((label, e) for one in row.official.values() for label, e in one.values.items()):
@@ -46,10 +43,8 @@ def summary_tables(rows: Sequence[tuple[str, Summary]]) -> Iterator[RenderableTy
             table.add_row(shown, label, interval(estimate), right, str(estimate.n))
             own = []
     yield table
-    table = Table(title="Workflows: executor tokens and seconds of each, cost of all", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("dataset", overflow="fold")
-    for heading in ("run", "valid", "tokens", "seconds", "cost"):
-        table.add_column(heading, justify="right")
+    title = "Workflows: executor tokens and seconds of each, cost of all"
+    table = make_table(title, "dataset", "run", "valid", "tokens", "seconds", "cost")
     for name, row in rows:
         figures = (figure(row.tokens, ".0f"), figure(row.seconds, ".1f"), f"{row.cost:.4g}")
         table.add_row(name, str(sum(row.outcomes.values())), interval(row.valid_rate), *figures)
@@ -66,17 +61,15 @@ def _right(row: Summary) -> str:
 
 def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
     """Workflows that did not run, ended early or could not be scored, with the most frequent reasons."""
-    kinds = {
-        "invalid, not run": _added(row.invalid for row in rows.values()),
-        "ended without an answer": _added(
-            {o: n for o, n in row.outcomes.items() if o not in ("finished", "invalid", "fault")}
-            for row in rows.values()
-        ),
-        "unscored, infrastructure": _added(row.unscored for row in rows.values()),
-    }
-    for kind, reasons in kinds.items():
+    names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
+    kinds = {name: Counter[str]() for name in names}
+    for row in rows.values():
+        ended = {name: n for name, n in row.outcomes.items() if name not in ("finished", "invalid", "fault")}
+        for kind, reasons in zip(kinds.values(), (row.invalid, ended, row.unscored), strict=True):
+            kind.update(reasons)
+    for name, reasons in kinds.items():
         if reasons:
-            yield f"{kind}: {sum(reasons.values())}"
+            yield f"{name}: {sum(reasons.values())}"
             for reason, count in reasons.most_common(_REASONS):
                 yield f"  {count:5d}  {' '.join(reason.split())[:_LONGEST]}"
             if len(reasons) > _REASONS:
@@ -85,24 +78,10 @@ def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
 
 def usage_table(usage: Mapping[str, Usage]) -> Table:
     """Requests, tokens and cost of each model."""
-    table = Table(title="Models asked", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for heading in ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost"):
-        table.add_column(heading, justify="right")
-    for role, u in usage.items():
-        counts = (u.calls, u.cached, u.failed, u.prompt_tokens, u.completion_tokens)
-        table.add_row(role.replace("_", " "), *(f"{n:,}" for n in counts), f"{u.cost:.4g}")
-    if len(usage) > 1:
-        every = [sum(getattr(u, name) for u in usage.values()) for name in _COUNTS]
-        table.add_row("all", *(f"{n:,}" for n in every), f"{sum(u.cost for u in usage.values()):.4g}", style="bold")
+    headings = ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
+    table = make_table("Models asked", "", *headings)
+    for role, own in {**{role: [u] for role, u in usage.items()}, "all": list(usage.values())}.items():
+        counts = (f"{sum(getattr(u, name) for u in own):,}" for name in _COUNTS)
+        if role != "all" or len(own) > 1:
+            table.add_row(role.replace("_", " "), *counts, f"{sum(u.cost for u in own):.4g}")
     return table
-
-
-_COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
-
-
-def _added(counts: Iterator[Mapping[str, int]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return total

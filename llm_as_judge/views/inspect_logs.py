@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import make_folder
 from llm_as_judge.runlog import FinishedStep, json_data
@@ -24,226 +25,193 @@ from llm_as_judge.types import Exchange, OperatorCall
 from llm_as_judge.workflow.lint.codes import CODES
 
 try:
-    from inspect_ai.event import (
-        ErrorEvent,
-        Event,
-        InfoEvent,
-        ModelEvent,
-        ScoreEvent,
-        SpanBeginEvent,
-        SpanEndEvent,
-        ToolEvent,
-    )
-    from inspect_ai.log import (
-        EvalConfig,
-        EvalDataset,
-        EvalError,
-        EvalLog,
-        EvalMetric,
-        EvalResults,
-        EvalSample,
-        EvalScore,
-        EvalSpec,
-        EvalStats,
-        write_eval_log,
-    )
-    from inspect_ai.model import (
-        ChatMessageAssistant,
-        ChatMessageSystem,
-        ChatMessageUser,
-        GenerateConfig,
-        ModelOutput,
-        ModelUsage,
-    )
+    from inspect_ai import event, model
+    from inspect_ai import log as logs
     from inspect_ai.scorer import Score
-    from inspect_ai.viewer import ScoreColorScale, TaskSamplesColumn, TaskSamplesView, ViewerConfig
+    from inspect_ai.viewer import ViewerConfig
 except ImportError as error:
     raise ConfigError(f"Inspect is an extra: python -m pip install 'llm-as-judge[inspect]' ({error})") from error
 
 #: Format of the time at the start of a log's name.
 _STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
-_POLICY, _EXECUTOR, _JUDGE = "policy", "executor", "judge"
+_METADATA = (
+    "domain", "dataset", "shape", "outcome", "operators", "lint", "advantage", "executor_tokens", "completion_tokens",
+    "cost",
+)  # fmt: skip
 
 
 @dataclass
 class _Transcript:
-    """Events laid end to end."""
+    """Events of a rollout, laid end to end; policy, executor and judge are names of models."""
 
     now: datetime
-
-    def __post_init__(self) -> None:
-        self.events: list[Event] = []
-        self._spans: list[str] = []
-
-    def begin(self, name: str, kind: str | None = None) -> None:
-        id = f"{len(self.events)}-{name}"
-        above = self._spans[-1] if self._spans else None
-        self._add(SpanBeginEvent, id=id, name=name, type=kind, parent_id=above, span_id=id)
-        self._spans.append(id)
-
-    def end(self) -> None:
-        id = self._spans.pop()
-        self._add(SpanEndEvent, id=id, span_id=id)
+    policy: str
+    executor: str
+    judge: str
+    events: list[event.Event] = field(default_factory=list, init=False)
+    usage: dict[str, model.ModelUsage] = field(default_factory=dict, init=False)
+    _spans: list[str] = field(default_factory=list, init=False)
 
     def add(self, kind: type[Any], seconds: float = 0.0, **fields: Any) -> None:
-        span = self._spans[-1] if self._spans else None
         if seconds:
             fields |= {"completed": self.now + timedelta(seconds=seconds), "working_time": seconds}
-        self._add(kind, span_id=span, **fields)
-        self.now += timedelta(seconds=seconds)
-
-    def _add(self, kind: type[Any], **fields: Any) -> None:
+        fields.setdefault("span_id", self._spans[-1] if self._spans else None)
         # Without a name Inspect draws a random one, which takes longer than everything else here.
         self.events.append(kind(uuid=f"event-{len(self.events)}", timestamp=self.now, working_start=0.0, **fields))
+        self.now += timedelta(seconds=seconds)
 
-    def asked(self, model: str, messages: Sequence[Any], reply: str, exchange: Exchange | None = None) -> None:
-        """A model's reply, with the usage and duration of ``exchange``."""
-        output = ModelOutput.from_content(model, reply, _stop(exchange.finish_reason if exchange else "stop"))
-        if exchange:
-            output.usage, output.time = _usage(exchange), exchange.seconds
-        config = GenerateConfig()
+    @contextmanager
+    def span(self, name: str) -> Iterator[None]:
+        id, above = f"{len(self.events)}-{name}", self._spans[-1] if self._spans else None
+        self.add(event.SpanBeginEvent, id=id, name=name, parent_id=above, span_id=id)
+        self._spans.append(id)
+        yield
+        self._spans.pop()
+        self.add(event.SpanEndEvent, id=id, span_id=id)
+
+    def replied(self, name: str, messages: Sequence[Any], reply: str, finish: str = "stop", seconds: float = 0.0,
+                usage: model.ModelUsage | None = None) -> None:  # fmt: skip
+        """A model's reply to ``messages``."""
+        output = model.ModelOutput.from_content(name, reply, "max_tokens" if finish == "length" else "stop")
+        output.usage, output.time = usage, seconds or None
         self.add(
-            ModelEvent, exchange.seconds if exchange else 0.0, model=model, input=list(messages), tools=[],
-            tool_choice="none", config=config, output=output,
+            event.ModelEvent, seconds, model=name, input=list(messages), tools=[], tool_choice="none",
+            config=model.GenerateConfig(), output=output,
         )  # fmt: skip
 
-    def called(self, call: OperatorCall, executor: str) -> None:
-        self.begin(call.name)
-        asked = sum(exchange.seconds for exchange in call.exchanges)
-        for exchange in call.exchanges:
-            self.asked(executor, [ChatMessageUser(content=exchange.prompt)], exchange.reply, exchange)
-        result = "\n\n".join(f"{name}: {value}" for name, value in call.result.items() if name != "parse_ok")
-        self.add(
-            ToolEvent, max(0.0, call.seconds - asked), id=f"call-{len(self.events)}", function=call.name,
-            arguments=dict(call.arguments), result=result if not call.error else f"{result}\n\nerror: {call.error}",
-        )  # fmt: skip
-        self.end()
+    def exchanged(self, name: str, exchange: Exchange) -> None:
+        read, written = exchange.prompt_tokens, exchange.completion_tokens
+        usage = model.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        self.usage[name] = self.usage.get(name, model.ModelUsage()) + usage
+        asked = [model.ChatMessageUser(content=exchange.prompt)]
+        self.replied(name, asked, exchange.reply, exchange.finish_reason, exchange.seconds, usage)
+
+    def called(self, call: OperatorCall) -> None:
+        with self.span(call.name):
+            for exchange in call.exchanges:
+                self.exchanged(self.executor, exchange)
+            result = "\n\n".join(f"{name}: {value}" for name, value in call.result.items() if name != "parse_ok")
+            own = max(0.0, call.seconds - sum(exchange.seconds for exchange in call.exchanges))
+            self.add(
+                event.ToolEvent, own, id=f"call-{len(self.events)}", function=call.name,
+                arguments=dict(call.arguments), result=f"{result}\n\nerror: {call.error}" if call.error else result,
+            )  # fmt: skip
 
 
-def step_log(step: FinishedStep) -> EvalLog:
+def step_log(step: FinishedStep) -> logs.EvalLog:
     """The log of a training step."""
-    run = step.run
-    policy = run.setting("model", "model_name") or _POLICY
-    executor = run.setting("executor", "model") or _EXECUTOR
-    judge = run.setting("judge", "model") or _JUDGE
-    members = Counter[str]()
-    samples = []
+    run, report, members, samples = step.run, step.report, Counter[str](), []
+    models = [run.setting(role, key) or role for role, key in (("executor", "model"), ("judge", "model"))]
+    models = [run.setting("model", "model_name") or "policy", *models]
     for rollout in step.rollouts:
         members[rollout.problem] += 1
-        samples.append(_sample(rollout, members[rollout.problem], step, policy, executor, judge))
-    scale = {name: ScoreColorScale(palette="good-high", min=-5, max=10) for name in step.report.terms}
-    spec = _spec(
-        step_name(step.report.step), policy, [r.time for r in step.rollouts], members,
-        {"run": run.id, "executor": executor, **_figures(step)}, ["correct", "reward", *scale], scale,
-    )  # fmt: skip
-    return EvalLog(
-        status="success",
-        eval=spec,
-        samples=samples,
-        results=_results(samples),
-        stats=_stats(spec, step, executor, judge),
-    )
+        prompt = step.prompts.get(rollout.problem)
+        asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
+        asked += [model.ChatMessageUser(content=prompt.user)] if prompt else []
+        question = (prompt.question or prompt.user) if prompt else rollout.problem
+        transcript = _Transcript(_moment(rollout.time - rollout.seconds), *models)
+        samples.append(_sample(rollout, transcript, asked, rollout.problem, members[rollout.problem], question))
+    figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
+    began = min((rollout.time for rollout in step.rollouts), default=0.0)
+    return _log(step_name(report.step), models[0], began, samples, {"run": run.id, "executor": models[1], **figures})
+
+
+def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment: float) -> logs.EvalLog:
+    """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
+    samples = []
+    for record in records:
+        transcript = _Transcript(_moment(moment), policy, "executor", "judge")
+        id = f"{record.index + 1} {record.problem}"
+        samples.append(_sample(record, transcript, (), id, record.sample + 1, record.problem))
+    return _log(name, policy, moment, samples, {"evaluation": name})
 
 
 def _sample(
-    rollout: RolloutEvent, member: int, step: FinishedStep, policy: str, executor: str, judge: str
-) -> EvalSample:
-    prompt = step.prompts.get(rollout.problem)
-    asked: list[Any] = [ChatMessageSystem(content=step.system)] if step.system else []
-    asked += [ChatMessageUser(content=prompt.user)] if prompt else []
-    return _evaluated(
-        rollout,
-        [policy, executor, judge],
-        asked,
-        id=rollout.problem,
-        epoch=member,
-        input=(prompt.question or prompt.user) if prompt else rollout.problem,
-        began=rollout.time - rollout.seconds,
-    )
-
-
-def _evaluated(
-    rollout: RolloutEvent,
-    models: Sequence[str],
-    asked: Sequence[Any],
-    *,
-    id: str,
-    epoch: int,
-    input: str,
-    began: float,
-) -> EvalSample:
-    """``models`` are policy, executor and judge; ``asked`` are the messages to the policy, ``began`` Unix seconds."""
-    policy, executor, judge = models
-    transcript = _Transcript(_moment(began))
-    transcript.begin("policy")
-    transcript.asked(policy, asked, rollout.text)
-    transcript.end()
+    rollout: RolloutEvent, transcript: _Transcript, asked: Sequence[Any], id: str, epoch: int, question: str
+) -> logs.EvalSample:
+    """``asked`` are the messages to the policy."""
+    with transcript.span("policy"):
+        transcript.replied(transcript.policy, asked, rollout.text)
     if rollout.lint:
         found = [f"{code} {CODES[code][0]}" if code in CODES else code for code in rollout.lint]
-        transcript.add(InfoEvent, source="lint", data="\n".join(found))
-    transcript.begin("workflow")
-    for call in rollout.calls:
-        transcript.called(call, executor)
+        transcript.add(event.InfoEvent, source="lint", data="\n".join(found))
     error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
-    if error:
-        transcript.add(ErrorEvent, error=EvalError(message=error, traceback=error, traceback_ansi=error))
-    transcript.end()
+    with transcript.span("workflow"):
+        for call in rollout.calls:
+            transcript.called(call)
+        if error:
+            shown = logs.EvalError(message=error, traceback=error, traceback_ansi=error)
+            transcript.add(event.ErrorEvent, error=shown)
     if rollout.judged:
-        transcript.begin("judge")
-        for exchange in rollout.judged:
-            transcript.asked(judge, [ChatMessageUser(content=exchange.prompt)], exchange.reply, exchange)
-        transcript.end()
+        with transcript.span("judge"):
+            for exchange in rollout.judged:
+                transcript.exchanged(transcript.judge, exchange)
     scores = _scores(rollout)
     values = {name: "unscored" if score.value != score.value else score.value for name, score in scores.items()}
     verdict = Score(value=values, answer=rollout.answer, explanation=scores["correct"].explanation)
-    transcript.add(ScoreEvent, score=verdict, target=list(rollout.reference), scorer="judge and reward")
-    output = ModelOutput.from_content(policy, rollout.answer or "")
+    transcript.add(event.ScoreEvent, score=verdict, target=list(rollout.reference), scorer="judge and reward")
+    output = model.ModelOutput.from_content(transcript.policy, rollout.answer or "")
     output.error = error
-    metadata = (
-        "domain", "dataset", "shape", "outcome", "operators", "lint", "advantage", "executor_tokens",
-        "completion_tokens", "cost",
-    )  # fmt: skip
-    return EvalSample(
+    return logs.EvalSample(
         id=id,
         epoch=epoch,
-        input=input,
+        input=question,
         target=list(rollout.reference),
-        messages=[*asked, ChatMessageAssistant(content=rollout.source, model=policy)],
+        messages=[*asked, model.ChatMessageAssistant(content=rollout.source, model=transcript.policy)],
         output=output,
         scores=scores,
-        metadata={name: json_data(getattr(rollout, name)) for name in metadata},
+        metadata={name: json_data(getattr(rollout, name)) for name in _METADATA},
         events=transcript.events,
-        model_usage=_usages([rollout], executor, judge),
+        model_usage=transcript.usage,
         total_time=rollout.seconds,
         working_time=rollout.seconds,
     )
 
 
-def records_log(records: Sequence[RolloutEvent], name: str, model: str, moment: float) -> EvalLog:
-    """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
-    samples = [
-        _evaluated(
-            record,
-            [model, _EXECUTOR, _JUDGE],
-            (),
-            id=f"{record.index + 1} {record.problem}",
-            epoch=record.sample + 1,
-            input=record.problem,
-            began=moment,
-        )
-        for record in records
-    ]
-    columns = ["correct", *dict.fromkeys(name for record in records for name in record.scores)]
-    ids = Counter(str(sample.id) for sample in samples)
-    spec = _spec(name, model, [moment], ids, {"evaluation": name}, columns, {})
-    return EvalLog(status="success", eval=spec, samples=samples, results=_results(samples))
+def _log(
+    task: str, policy: str, began: float, samples: Sequence[logs.EvalSample], metadata: Mapping[str, Any]
+) -> logs.EvalLog:
+    """A whole log; its results are the means of every score over the samples that have it."""
+    usage: dict[str, model.ModelUsage] = {}
+    values: dict[str, list[float]] = {}
+    for sample in samples:
+        for name, used in sample.model_usage.items():
+            usage[name] = usage.get(name, model.ModelUsage()) + used
+        for name, score in (sample.scores or {}).items():
+            values.setdefault(name, []).append(
+                {"C": 1.0, "I": 0.0}[score.value] if isinstance(score.value, str) else score.as_float()
+            )
+    means = []
+    for name, all_values in values.items():
+        known = [value for value in all_values if value == value]
+        metric = logs.EvalMetric(name="mean", value=mean_known(known))
+        means.append(
+            logs.EvalScore(
+                name=name, scorer=name, scored_samples=len(known), unscored_samples=len(all_values) - len(known),
+                metrics={"mean": metric} if known else {},
+            )
+        )  # fmt: skip
+    ids = list(dict.fromkeys(str(sample.id) for sample in samples))
+    spec = logs.EvalSpec(
+        created=_moment(began).isoformat(),
+        task=task,
+        task_id=task,
+        dataset=logs.EvalDataset(name=task, samples=len(ids), sample_ids=list(ids)),
+        model=policy,
+        config=logs.EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
+        metadata=dict(metadata),
+        viewer=ViewerConfig(trust_content=False),
+    )
+    results = logs.EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=means)
+    stats = logs.EvalStats(started_at=spec.created, model_usage=usage)
+    return logs.EvalLog(status="success", eval=spec, samples=list(samples), results=results, stats=stats)
 
 
-def write_log(log: EvalLog, path: Path) -> None:
+def write_log(log: logs.EvalLog, path: Path) -> None:
     """Writes a whole log or none. JSON takes a third of the time of Inspect's other format. Raises ``OSError``."""
     make_folder(path.parent)
     half = path.with_name(f".{path.name}.part")
-    write_eval_log(log, half, format="json")
+    logs.write_eval_log(log, half, format="json")
     os.replace(half, path)
 
 
@@ -263,27 +231,6 @@ def log_name(moment: float, what: str) -> str:
     """A name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
     stamp = _moment(moment).strftime(_STAMP)
     return f"{stamp}_{what}_{what.replace('-', '')}.json"
-
-
-def _spec(
-    task: str, model: str, times: Sequence[float], members: Counter[str], metadata: Mapping[str, Any],
-    scores: Sequence[str], scale: Mapping[str, ScoreColorScale],
-) -> EvalSpec:  # fmt: skip
-    own = ("sampleStatus", "sampleId", "epoch", "input", "target", "answer", "tokens", "duration", "error")
-    columns = [TaskSamplesColumn(id=name) for name in own[:6]]
-    columns += [TaskSamplesColumn.score(name) for name in scores]
-    columns += [TaskSamplesColumn(id=name) for name in own[6:]]
-    view = TaskSamplesView(name="rollouts", columns=columns, multiline=False, score_color_scales=scale or None)
-    return EvalSpec(
-        created=_moment(min(times, default=0.0)).isoformat(),
-        task=task,
-        task_id=task,
-        dataset=EvalDataset(name=task, samples=len(members), sample_ids=list(members)),
-        model=model,
-        config=EvalConfig(epochs=max(members.values(), default=1)),
-        metadata=dict(metadata),
-        viewer=ViewerConfig(trust_content=False, task_samples_view=view),
-    )
 
 
 def time_of(file: Path) -> float:
@@ -310,60 +257,6 @@ def _score(value: float | None, explanation: str | None = None) -> Score:
     if value is None:
         return Score.unscored(explanation=explanation)
     return Score(value=round(value, 4), explanation=explanation)
-
-
-def _results(samples: Sequence[EvalSample]) -> EvalResults:
-    """Means of every score over the samples that have it."""
-    means = []
-    for name in dict.fromkeys(name for sample in samples for name in sample.scores or {}):
-        values = [_number((sample.scores or {})[name].value) for sample in samples if name in (sample.scores or {})]
-        known = [value for value in values if value == value]
-        metric = "accuracy" if name == "correct" else "mean"
-        means.append(
-            EvalScore(
-                name=name,
-                scorer=name,
-                scored_samples=len(known),
-                unscored_samples=len(values) - len(known),
-                metrics={metric: EvalMetric(name=metric, value=sum(known) / len(known))} if known else {},
-            )
-        )
-    return EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=means)
-
-
-def _number(value: Any) -> float:
-    return {"C": 1.0, "I": 0.0}[value] if isinstance(value, str) else float(value)
-
-
-def _stats(spec: EvalSpec, step: FinishedStep, executor: str, judge: str) -> EvalStats:
-    done = _moment(max((rollout.time for rollout in step.rollouts), default=0.0)).isoformat()
-    return EvalStats(started_at=spec.created, completed_at=done, model_usage=_usages(step.rollouts, executor, judge))
-
-
-def _usages(rollouts: Sequence[RolloutEvent], executor: str, judge: str) -> dict[str, ModelUsage]:
-    """Usage of the executor and of the judge, which may be the same model."""
-    usages = {executor: ModelUsage()}
-    for rollout in rollouts:
-        for call in rollout.calls:
-            for exchange in call.exchanges:
-                usages[executor] += _usage(exchange)
-        for exchange in rollout.judged:
-            usages[judge] = usages.get(judge, ModelUsage()) + _usage(exchange)
-    return usages
-
-
-def _usage(exchange: Exchange) -> ModelUsage:
-    read, written = exchange.prompt_tokens, exchange.completion_tokens
-    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
-
-
-def _stop(reason: str) -> Any:
-    return "max_tokens" if reason == "length" else "stop"
-
-
-def _figures(step: FinishedStep) -> dict[str, Any]:
-    report = step.report
-    return {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
 
 
 def _moment(time: float) -> datetime:

@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.analysis import Line
 from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.evaluation.story import Shown, Story
 from llm_as_judge.events import StepReport
-from llm_as_judge.views.plots import plots
+from llm_as_judge.views.charts import plots
 from llm_as_judge.views.watch import figure, percent
 from llm_as_judge.workflow.lint.codes import CODES
 

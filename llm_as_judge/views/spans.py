@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.events import PromptEvent, RolloutEvent
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.runlog import FinishedStep
 from llm_as_judge.types import Exchange, OperatorCall
 
 try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     from opentelemetry.sdk.trace.id_generator import IdGenerator
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 except ImportError as error:
@@ -39,11 +40,8 @@ _SECOND = 1_000_000_000  # nanoseconds
 class _Ids(IdGenerator):
     """Ids derived from the rollout."""
 
-    def __init__(self) -> None:
-        self.of, self._spans = "", 0
-
     def begin(self, of: str) -> None:
-        self.of, self._spans = of, 0
+        self._of, self._spans = of, 0
 
     def generate_trace_id(self) -> int:
         return self._digest("trace", 16)
@@ -53,17 +51,7 @@ class _Ids(IdGenerator):
         return self._digest(f"span {self._spans}", 8)
 
     def _digest(self, what: str, size: int) -> int:
-        return int.from_bytes(hashlib.sha256(f"{self.of} {what}".encode()).digest()[:size], "big") or 1
-
-
-class _Ended(SpanProcessor):
-    """Collects finished spans until they are sent."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.spans.append(span)
+        return int.from_bytes(hashlib.sha256(f"{self._of} {what}".encode()).digest()[:size], "big") or 1
 
 
 @dataclass
@@ -75,15 +63,15 @@ class Spans:
     endpoint: str | None = None
     exporter: SpanExporter | None = None
     _ids: _Ids = field(default_factory=_Ids)
-    _ended: _Ended = field(default_factory=_Ended)
+    _ended: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     _now: int = 0  # nanoseconds
     _above: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._to = self.exporter or OTLPSpanExporter(endpoint=self.endpoint)
         resource = Resource.create({"service.name": "llm-as-judge"})
-        provider = TracerProvider(resource=resource, id_generator=self._ids, span_limits=SpanLimits())
-        provider.add_span_processor(self._ended)
+        provider = TracerProvider(resource=resource, id_generator=self._ids)
+        provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("llm-as-judge")
 
     def send(self, step: FinishedStep) -> int:
@@ -93,7 +81,8 @@ class Spans:
             members[rollout.problem] += 1
             self._ids.begin(f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}")
             self._rollout(rollout, members[rollout.problem], step)
-        sent, self._ended.spans = self._ended.spans, []
+        sent = self._ended.get_finished_spans()
+        self._ended.clear()
         if sent and self._to.export(sent) is not SpanExportResult.SUCCESS:
             where = getattr(self._to, "_endpoint", None) or self.endpoint or "the endpoint"
             raise InfrastructureError(f"{where} accepted no spans; start a collector or choose another --endpoint")
@@ -104,7 +93,6 @@ class Spans:
 
     def _rollout(self, rollout: RolloutEvent, member: int, step: FinishedStep) -> None:
         run = step.run
-        policy = run.setting("model", "model_name") or "policy"
         executor = run.setting("executor", "model") or "executor"
         self._now = int((rollout.time - rollout.seconds) * _SECOND)
         attributes = {
@@ -116,7 +104,7 @@ class Spans:
             "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": list(rollout.lint),
         }  # fmt: skip
         with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", attributes) as span:
-            self._policy(rollout, step.prompts.get(rollout.problem), step.system, policy)
+            self._policy(rollout, step)
             for call in rollout.calls:
                 self._call(call, executor)
             if rollout.outcome != "finished":
@@ -126,9 +114,11 @@ class Spans:
                 self._exchange(exchange, run.setting("judge", "model") or "judge")
             self._judged(span, rollout)
 
-    def _policy(self, rollout: RolloutEvent, prompt: PromptEvent | None, system: str, model: str) -> None:
-        attributes: dict[str, Any] = {"gen_ai.system_instructions": _parts(system)} if system else {}
-        attributes |= _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
+    def _policy(self, rollout: RolloutEvent, step: FinishedStep) -> None:
+        model, prompt = step.run.setting("model", "model_name") or "policy", step.prompts.get(rollout.problem)
+        attributes = _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
+        if step.system:
+            attributes["gen_ai.system_instructions"] = _json([{"type": "text", "content": step.system}])
         attributes["gen_ai.usage.output_tokens"] = rollout.completion_tokens
         with self._span(f"chat {model}", attributes, SpanKind.CLIENT):
             pass
@@ -157,10 +147,11 @@ class Spans:
 
     def _judged(self, span: Span, rollout: RolloutEvent) -> None:
         label = {True: "right", False: "wrong", None: "unscored"}[rollout.correct]
-        results: list[tuple[str, float | None, str | None, str]] = []
-        results += [("correct", None if rollout.correct is None else float(rollout.correct), label, rollout.reason)]
-        results += [("reward", rollout.reward, None, "")]
-        results += [(term, value, None, "") for term, value in rollout.terms.items()]
+        correct = None if rollout.correct is None else float(rollout.correct)
+        results: list[tuple[str, float | None, str | None, str]] = [
+            ("correct", correct, label, rollout.reason),
+            *((name, value, None, "") for name, value in {"reward": rollout.reward, **rollout.terms}.items()),
+        ]
         for name, value, shown, reason in results:
             attributes = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
             attributes |= {"gen_ai.evaluation.score.label": shown, "gen_ai.evaluation.explanation": reason or None}
@@ -186,10 +177,6 @@ def _chat(model: str, prompt: str, reply: str, finish: str) -> dict[str, Any]:
         "gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.input.messages": _json(asked),
         "gen_ai.output.messages": _json(answered), "gen_ai.response.finish_reasons": [finish],
     }  # fmt: skip
-
-
-def _parts(text: str) -> str:
-    return _json([{"type": "text", "content": text}])
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:

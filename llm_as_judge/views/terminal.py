@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rich.box import SIMPLE_HEAD
+from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,11 +18,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch
+    from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
@@ -47,7 +49,8 @@ class TerminalProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._bar = progress_bar(console)
+        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+        self._bar = Progress(TextColumn("{task.description}"), *columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> TerminalProgress:
@@ -76,6 +79,15 @@ class TerminalProgress:
             self._bar.remove_task(self._tasks.pop(what))
 
 
+def make_table(title: str, first: str, *others: str) -> Table:
+    """A table whose first column is text and whose other columns are numbers."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, overflow="fold", max_width=60)
+    for heading in others:
+        table.add_column(Text(heading), justify="right")
+    return table
+
+
 def _percent(share: float) -> str:
     return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
 
@@ -91,19 +103,6 @@ def interval(estimate: Estimate | None) -> str:
     if estimate is None or math.isnan(estimate.value):
         return "-"
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}-{100 * estimate.high:.0f}]"
-
-
-def progress_bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 def step_line(report: StepReport, total: int) -> str:
@@ -148,6 +147,28 @@ def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
     return table
 
 
+def comparison_table(compared: Sequence[Compared]) -> str:
+    """The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
+    domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
+    policy = next(one.row.name for one in compared if one.difference is None)
+    table = Table(box=MARKDOWN)
+    table.add_column(Text("percent right [95 %]"))
+    for heading in ("overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points"):
+        table.add_column(Text(heading), justify="right")
+    for one in compared:
+        row, points = one.row, "" if one.difference is None else "-"
+        if one.difference and one.difference.n:
+            value, low, high = (100 * v for v in (one.difference.value, one.difference.low, one.difference.high))
+            points = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+        estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
+        cells = (row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points)
+        table.add_row(*map(Text, cells))
+    console = Console(width=10_000, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().strip()
+
+
 def gain_line(gain: Estimate) -> str:
     """Gain of the training, paired by problem."""
     if math.isnan(gain.value):
@@ -161,10 +182,7 @@ def gain_line(gain: Estimate) -> str:
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     """Accuracy of each plan; a star marks the plan that the policy writes most in a domain."""
     title = "Percent right of each workflow\nmeasured alone (* = learned)"
-    table = Table(title=title, box=SIMPLE_HEAD)
-    table.add_column("workflow")
-    for domain in DOMAINS:
-        table.add_column(domain, justify="right")
+    table = make_table(title, "workflow", *DOMAINS)
     for plan, cells in accuracies.items():
         marked = [f"{_percent(cells.get(d, math.nan))}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
         table.add_row(plan, *marked)
@@ -191,9 +209,8 @@ def unseen_line(before: Summary, after: Summary) -> str:
 
 def calibration_table(counts: Sequence[Counts]) -> Table:
     """Verdicts of a judge compared with the labels, by kind of candidate."""
-    table = Table(title="verdicts by kind of candidate")
-    for column in ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    headings = ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained")
+    table = make_table("verdicts by kind of candidate", *headings)
     for row in counts:
         rates = ["-" if value is None else f"{value:.4f}" for value in (row.agreement, row.kappa)]
         numbers = (row.false_accepts, row.false_rejects, row.abstained)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -21,6 +20,7 @@ from llm_as_judge.evaluation.analysis import Analysis, Line
 from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS
+from llm_as_judge.views.terminal import make_table
 from llm_as_judge.workflow.lint.codes import CODES
 
 #: Steps that current figures are averaged over.
@@ -37,10 +37,8 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     for dimension, lines in analysis.by.items():
         if lines:
             yield _dimension(dimension, lines, total)
-    table = Table(title="over time", box=SIMPLE_HEAD, pad_edge=False)
     headings = ("steps", "rollouts", "right", "valid", "reward", "tokens", "zero variance", "kl", "entropy", "s a step")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "steps" else "right")
+    table = make_table("over time", *headings)
     for part in analysis.time:
         own = (percent(part.zero_variance), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
         table.add_row(f"{part.first}-{part.last}", *_cells(part.line), *own, figure(part.seconds, ".1f"))
@@ -48,10 +46,8 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def _dimension(dimension: str, lines: Mapping[str, Line], total: Line) -> Table:
-    table = Table(title=f"by {dimension}", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(dimension, overflow="fold", max_width=60)
-    for heading in ("rollouts", "right", "valid", "reward", "tokens", "share", "unscored"):
-        table.add_column(heading, justify="right")
+    headings = ("rollouts", "right", "valid", "reward", "tokens", "share", "unscored")
+    table = make_table(f"by {dimension}", dimension, *headings)
     for key, line in list(lines.items())[:_ROWS]:
         name = f"{key} {CODES[key][0]}" if key in CODES else "".join(c if c.isprintable() else "?" for c in key)
         table.add_row(Text(name), *_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
