@@ -12,6 +12,7 @@ import pytest
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.events import Event, RolloutEvent
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
@@ -49,11 +50,10 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
     author = load_author(config)
     counts = {d: [0, 0] for d in DOMAINS}
 
-    def log(kind: str, /, **fields: object) -> None:
-        if kind == "rollout" and int(str(fields["step"])) > STEPS - LAST:
-            domain: Domain = fields["domain"]  # type: ignore[assignment]
-            counts[domain][0] += name_of(str(fields["text"]), domain) == WANTED[domain]
-            counts[domain][1] += 1
+    def log(event: Event) -> None:
+        if isinstance(event, RolloutEvent) and event.step > STEPS - LAST:
+            counts[event.domain][0] += name_of(event.text, event.domain) == WANTED[event.domain]
+            counts[event.domain][1] += 1
 
     parts = TrainerParts(
         policy=author.policy,
