@@ -14,12 +14,10 @@ from typing import Literal
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.expressions import parse
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, statement, visible, without_noun
-from llm_as_judge.answers.latex import clean, tight
+from llm_as_judge.answers.formulas import arranged, num, numbers, parse, symbols
 from llm_as_judge.answers.nonanswers import is_error, is_no_answer
-from llm_as_judge.answers.numerals import amount, number
-from llm_as_judge.answers.numeric import arranged, numbers, symbols
+from llm_as_judge.answers.notation import clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import UNITS, split_unit
@@ -217,8 +215,8 @@ def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
         bare = bare.replace(",", ".")
     else:
         return False
-    value = amount(bare)
-    return value is not None and same(Value(bare, number=value * (unit.size if unit else 1), unit=unit), gold)
+    value = number(bare)
+    return value is not None and same(Value(bare, tree=num(value * (unit.size if unit else 1)), unit=unit), gold)
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:

@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.latex import clean
-from llm_as_judge.answers.numerals import number
+from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS
 from llm_as_judge.types import Domain
 

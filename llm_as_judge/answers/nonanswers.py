@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from llm_as_judge.answers.latex import clean
+from llm_as_judge.answers.notation import clean
 
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
