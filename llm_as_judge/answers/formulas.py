@@ -307,21 +307,15 @@ def _whole(value: Fraction) -> int:
     return int(value)
 
 
-def _modulo(value: Fraction, divisor: Fraction) -> Fraction:
-    if divisor <= 0:
-        raise ValueError(f"modulo {divisor}")
-    return value % divisor
-
-
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "add": lambda *parts: sum(parts, Fraction()),
     "neg": lambda a: -a,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "abs": abs,
+    "mod": lambda a, b: a % b,
     "pow": _power,
     "root": _root,
-    "mod": _modulo,
     "binom": lambda a, b: Fraction(math.comb(_whole(a), _whole(b))),
     "factorial": lambda a: Fraction(math.factorial(_whole(a))),
 }

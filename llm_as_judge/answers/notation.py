@@ -124,7 +124,7 @@ def number(text: str) -> Fraction | None:
     if found := _REPEATING.fullmatch(text):
         sign, whole, first, period = found.groups()
         value = int(whole + first) + Fraction(int(period), 10 ** len(period) - 1)
-        return _signed(sign, value / 10 ** len(first))
+        return _signed(sign, value / Fraction(10 ** len(first)))
     if found := _MIXED.fullmatch(text):
         sign, whole, *parts = found.groups()
         above, below = (int(part) for part in parts if part is not None)

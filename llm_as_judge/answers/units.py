@@ -51,7 +51,7 @@ def _read() -> dict[str, Unit]:
         quantity, _, rest = line.partition(" ")
         for group in rest.split(" | "):
             size, *names = group.split()
-            for name in (form for name in names for form in (name, f"{name}s" if len(name) > 2 else name)):
+            for name in [*names, *(f"{name}s" for name in names if len(name) > 2)]:
                 measure = quantity in _SILENT and name.replace("/", "").isalpha() and len(name) > 1
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)

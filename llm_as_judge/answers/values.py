@@ -20,7 +20,6 @@ _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations
 _MOST_ITEMS = 40
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
-_PROPORTION = re.compile(r"\d+(?:\s*:\s*\d+)+|\d+ to \d+")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
 _CLOSING = {"(": ")]", "[": ")]", "{": "}"}
 INTERVALS = ("()", "[)", "(]", "[]")
@@ -39,8 +38,8 @@ FLIPPED = {"=": "=", "≠": "≠", "<": ">", ">": "<", "≤": "≥", "≥": "≤
 class Value:
     """``tree`` in the base of ``unit``, ``items`` between ``brackets``, ``relation`` or only ``text``.
 
-    ``brackets`` is ``{}`` for sets, ``±`` for the two values of a formula, ``∪`` for unions, ``:`` for proportions,
-    ``&`` for a list joined by words, empty for one joined by commas. ``name`` is the variable that has the value.
+    ``brackets`` is ``{}`` for sets, ``±`` for the two values of a formula, ``∪`` for unions, ``&`` for a
+    list joined by words, empty for one joined by commas. ``name`` is the variable that has the value.
     """
 
     text: str
@@ -104,8 +103,6 @@ def _quantity(plain: str) -> Value | None:
         sign, mark, said = found.groups()
         value = number(said.strip())
         return None if value is None else Value(plain, tree=num(-value if sign == "-" else value), unit=UNITS[mark])
-    if _PROPORTION.fullmatch(plain):
-        return Value(plain, items=tuple(read(part) for part in re.split(r":| to ", plain)), brackets=":")
     if (split := split_unit(plain)) is None:
         return None
     before, unit = clean(split[0]), split[1]
@@ -127,7 +124,7 @@ def _bracketed(plain: str) -> Value | None:
     if len(body) < 3 or body[0] not in _CLOSING or body[-1] not in _CLOSING[body[0]] or not balanced(body[1:-1]):
         return None
     brackets, inner = body[0] + body[-1], body[1:-1]
-    parts_text = split_list(inner)
+    parts_text = _split(inner, "," if "," in inner else ";")
     if len(parts_text) == 1 and (brackets == "()" or inner.lstrip().startswith("\\begin")):
         return read(inner)
     if not all(parts_text) or len(parts_text) > _MOST_ITEMS:
@@ -145,11 +142,11 @@ def _flat(items: list[Value]) -> tuple[Value, ...]:
 
 def _listed(plain: str) -> Value | None:
     """Parts between commas, semicolons, ``and`` or ``or``; ``x = 1, 2`` is a set of values of x."""
-    groups = split_list(plain, ";")
+    groups = _split(plain, ";")
     if 1 < len(groups) <= _MOST_ITEMS and all(groups):
         made = [replace(v, brackets="()") if (v := read(group)).items and not v.brackets else v for group in groups]
         return Value(plain, items=tuple(made))
-    by_comma = split_list(plain)
+    by_comma = _split(plain, ",")
     parts = [p for part in by_comma for p in re.split(r"\s(?:and|or)\s|(?<=\))\s?(?:and|or)\s?(?=\()", part)]
     parts = [re.sub(r"^(?:and|or)\s", "", part.strip()).strip() for part in parts]
     if not 2 <= len(parts) <= _MOST_ITEMS or not all(parts) or not balanced(plain):
@@ -273,13 +270,8 @@ def _formula(plain: str) -> Value | None:
     return Value(tight(plain), tree=tree if value is None else num(value))
 
 
-def split_list(text: str, separator: str = ",") -> list[str]:
-    """``text`` split at separators outside brackets; one part if brackets do not close.
-
-    Semicolons separate if there are no commas.
-    """
-    if separator == "," and "," not in text and ";" in text:
-        separator = ";"
+def _split(text: str, separator: str) -> list[str]:
+    """``text`` split at separators outside brackets; one part if brackets do not close."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         if char in "([{":

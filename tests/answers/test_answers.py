@@ -23,7 +23,6 @@ READ = [
     ("12", "12"),
     ("The answer is 12.", "12"),
     ("The answer is 12. I hope it is correct.", "12"),
-    ("The answer is 12. <|im_end|>", "12"),
     ("**Answer:** 42", "42"),
     ("Answer:\n\n42", "42"),
     (r"Answer \[ 9 \]", r"\[ 9 \]"),
