@@ -123,12 +123,12 @@ def number(text: str) -> Fraction | None:
         return Fraction(text.replace(",", ""))
     if found := _REPEATING.fullmatch(text):
         sign, whole, first, period = found.groups()
-        value = int(whole + first) + Fraction(int(period), 10 ** len(period) - 1)
-        return _signed(sign, value / Fraction(10 ** len(first)))
+        shifted = int(whole + first) + Fraction(int(period), 10 ** len(period) - 1)
+        return _signed(sign, shifted / 10 ** len(first))
     if found := _MIXED.fullmatch(text):
         sign, whole, *parts = found.groups()
-        above, below = (int(part) for part in parts if part is not None)
-        return _signed(sign, int(whole) + Fraction(above, below)) if 0 < above < below else None
+        above, below = (Fraction(part) for part in parts if part is not None)
+        return _signed(sign, int(whole) + above / below) if 0 < above < below else None
     if found := _RATIO.fullmatch(text):
         sign, *parts = found.groups()
         above, below = (Fraction(part.replace(",", "")) for part in parts if part is not None)

@@ -92,7 +92,8 @@ class AuditedJudge:
         ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
         weighted by the confirmed share; None while nothing was checked. ``checks``: number in the window.
         """
-        figures, alarms = {}, []
+        figures: dict[str, dict[str, float | int | None]] = {}
+        alarms = []
         verdicts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for rollout in (r for group in groups for r in group.rollouts):
             verdict, domain = rollout.verdict, rollout.problem.question.domain
@@ -105,13 +106,13 @@ class AuditedJudge:
             if verdict.confirmed is not None:
                 state = self._domains[domain]
                 state.checks = [*state.checks, verdict.confirmed][-WINDOW:]
-        for domain in sorted({*verdicts, *self._domains}):
-            state = self._domains[domain]
-            figures[domain] = _figures(verdicts[domain], state)
+        for name in sorted({*verdicts, *self._domains}):
+            state = self._domains[name]
+            figures[name] = _figures(verdicts[name], state)
             if state.failed is not None and len(state.checks) >= LEAST:
                 state.lowest = min(state.lowest, state.failed)
                 if state.failed - state.lowest > self._config.audit_gap:
-                    alarms.append(Alarm(domain, state.failed, state.lowest))
+                    alarms.append(Alarm(name, state.failed, state.lowest))
         return figures, alarms
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
