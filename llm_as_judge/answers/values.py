@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.formulas import Tree, approximate, exact, num, parse, symbols
@@ -17,7 +18,7 @@ from llm_as_judge.answers.units import UNITS, Unit, split_unit
 
 _LONGEST = 600
 _DEEPEST = 12  # nested brackets
-_MOST_SIGNS = 12  # relations
+_MOST_SIGNS = 12  # relations and unions
 _MOST_ITEMS = 40
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
@@ -62,10 +63,10 @@ class Value:
 
 def read(text: str) -> Value:
     """``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
-    if len(text) > _LONGEST or not _shallow(text):
+    if len(text) > _LONGEST or max(_depths(text)) > _DEEPEST or len(_SIGNS.findall(text)) > _MOST_SIGNS:
         return Value("")
     plain = clean(text)
-    if plain.startswith("{") and plain.endswith("}") and balanced(plain[1:-1]):  # LaTeX does not show such braces
+    if plain.startswith("{") and plain.endswith("}") and _balanced(plain[1:-1]):  # LaTeX does not show such braces
         inner = plain[1:-1].strip()
         plain = inner if "," not in inner else plain
     if _ALL_REAL.fullmatch(plain):
@@ -78,15 +79,6 @@ def read(text: str) -> Value:
         or _formula(plain)
         or Value(tight(plain))
     )
-
-
-def _shallow(text: str) -> bool:
-    depth = deepest = signs = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        deepest = max(deepest, depth)
-        signs += char in "=<>≤≥≠≈∈∪"
-    return deepest <= _DEEPEST and signs <= _MOST_SIGNS
 
 
 def quantity(text: str) -> Value | None:
@@ -121,7 +113,7 @@ def _bracketed(plain: str) -> Value | None:
         parts = [read(part) for part in plain.split("∪")]
         return Value(plain, items=tuple(parts), brackets="∪") if all(part.items for part in parts) else None
     body = plain.replace("\\{", "{").replace("\\}", "}").replace("\\lbrace", "{").replace("\\rbrace", "}")
-    if len(body) < 3 or body[0] not in _CLOSING or body[-1] not in _CLOSING[body[0]] or not balanced(body[1:-1]):
+    if len(body) < 3 or body[0] not in _CLOSING or body[-1] not in _CLOSING[body[0]] or not _balanced(body[1:-1]):
         return None
     brackets, inner = body[0] + body[-1], body[1:-1]
     parts_text = _split(inner, "," if "," in inner else ";")
@@ -149,7 +141,7 @@ def _listed(plain: str) -> Value | None:
     by_comma = _split(plain, ",")
     parts = [p for part in by_comma for p in re.split(r"\s(?:and|or)\s|(?<=\))\s?(?:and|or)\s?(?=\()", part)]
     parts = [re.sub(r"^(?:and|or)\s", "", part.strip()).strip() for part in parts]
-    if not 2 <= len(parts) <= _MOST_ITEMS or not all(parts) or not balanced(plain):
+    if not 2 <= len(parts) <= _MOST_ITEMS or not all(parts) or not _balanced(plain):
         return None
     items = [read(unwrap(part)) for part in parts]
     names = [item.name for item in items]
@@ -272,22 +264,17 @@ def _formula(plain: str) -> Value | None:
 
 def _split(text: str, separator: str) -> list[str]:
     """``text`` split at separators outside brackets; one part if brackets do not close."""
-    parts, depth, start = [], 0, 0
-    for i, char in enumerate(text):
-        if char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        elif char == separator and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    return [*parts, text[start:].strip()] if balanced(text) else [text]
+    if not _balanced(text):
+        return [text]
+    cuts = [i for i, depth in enumerate(_depths(text)[:-1]) if depth == 0 and text[i] == separator]
+    return [text[i + 1 : j].strip() for i, j in zip([-1, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def balanced(text: str) -> bool:
-    depth = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        if depth < 0:
-            return False
-    return depth == 0
+def _depths(text: str) -> list[int]:
+    """How many brackets are open before each character, and at the end."""
+    return list(accumulate(((char in "([{") - (char in ")]}") for char in text), initial=0))
+
+
+def _balanced(text: str) -> bool:
+    depths = _depths(text)
+    return min(depths) == 0 == depths[-1]
