@@ -1,4 +1,4 @@
-"""What all operators share: the tools they are given, and the form of their results.
+"""Base class, toolbox and result format of all operators.
 
 An operator class is the one place for its signature, prompt, result keys and documentation; Layer 1, lint and
 the sandbox's proxies are generated from it (``catalog``).
@@ -16,7 +16,7 @@ from llm_as_judge.types import Question
 
 
 class Reply(Protocol):
-    """What an operator reads of a model's reply."""
+    """The parts of a model's reply that operators read."""
 
     @property
     def text(self) -> str: ...
@@ -31,7 +31,7 @@ class Chat(Protocol):
 
 
 def no_enhancement(operator: str, domain: str) -> str:
-    """Layer 2 switched off."""
+    """No Layer 2 instruction."""
     return ""
 
 

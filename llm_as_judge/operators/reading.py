@@ -1,4 +1,4 @@
-"""Reading a model's reply: tags, labels, letters, code. Nothing that is not there is guessed.
+"""Readers of a model's reply: tags, labels, letters, code. Nothing is guessed.
 
 Replies and arguments of a workflow may be megabytes of anything, and are read in the host's event loop: every pattern
 takes linear time, and only short texts are parsed as Python.

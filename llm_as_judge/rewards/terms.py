@@ -25,7 +25,7 @@ _NGRAM = 6
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """What a term is computed from: a workflow that returned an answer, and the verdict on it."""
+    """Input of a term: a workflow that returned an answer, and the verdict on it."""
 
     problem: Problem
     completion: Completion

@@ -1,4 +1,4 @@
-"""The reward-hacking alarm: what is checked and logged, and when it is raised."""
+"""The reward-hacking alarm: checks, logged figures, and when it is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what models write: tags, labels, Markdown, letters, code; what is not there is not guessed."""
+"""Replies are read by tags, labels, Markdown, letters and code; nothing is guessed."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_right_above_wrong_above_unfinished(
     assert (scaled(worst), scaled(9.5), scaled(-9), scaled(99)) == (pytest.approx(0), pytest.approx(1), 0, 1)
 
 
-def test_what_is_our_fault_is_unscored() -> None:
+def test_a_failure_of_ours_is_unscored() -> None:
     assert reward(None) == Reward(None)
     assert reward(True, outcome="fault") == Reward(None)
     assert reward(None, outcome="raised").total is not None, "the policy's fault, whatever the judge says"
@@ -137,7 +137,7 @@ def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
     assert [term("simplicity", calls=(call(),) * n) for n in (0, 1, 2, 3, 5, 9)] == [10.0, 10.0, 7.5, 5.0, 0.0, 0.0]
 
 
-def test_the_format_term_wants_a_clean_answer() -> None:
+def test_the_format_term_requires_a_clean_answer() -> None:
     wrong = []
     for answer, domain, clean in (
         ("12", "math", True), (r"\frac{1}{2}", "math", True), ("The answer is 12", "math", False),
@@ -152,7 +152,7 @@ def test_the_format_term_wants_a_clean_answer() -> None:
     assert not wrong
 
 
-def test_odd_python_in_an_answer_warns_nobody() -> None:
+def test_odd_python_in_an_answer_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not is_clean("1if 0else 2 is 3\n4and", "code")
