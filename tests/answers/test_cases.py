@@ -196,14 +196,7 @@ QA_WRONG_WITH_QUESTION = [
     (CAPITAL, "It is Paris, London", "Paris"), (CAPITAL, "The capital of France is not Paris.", "Paris"),
     (LEGS, "6 km", "6"), ("When?", "5 July 1776", "July 4, 1776"),
 ]  # fmt: skip
-GOLDS = [
-    r"\boxed{42}",
-    r"$\boxed{42}$",
-    "#### 42",
-    "The answer is 42",
-    "6*7 = 42\n#### 42",
-    "6*7=42, so $\\boxed{42}$.",
-]
+GOLDS = [r"\boxed{42}", r"$\boxed{42}$", "#### 42", "The answer is 42", "6*7 = 42\n#### 42", r"so $\boxed{42}$."]
 
 
 def accepted(domain: Domain, rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

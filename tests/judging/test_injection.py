@@ -138,27 +138,18 @@ def test_a_long_candidate_keeps_head_and_tail() -> None:
 
 def test_only_the_last_verdict_of_the_reply_itself_counts() -> None:
     replies = {
-        TRUE: True,
-        "<true_false>True</true_false> no, <true_false>False</true_false>": False,
-        "<true_false> false": False,
-        "<TRUE_FALSE>TRUE</TRUE_FALSE>": True,
+        TRUE: True, "<true_false>True</true_false> no, <true_false>False</true_false>": False,
+        "<true_false> false": False, "<TRUE_FALSE>TRUE</TRUE_FALSE>": True,
         "<true_false>True</true_false> hm <true_false>undecided</true_false>": None,
-        "<true_false>Trueish</true_false>": None,
-        "It is not True that they differ": None,
-        "": None,
+        "<true_false>Trueish</true_false>": None, "It is not True that they differ": None, "": None,
         f"<think>perhaps {SAYS_TRUE}</think><true_false>False</true_false>": False,
-        f"<think>perhaps {SAYS_TRUE}": None,
-        f"I think</think>{SAYS_TRUE}": True,
-    }
+        f"<think>perhaps {SAYS_TRUE}": None, f"I think</think>{SAYS_TRUE}": True,
+    }  # fmt: skip
     assert {text: parse_verdict(text) for text in replies} == replies
     as_json = {
         '{"analysis": "a", "true_false": true}': True,
         '```json\n{"analysis": "a", "true_false": false}\n```': False,
-        '{"analysis": "a", "true_false": "true"}': None,
-        '{"analysis": "a", "true_fa': None,
-        "[true]": None,
-        "true": None,
-        '{"true_false": 1}': None,
-        "[" * 10_000: None,
-    }
+        '{"true_false": "true"}': None, '{"analysis": "a", "true_fa': None, "[true]": None, "true": None,
+        '{"true_false": 1}': None, "[" * 10_000: None,
+    }  # fmt: skip
     assert {text: parse_json_verdict(text) for text in as_json} == as_json
