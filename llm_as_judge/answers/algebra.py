@@ -7,6 +7,7 @@ for one answer get what ``effort`` allows. What is not proved is not equal. Thre
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -110,7 +111,7 @@ class _Worker:
             logger.warning("the algebra process failed (%s); the formulas it was asked about are not accepted", error)
             line = b""
         if not line:
-            self._stop()
+            self.stop()
             return None, cpu_s
         reply = json.loads(line)
         return reply["same"], float(reply["seconds"])
@@ -133,7 +134,7 @@ class _Worker:
         ready, _, _ = select.select([self.process.stdout], [], [], limit_s)
         return self.process.stdout.readline() if ready else b""
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             with contextlib.suppress(OSError):  # unsent data has no reader any more
@@ -145,6 +146,12 @@ _idle: queue.LifoQueue[_Worker] = queue.LifoQueue()  # the last used first: othe
 for _ in range(WORKERS):
     _idle.put(_Worker())
 _known: dict[tuple[Tree, Tree], bool] = {}
+
+
+@atexit.register
+def _close() -> None:
+    while not _idle.empty():
+        _idle.get().stop()
 
 
 def proved(a: Tree, b: Tree) -> bool:
