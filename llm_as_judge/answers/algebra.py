@@ -17,19 +17,15 @@ import random
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Literal
 
-from llm_as_judge.answers.expressions import Tree
-from llm_as_judge.answers.numeric import approximate, exact, has_matrix, symbols
+from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, num, symbols
 
 logger = logging.getLogger(__name__)
-
-Kind = Literal["equal", "proportional"]
 
 PROOF_CPU_S = 2.0
 EFFORT_CPU_S = 5.0  # all proofs for one answer
@@ -69,15 +65,17 @@ def equal(a: Tree, b: Tree) -> bool:
     x, y = exact(a), exact(b)
     if x is not None and y is not None:
         return x == y
-    return (_agree(a, b) or (has_matrix(a) and has_matrix(b))) and _proved("equal", a, b)
+    matrices = all(any(node[0] == "mat" for node in nodes(tree)) for tree in (a, b))
+    return (matrices or _agree(a, b)) and proved(a, b)
 
 
-def factor(a: Tree, b: Tree) -> float | None:
-    """``a / b`` if it is proved to be a number other than 0, approximately; else None."""
-    if symbols(a) != symbols(b) or not symbols(a):
+def factor(a: Tree, b: Tree) -> Fraction | None:
+    """``a / b`` if it is proved to be a rational number other than 0; else None."""
+    quotients = [x / y for x, y in _values(a, b) if x is not None and y]
+    if not symbols(a) or symbols(a) != symbols(b) or len(quotients) < _POINTS:
         return None
-    quotient = _quotient(a, b)
-    return quotient if quotient and _proved("proportional", a, b) else None
+    quotient = Fraction(quotients[0].real).limit_denominator(10_000)
+    return quotient if quotient and equal(a, ("mul", num(quotient), b)) else None
 
 
 def _values(a: Tree, b: Tree) -> Iterator[tuple[complex | None, complex | None]]:
@@ -95,36 +93,24 @@ def _agree(a: Tree, b: Tree) -> bool:
     )
 
 
-def _quotient(a: Tree, b: Tree) -> float | None:
-    """The real quotient if it is the same at every point."""
-    quotients = [x / y for x, y in _values(a, b) if x is not None and y]
-    if len(quotients) < _POINTS:
-        return None
-    first = quotients[0]
-    same = all(abs(q - first) <= 1e-6 * abs(first) for q in quotients)
-    return first.real if same and abs(first.imag) <= 1e-9 * abs(first) else None
-
-
 class _Worker:
-    """One process and the pipe to it, used by one thread at a time."""
+    """One process, used by one thread at a time. It ends with its input, and when a proof takes too long."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kind: Kind, a: Tree, b: Tree, cpu_s: float) -> tuple[bool | None, float]:
+    def ask(self, a: Tree, b: Tree, cpu_s: float) -> tuple[bool | None, float]:
         """Whether it is proved (None: not decided), and the processor seconds used."""
-        request = json.dumps({"kind": kind, "a": a, "b": b, "cpu_s": cpu_s})
         try:
-            if self._process is None or self._process.poll() is not None:
+            if self.process is None:
                 self._start()
-            assert self._process is not None and self._process.stdin is not None
-            self._process.stdin.write(request.encode() + b"\n")
-            self._process.stdin.flush()
-            line = self._line(10 + 10 * cpu_s)  # some of sympy cannot be interrupted by a signal
+            assert self.process is not None and self.process.stdin is not None
+            self.process.stdin.write(json.dumps({"a": a, "b": b, "cpu_s": cpu_s}).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self._line(10 + 10 * cpu_s)
         except OSError as error:
             logger.warning("the algebra process failed (%s); the formulas it was asked about are not accepted", error)
-            line = None
-        if line is None:
+            line = b""
+        if not line:
             self.stop()
             return None, cpu_s
         reply = json.loads(line)
@@ -132,55 +118,46 @@ class _Worker:
 
     def _start(self) -> None:
         # -I: neither the working directory nor the environment chooses what is imported
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-I", str(_WORKER)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
         )
-        if self._line(_START_LIMIT_S) is None:
+        if not self._line(_START_LIMIT_S):
             raise OSError(f"it did not start within {_START_LIMIT_S:g} s; is sympy installed?")
 
-    def _line(self, limit_s: float) -> bytes | None:
-        """One line of the process; None if the time is up or the process has ended."""
-        assert self._process is not None and self._process.stdout is not None
-        descriptor, end, got = self._process.stdout.fileno(), time.monotonic() + limit_s, b""
-        while not got.endswith(b"\n"):
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, end - time.monotonic()))
-            part = os.read(descriptor, 65536) if ready else b""
-            if not part:
-                return None
-            got += part
-        return got
+    def _line(self, limit_s: float) -> bytes:
+        """One line of the process; empty if the time is up or the process has ended."""
+        assert self.process is not None and self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], limit_s)
+        return self.process.stdout.readline() if ready else b""
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):  # unsent data has no reader any more
-                        pipe.close()
-            self._process = None
+        if self.process is not None:
+            self.process.kill()
+            with contextlib.suppress(OSError):  # unsent data has no reader any more
+                self.process.communicate()
+            self.process = None
 
 
-_workers = [_Worker() for _ in range(WORKERS)]
 _idle: queue.LifoQueue[_Worker] = queue.LifoQueue()  # the last used first: others may never start
-for _worker in _workers:
-    _idle.put(_worker)
-_known: dict[tuple[Kind, Tree, Tree], bool] = {}
+for _ in range(WORKERS):
+    _idle.put(_Worker())
+_known: dict[tuple[Tree, Tree], bool] = {}
 
 
 @atexit.register
 def _close() -> None:
-    for worker in _workers:
-        worker.stop()
+    while not _idle.empty():
+        _idle.get().stop()
 
 
-def _proved(kind: Kind, a: Tree, b: Tree) -> bool:
-    question, left = (kind, a, b), _effort.get() or Effort(PROOF_CPU_S)
-    if (known := _known.get(question)) is not None:
+def proved(a: Tree, b: Tree) -> bool:
+    """Whether sympy proves, within the effort that is left, that two formulas are equal."""
+    left = _effort.get() or Effort(PROOF_CPU_S)
+    if (known := _known.get((a, b))) is not None:
         return known
     limit = min(PROOF_CPU_S, left.seconds)
     if limit <= 0:
@@ -188,7 +165,7 @@ def _proved(kind: Kind, a: Tree, b: Tree) -> bool:
         return False
     worker = _idle.get()
     try:
-        same, seconds = worker.ask(kind, a, b, limit)
+        same, seconds = worker.ask(a, b, limit)
     finally:
         _idle.put(worker)
     left.seconds -= seconds
@@ -196,5 +173,5 @@ def _proved(kind: Kind, a: Tree, b: Tree) -> bool:
     if same is not None or limit == PROOF_CPU_S:  # a proof that used all its time would use it again
         if len(_known) >= _REMEMBERED:
             _known.clear()
-        _known[question] = bool(same)
+        _known[a, b] = bool(same)
     return bool(same)

@@ -41,3 +41,12 @@ def quiet_parse(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+def parses(source: str) -> bool:
+    """Whether ``source`` is Python."""
+    try:
+        quiet_parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -14,12 +14,10 @@ from typing import Literal
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.expressions import parse
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, statement, visible, without_noun
-from llm_as_judge.answers.latex import clean, tight
-from llm_as_judge.answers.nonanswers import is_error, is_no_answer
-from llm_as_judge.answers.numerals import amount, number
-from llm_as_judge.answers.numeric import arranged, numbers, symbols
+from llm_as_judge.answers.formulas import arranged, numbers, parse, symbols
+from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
+from llm_as_judge.answers.notation import clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import UNITS, split_unit
@@ -30,7 +28,6 @@ from llm_as_judge.types import Domain
 Comparison = Literal["same", "undecided", "unproved"]
 
 _LONGEST_FORMULA = 600
-_EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _FORM_ASKED = re.compile(
     r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
 )
@@ -39,23 +36,13 @@ _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solut
 _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
 )
-_COST_ASKED = re.compile(r"[$€£¥]|\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit|dollars?)\b", re.IGNORECASE)
+_COST_ASKED = re.compile(r"\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit)", re.IGNORECASE)
 _ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
-_DECIMAL_COMMA = re.compile(r"[-+]?(?![1-9]\d{0,2},\d{3}$)\d+,\d+")  # 1,200 is twelve hundred
-_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:[ \u2009\u202f]\d{3})+(?:\.\d+)?")
+_MONEY = frozenset("$€£¥")
 _NOUN = re.compile(
-    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?([A-Za-z][A-Za-z ]*)\}"
+    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?[A-Za-z][A-Za-z ]*\}"
     r"|\s(?:square |cubic )?units?)"
 )
-_SCALING = re.compile(r"(?:th|rd)s?\b|halves|quarters|squared|cubed|dozen|pairs?\b")
-_POLAR = re.compile(
-    r"\**(yes|no)\**[,.;:!]\**\s+(?:they|it|he|she|we|both|there|that)(?: both)? "
-    r"(?:is|are|was|were|do|does|did|has|have|had|can|will)(n['\u2019]t| not)?",
-    re.IGNORECASE,
-)
-_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
-_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
-_DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
 
 
 def equivalent(a: str, b: str, domain: Domain) -> bool:
@@ -81,14 +68,11 @@ def _same_text(a: str, b: str) -> bool:
 
 
 def _qa_form(text: str) -> str:
-    """Case, edge punctuation and a leading article removed, dates in one order; inner signs stay."""
-    if date := _DATE.fullmatch(text.strip(_EDGES + " ")):
-        day, month, other_month, other_day, year = date.groups()
-        return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
+    """Case, edge punctuation and a leading article removed; inner signs stay."""
     words = text.split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
-    words = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", word.strip(_EDGES)).casefold() for word in words]
+    words = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", word.strip(EDGES)).casefold() for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
     return " ".join(word for word in words if word)
 
@@ -147,13 +131,12 @@ def _accepted(
 
 def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tuple[str, ...]:
     """The whole answer as given, if it is short enough, and what it states."""
+    stated = statement(answer, domain, question)
     if cut_off:  # what was stated may be continued, except in a closed box or tag
-        stated = statement(answer, domain, question) if re.search(r"[}>]\W*\Z", answer[-20:]) else None
-        return () if stated is None else (stated,)
+        return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
     whole = visible(answer)
     if domain == "math":
         whole = without_noun(whole.strip("*").removesuffix("."), question)
-    stated = statement(answer, domain, question)
     longest = LONGEST_REPLY if domain == "qa" else _LONGEST_FORMULA
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 
@@ -164,8 +147,7 @@ def _gold(reference: str) -> tuple[str, ...]:
     for text in (reference, last_boxed(reference) or statement(reference, "math")):
         if text is not None and len(text) <= _LONGEST_FORMULA:
             golds.append(text)
-            found = _NOUN.fullmatch(text.strip("$ "))
-            if found and split_unit(clean(text)) is None and not _SCALING.search(found.group(2) or ""):
+            if (found := _NOUN.fullmatch(text.strip("$ "))) and split_unit(clean(text)) is None:
                 golds.append(found.group(1))
     return tuple(golds)
 
@@ -173,52 +155,27 @@ def _gold(reference: str) -> tuple[str, ...]:
 def _same_qa(text: str, reference: str, question: str) -> bool:
     if re.search(r"(?:\?|\d!)\W*\Z", text[-20:]) and not reference.rstrip().endswith("?"):
         return False
-    if _polar(text) == reference.strip().lower():
-        return True
-    return _same_text(text, reference) and not (question and _other_unit(text, reference, question))
-
-
-def _polar(text: str) -> str | None:
-    """``yes`` or ``no`` of "Yes, they were."; None if the sentence says anything else."""
-    found = _POLAR.fullmatch(text.strip().rstrip(".")) if len(text) <= 100 else None
-    if found is None or (found.group(1).lower() == "yes" and found.group(2)):
-        return None
-    return found.group(1).lower()
+    return _same_text(text, reference) and not _other_unit(text, reference, question)
 
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
-    if clean(text) != clean(gold):
+    plain = clean(text)
+    if plain != clean(gold):
         said, wanted = read(text), read(gold)
         if question and _SET_ASKED.search(question) and not _ORDER_ASKED.search(question):
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
-        if not same(said, wanted) and not _same_number_otherwise(text, gold, question):
+        if not same(said, wanted) and not _same_percent(said, wanted, question):
             return False
-    elif not clean(text):
-        return False
-    return not question or not (_not_done(text, gold, question) or _other_unit(text, gold, question))
+    return bool(plain) and not _not_done(text, gold, question) and not _other_unit(text, gold, question)
 
 
-def _same_number_otherwise(text: str, reference: str, question: str) -> bool:
-    """Numbers that only the reference makes unambiguous: ``3,14``, ``1 000`` and percents if they are asked for."""
-    plain, wanted = clean(text), clean(reference)
-    gold = quantity(wanted)
-    if gold is None or gold.number is None or len(plain) > 100:
+def _same_percent(said: Value, gold: Value, question: str) -> bool:
+    """``40`` and ``40%`` if percents are asked for."""
+    percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
+    asked = _PERCENT_ASKED.search(question) or (not question and percents[1] and (said.number or 0) > 1)
+    if not asked or sorted(percents) != [False, True] or (said.unit and gold.unit):
         return False
-    said = quantity(plain)
-    if said is not None and said.number is not None:
-        percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
-        asked = bool(_PERCENT_ASKED.search(question)) or (not question and percents[1] and said.number > 1)
-        if asked and sorted(percents) == [False, True] and (said.unit is None or gold.unit is None):
-            return said.number * (100 if percents[0] else 1) == gold.number * (100 if percents[1] else 1)
-    bare, unit = split_unit(plain) or (plain, None)
-    if _GROUPED.fullmatch(bare):
-        bare = re.sub(r"\s", "", bare)
-    elif _DECIMAL_COMMA.fullmatch(bare) and "." in wanted:
-        bare = bare.replace(",", ".")
-    else:
-        return False
-    value = amount(bare)
-    return value is not None and same(Value(bare, number=value * (unit.size if unit else 1), unit=unit), gold)
+    return said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:
@@ -226,44 +183,37 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
 
     A fraction in lowest terms is a finished answer, unless it is the question's own and another form is wanted.
     """
-    plain, asked = tight(clean(answer)), tight(clean(question[-LONGEST_REPLY:]))
-    tree = parse(clean(answer))
-    if tree is None or plain == tight(clean(reference)):
+    plain, gold = tight(clean(answer)), clean(reference)
+    tree = parse(clean(answer)) if question else None
+    if tree is None or plain == tight(gold):
         return False
+    copied = plain in tight(clean(question[-LONGEST_REPLY:]))
     if symbols(tree):
-        wanted = parse(clean(reference))
+        wanted = parse(gold)
         same_form = wanted is not None and arranged(tree) == arranged(wanted)
-        return not same_form and bool(_FORM_ASKED.search(question) or plain in asked)
-    value, gold = number(plain), number(clean(reference))
-    if value is not None and value.denominator > 1 and str(abs(value).denominator) in re.split(r"\D+", plain):
-        return plain in asked and (
-            gold is None or re.search(r"[./]|\\frac", clean(reference)) is None or "." in reference
-        )
-    if tree[0] not in ("num", "neg") and plain in asked:
+        return not same_form and (copied or _FORM_ASKED.search(question) is not None)
+    value = number(plain)
+    if value is not None and value.denominator > 1 and str(value.denominator) in re.split(r"\D+", plain):
+        return copied and ("." in reference or re.search(r"/|\\frac", gold) is None)
+    if copied and tree[0] not in ("num", "neg"):
         return True
-    written = [n for n in numbers(tree) if n not in (0, 1)]
-    if len(numbers(tree)) < 2:
-        return False
+    written = numbers(tree)
     given = {found.replace(",", "") for found in re.findall(r"\d[\d,]*\.?\d*", question)}
-    return all(str(n) in given for n in written)
+    return len(written) > 1 and all(str(n) in given for n in written if n not in (0, 1))
 
 
 def _other_unit(answer: str, reference: str, question: str) -> bool:
     """Whether the answer names a unit that neither the reference nor the question asks for."""
-    if len(answer) > 200:
-        return False
-    unit, gold = (read(text).unit for text in (answer, reference))
+    unit, gold = (read(text).unit for text in (answer, reference)) if question else (None, None)
     if unit is None or gold is not None or unit.quantity == "%":
         return False
     words = re.findall(r"[A-Za-z]{2,}|[$€£¥]", question[-LONGEST_REPLY:])
     known = [found for word in words if (found := UNITS.get(word) or UNITS.get(word.lower()))]
+    quantities = {found.quantity for found in known}
     if unit.quantity in ("area", "space"):
-        return not any(found.quantity in ("length", unit.quantity) for found in known)
-    if (unit.quantity, unit.size) in {(found.quantity, found.size) for found in known}:
+        return not quantities & {"length", unit.quantity}
+    if any((unit.quantity, unit.size) == (found.quantity, found.size) for found in known):
         return False
     if unit.quantity == "°":
         return _ANGLE_ASKED.search(question) is None
-    money = unit.quantity in "$€£¥"
-    if not money or any(found.quantity in "$€£¥" for found in known):
-        return True
-    return "how many" in question.lower() and not _COST_ASKED.search(question)
+    return unit.quantity not in _MONEY or bool(quantities & _MONEY) or _COST_ASKED.search(question) is None

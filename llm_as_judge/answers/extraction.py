@@ -12,16 +12,15 @@ from __future__ import annotations
 import re
 
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.latex import clean
-from llm_as_judge.answers.numerals import number
+from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
 _LONGEST_LEAD = 300  # characters of the sentence before a statement
-_SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>(?:user|assistant|system)?\s?\Z")
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
+_MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")
 _BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 
 #: Words that may stand before an answer.
@@ -60,26 +59,21 @@ _SENTENCE_END = re.compile(
 )
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$|\\\([^\\]*(?:\\[^)\\]+)*\\\)|\\\[[^\\]*(?:\\[^\]\\]+)*\\\]")
 _OPENED = re.compile(r"\$+|\\[(\[]|\\[A-Za-z]+")
-_FORMULA_TEXT = re.compile(r"\\(?:text\w*|mbox|mathrm)\s?\{([^{}]*)\}")
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
     r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"(?:what|who|which [\w ]{1,40}?)(?: is| was| are| were) ([^?]{1,200})\?\s*\Z", re.IGNORECASE)
 _COPULAS = frozenset("is are was were do does did there".split())
 _COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
-    """The end of a reply without thinking, pictures and special tokens, with single spaces."""
+    """The end of a reply without thinking, with single spaces."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
-    *drawn, text = text.split("[/asy]")
-    text = "".join(part.partition("[asy]")[0] for part in drawn) + text
     text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text)
-    return _SPECIAL.sub("", text).strip()[-LONGEST_REPLY:]
+    return re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text).strip()[-LONGEST_REPLY:]
 
 
 def extract_answer(text: str, domain: Domain) -> str:
@@ -94,13 +88,13 @@ def statement(text: str, domain: Domain, question: str = "") -> str | None:
     text = visible(text)
     while closing := _CLOSING.search(text, max(0, len(text) - 80)):
         text = text[: closing.start()].rstrip(" \n.,") or text[closing.end() :]
-    said = _tagged(text, question) or _boxed(text, domain, question)
+    said = _tagged(text) or _boxed(text, question)
     if said is None:
-        said = _sentence_of_qa(text, question) if domain == "qa" else _sentence_of_maths(text, question)
+        said = _sentence_of_qa(text) if domain == "qa" else _sentence_of_maths(text, question)
     return None if said is None else said.strip().strip("*").strip() or None
 
 
-def _tagged(text: str, question: str) -> str | None:
+def _tagged(text: str) -> str | None:
     """The content of a closing ``<answer>`` tag or ``####`` line."""
     start = text.lower().rfind("<answer>")
     if start >= 0:
@@ -118,11 +112,10 @@ def last_boxed(text: str) -> str | None:
 
     Boxes that only ``and``, ``or`` or a comma separates are one answer, joined by ``, ``.
     """
-    found = _last_boxes(text)
-    return None if found is None else found[0]
+    return _last_boxes(text)[0]
 
 
-def _last_boxes(text: str) -> tuple[str, int, int] | None:
+def _last_boxes(text: str) -> tuple[str | None, int, int]:
     """Content, start and end of the last run of boxes."""
     closing = _closing_braces(text)
     boxes: list[tuple[int, int, str]] = []
@@ -136,15 +129,14 @@ def _last_boxes(text: str) -> tuple[str, int, int] | None:
         elif bare := re.compile(r"[^\s$\\{}]{1,200}").match(text, start):
             boxes.append((found.start(), bare.end(), bare.group()))
     if not boxes:
-        return None
+        return None, 0, 0
     first = len(boxes) - 1
-    while first and _BETWEEN_BOXES.fullmatch(_without_markup(text[boxes[first - 1][1] : boxes[first][0]])):
+    while first:
+        between = text[boxes[first - 1][1] : boxes[first][0]]
+        if len(between) > 60 or not _BETWEEN_BOXES.fullmatch(_MARKUP.sub("", between)):
+            break
         first -= 1
     return ", ".join(box[2] for box in boxes[first:]), boxes[first][0], boxes[-1][1]
-
-
-def _without_markup(text: str) -> str:
-    return re.sub(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]", "", text) if len(text) <= 60 else "far"
 
 
 def _closing_braces(text: str) -> dict[int, int]:
@@ -162,13 +154,12 @@ def _closing_braces(text: str) -> dict[int, int]:
     return closing
 
 
-def _boxed(text: str, domain: Domain, question: str) -> str | None:
+def _boxed(text: str, question: str) -> str | None:
     r"""The content of a closing box, with a unit that follows it: ``\boxed{40}\%`` is 40 %."""
-    found = _last_boxes(text)
-    if found is None:
+    content, start, end = _last_boxes(text)
+    if content is None:
         return None
-    content, start, end = found
-    tail = _without_delimiters(text[end:])
+    tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
     if tail and not _PUNCTUATION.match(tail):
         if number(clean(content)) is None or not (unit := _known_tail(tail, question)):
             return None
@@ -177,17 +168,12 @@ def _boxed(text: str, domain: Domain, question: str) -> str | None:
     return content if _box_follows(lead) and _expected(last_sentence(lead), question) else None
 
 
-def _without_delimiters(tail: str) -> str:
-    return re.sub(r"\A\s?(?:\$+|\\[)\]])", "", tail).strip()
-
-
 def _known_tail(tail: str, question: str) -> str:
     """``tail`` if it is a unit, a blank if it is the noun that the question counts, else nothing."""
-    words = clean(tail.strip().rstrip(".,;*$"))
-    name = words.removeprefix("square ").removeprefix("cubic ")
-    if name in UNITS or words in ("square units", "units"):
-        return words.replace("square units", "").replace("units", "") or " "
-    return " " if counted(words, question) else ""
+    words = clean(tail.rstrip(".,;*$"))
+    if words in UNITS:
+        return words
+    return " " if words in ("square units", "units") or counted(words, question) else ""
 
 
 def counted(words: str, question: str) -> bool:
@@ -206,19 +192,12 @@ def _box_follows(lead: str) -> bool:
 
 
 def last_sentence(lead: str) -> str:
-    cut = 0
-    for found in _SENTENCE_END.finditer(lead):
-        cut = found.end()
-    return lead[cut:]
+    return lead[max((found.end() for found in _SENTENCE_END.finditer(lead)), default=0) :]
 
 
 def _expected(lead: str, question: str) -> bool:
     """Whether all words of ``lead`` outside its formulas are expected before an answer."""
-    closed = _FORMULA.sub(" ", lead)
-    prose, _, formula = (
-        _OPENED.sub("\n", closed, count=1).partition("\n") if _OPENED.search(closed) else (closed, "", "")
-    )
-    prose += " ".join(_FORMULA_TEXT.findall(formula))
+    prose = _OPENED.split(_FORMULA.sub(" ", lead), maxsplit=1)[0]
     words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
     if unknown := words - _LEADING:
         unknown -= {word.casefold() for word in re.findall(r"[^\W\d_]{2,}", question[-LONGEST_REPLY:])} - _TURNING
@@ -227,15 +206,14 @@ def _expected(lead: str, question: str) -> bool:
 
 def _sentence_of_maths(text: str, question: str) -> str | None:
     """What the last sentence says that something is: "We find that x < 3", "So the answer is 12"."""
-    text = text.rstrip("*")
-    sentence = last_sentence(text[:-1] if text.endswith(".") else text)
-    cut = 0
-    for found in _CONNECTOR.finditer(sentence[-2 * _LONGEST_LEAD :]):
-        cut = found.end()
-    sentence = sentence[-2 * _LONGEST_LEAD :]
+    text = text.rstrip("*").removesuffix(".")
+    sentence = last_sentence(text)[-2 * _LONGEST_LEAD :]
+    cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
-    if not cut or not said or not _expected(lead, question):
-        return said if not cut and _is_last_line(text, sentence) else None
+    if not cut:
+        return said if text.removesuffix(sentence).endswith("\n") else None  # a line of its own
+    if not said or not _expected(lead, question):
+        return None
     if not _expected(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
         return None  # repeats what the question gave
     return without_noun(said, question)
@@ -246,24 +224,8 @@ def without_noun(said: str, question: str) -> str:
     return found.group(1) if found and counted(found.group(2), question) else said
 
 
-def _is_last_line(text: str, sentence: str) -> bool:
-    """Whether the last sentence is a line of its own below other text."""
-    return len(sentence) < len(text) and text[: len(text.rstrip(".")) - len(sentence)].endswith("\n")
-
-
-def _sentence_of_qa(text: str, question: str) -> str | None:
-    """``Paris`` of "The answer is Paris.", "It is Paris." and, for that question, "The capital of France is Paris."."""
-    if len(text) > 4 * _LONGEST_LEAD:
-        return None
-    text = text.removesuffix(".")
-    last = last_sentence(text)
-    if found := _QA_LEAD.match(last):
-        return last[found.end() :]
-    asked = _ASKED.search(question[-_LONGEST_LEAD:])
-    subject = (
-        rf"(?:the )?{re.escape(asked.group(1).strip().casefold().removeprefix('the '))} (?:is|was|are|were) "
-        if asked
-        else None
-    )
-    found = re.match(subject, text, re.IGNORECASE) if subject else None
-    return text[found.end() :] if found else None
+def _sentence_of_qa(text: str) -> str | None:
+    """``Paris`` of "The answer is Paris." and "It is Paris."."""
+    last = last_sentence(text.removesuffix(".")) if len(text) <= 4 * _LONGEST_LEAD else ""
+    found = _QA_LEAD.match(last)
+    return last[found.end() :] if found else None

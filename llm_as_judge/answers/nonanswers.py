@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from llm_as_judge.answers.latex import clean
+from llm_as_judge.answers.notation import clean
 
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
 _NO_ANSWER = frozenset(
     ("", "unanswerable", "no answer", "noanswer", "not answerable", "cannot be determined", "cannot be answered")
 )
-_EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
+EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _LONGEST = 200
 #: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
 _OPENERS = frozenset(
@@ -74,7 +74,7 @@ def is_no_answer(text: str) -> bool:
     if len(text) > _LONGEST:
         return not text.strip()
     said = " ".join(text.lower().split())
-    return not said or (bool(said.strip(_EDGES)) and said.strip(_EDGES) in _NO_ANSWER)
+    return not said or (bool(said.strip(EDGES)) and said.strip(EDGES) in _NO_ANSWER)
 
 
 def says_nothing(candidate: str) -> bool:
@@ -97,7 +97,7 @@ def non_answer(text: str) -> NonAnswer | None:
         return "announcement"
     if len(text) > _LONGEST:
         return None
-    said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(_EDGES + "$<>-_ \u00b7")
+    said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(EDGES + "$<>-_ \u00b7")
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(said)), None)
 
 
@@ -111,4 +111,4 @@ def refused(readings: Sequence[str], references: Sequence[str]) -> NonAnswer | N
 
 def _kind_of_reference(reference: str) -> NonAnswer | None:
     first = reference.split(maxsplit=1)[:1]
-    return non_answer(reference) or ("verdict" if first and first[0].strip(_EDGES).lower() in _POLAR else None)
+    return non_answer(reference) or ("verdict" if first and first[0].strip(EDGES).lower() in _POLAR else None)

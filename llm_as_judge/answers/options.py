@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, visible
-from llm_as_judge.answers.latex import clean
-from llm_as_judge.answers.numerals import number
+from llm_as_judge.answers.notation import clean, number
 
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
 _MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`~]|\\q?quad")

@@ -32,8 +32,7 @@ time 1 s sec second | 60 min minute 分钟 | 3600 h hr hour 小时 | 86400 day �
 months 1 month | 12 year yr
 mass 1000 kg kilogram 公斤 千克 | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
 volume 1 l L liter litre | 1/1000 ml mL milliliter millilitre | 3.785411784 gallon gal
-area 1 m^2 sqm | 1/10000 cm^2 | 1000000 km^2
-space 1 m^3 | 1/1000000 cm^3
+area 1 sqm
 speed 1 km/h kph | 3.6 m/s | 1.609344 mph
 % 1/100 % percent percentage pct
 ° 1 ° degree
@@ -43,6 +42,7 @@ $ 1 $ dollar USD usd | 1/100 cent ¢
 ¥ 1 ¥ JPY
 """
 # fmt: on
+_SQUARED, _CUBED = ("square {}", "sq {}", "sq. {}", "{}^2"), ("cubic {}", "{}^3")
 
 
 def _read() -> dict[str, Unit]:
@@ -51,12 +51,13 @@ def _read() -> dict[str, Unit]:
         quantity, _, rest = line.partition(" ")
         for group in rest.split(" | "):
             size, *names = group.split()
-            for name in names:
-                letters = name.rstrip("^23")
-                measure = quantity in _SILENT and letters.replace("/", "").isalpha() and len(letters) > 1
+            for name in [*names, *(f"{name}s" for name in names if len(name) > 2)]:
+                measure = quantity in _SILENT and name.replace("/", "").isalpha() and len(name) > 1
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
-                for spelled in (name, name + "s") if len(name) > 2 and name.isascii() else (name,):
-                    units[spelled] = Unit(quantity, Fraction(size), silent)
+                units[name] = Unit(quantity, Fraction(size), silent)
+                for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity == "length" else ():
+                    unit = Unit("area" if power == 2 else "space", Fraction(size) ** power, silent)
+                    units |= {form.format(name): unit for form in forms}
     return units
 
 
@@ -65,7 +66,6 @@ _LONGEST = 200
 _TRAILING = re.compile(
     r"(.*?[\d.)}\s])\s?((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:/[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
 )
-_POWER = re.compile(r"(?:(square|sq\.?|cubic) )?([A-Za-z]{2,})(?:\^([23]))?")
 
 
 def split_unit(text: str) -> tuple[str, Unit] | None:
@@ -78,8 +78,4 @@ def split_unit(text: str) -> tuple[str, Unit] | None:
         return None  # 2m may be twice m
     name = name.replace("{", "").replace("}", "").replace("per cent", "percent")
     unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
-    if unit is None and (power := _POWER.fullmatch(name)):
-        base, degree = UNITS.get(power.group(2)), 3 if power.group(1) == "cubic" or power.group(3) == "3" else 2
-        if base and base.quantity == "length" and bool(power.group(1)) != bool(power.group(3)):
-            unit = Unit("space" if degree == 3 else "area", base.size**degree, silent=True)
     return None if unit is None else (before.strip(), unit)

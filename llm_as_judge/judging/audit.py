@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from llm_as_judge.answers.equivalence import matches
@@ -20,7 +20,7 @@ from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import ChatModel
-from llm_as_judge.types import DOMAINS, Domain, Group, Problem, Verdict
+from llm_as_judge.types import Group, Problem, Verdict
 
 WINDOW = 100  # last checks of a domain that its share is computed over
 LEAST = 20  # checks before a share counts
@@ -28,7 +28,7 @@ LEAST = 20  # checks before a share counts
 
 @dataclass
 class _Domain:
-    checks: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))  # True: confirmed
+    checks: list[bool] = field(default_factory=list)  # the last ``WINDOW``; True: confirmed
     lowest: float = 1.0  # share of failed checks
 
     @property
@@ -40,7 +40,7 @@ class _Domain:
 class Alarm:
     """``domain``'s failed checks rose from ``lowest`` to ``failed`` (shares)."""
 
-    domain: Domain
+    domain: str
     failed: float
     lowest: float
 
@@ -62,7 +62,7 @@ class AuditedJudge:
         self._config = config
         self._judge = judge
         self._second = LLMJudge(config, second) if second is not None and config.second_role == "audit" else None
-        self._domains: dict[Domain, _Domain] = {}
+        self._domains: defaultdict[str, _Domain] = defaultdict(_Domain)
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The judge's own verdict, with the result of its check if there was one."""
@@ -78,13 +78,13 @@ class AuditedJudge:
 
     async def _confirmed(self, problem: Problem, answer: str) -> bool | None:
         question, references = problem.question, problem.reference.answers
-        if await asyncio.to_thread(matches, answer, references, question.domain):
-            return True
         if any(contains(answer, reference) for reference in references):
             return True
-        if self._second is None:
-            return False
-        return await self._second.judge(question.text, references or ("unanswerable",), answer)
+        if await asyncio.to_thread(matches, answer, references, question.domain):
+            return True
+        return self._second is not None and await self._second.judge(
+            question.text, references or ("unanswerable",), answer
+        )
 
     def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
         """Figures of a step's ``groups`` by domain, and the alarms. Call it once per step, in order.
@@ -94,42 +94,38 @@ class AuditedJudge:
         """
         figures: dict[str, dict[str, float | int | None]] = {}
         alarms = []
-        verdicts: dict[Domain, Counter[str]] = {}
+        verdicts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for rollout in (r for group in groups for r in group.rollouts):
             verdict, domain = rollout.verdict, rollout.problem.question.domain
             if rollout.execution.outcome != "finished" or verdict.correct is None:
                 continue  # not judged, or undecided
-            verdicts.setdefault(domain, Counter())[f"{verdict.tier} {verdict.correct}"] += 1
+            counts = verdicts[domain]
+            counts["decided"] += 1
+            counts["right"] += verdict.correct
+            counts["by_llm"] += verdict.correct and verdict.tier == "llm"
             if verdict.confirmed is not None:
-                self._domains.setdefault(domain, _Domain()).checks.append(verdict.confirmed)
-        for domain in sorted({*verdicts, *self._domains}):
-            state = self._domains.setdefault(domain, _Domain())
-            figures[domain] = _figures(verdicts.get(domain, {}), state)
-            failed = state.failed
-            if failed is None or len(state.checks) < LEAST:
-                continue
-            state.lowest = min(state.lowest, failed)
-            if failed - state.lowest > self._config.audit_gap:
-                alarms.append(Alarm(domain, failed, state.lowest))
+                state = self._domains[domain]
+                state.checks = [*state.checks, verdict.confirmed][-WINDOW:]
+        for name in sorted({*verdicts, *self._domains}):
+            state = self._domains[name]
+            figures[name] = _figures(verdicts[name], state)
+            if state.failed is not None and len(state.checks) >= LEAST:
+                state.lowest = min(state.lowest, state.failed)
+                if state.failed - state.lowest > self._config.audit_gap:
+                    alarms.append(Alarm(name, state.failed, state.lowest))
         return figures, alarms
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Window and lowest share of every domain, as plain values."""
-        return {domain: {"checks": list(s.checks), "lowest": s.lowest} for domain, s in self._domains.items()}
+        return {domain: asdict(state) for domain, state in self._domains.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
         """Restore the state of ``state_dict``."""
-        self._domains = {
-            domain: _Domain(checks=deque(state[domain]["checks"], WINDOW), lowest=state[domain]["lowest"])
-            for domain in DOMAINS
-            if domain in state
-        }
+        self._domains = defaultdict(_Domain, {domain: _Domain(**saved) for domain, saved in state.items()})
 
 
-def _figures(verdicts: Mapping[str, int], state: _Domain) -> dict[str, float | int | None]:
-    decided = sum(verdicts.values())
-    by_llm = verdicts.get("llm True", 0)
-    right = sum(n for name, n in verdicts.items() if name.endswith(" True"))
+def _figures(verdicts: Counter[str], state: _Domain) -> dict[str, float | int | None]:
+    decided, right, by_llm = verdicts["decided"], verdicts["right"], verdicts["by_llm"]
     checked = None
     if decided and (state.failed is not None or not by_llm):
         checked = (right - by_llm * (state.failed or 0.0)) / decided

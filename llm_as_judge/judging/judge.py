@@ -97,8 +97,7 @@ class Judge:
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
         """The rules. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
-        options = {"cut_off": cut_off, "any_box": self._official}
-        ask = partial(compare, answer, answers, question.domain, question.text, **options)
+        ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_box=self._official)
         said = ask(effort_s=0)
         if said == "unproved":
             said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)
@@ -107,9 +106,10 @@ class Judge:
     async def _run_tests(self, question: Question, reference: Reference, answer: str) -> Verdict:
         if self._sandbox is None:
             return Verdict(None, "tests", "no sandbox to run the tests in")
-        source, entry_point = last_block(answer), question.entry_point or ""
         try:
-            result = await self._sandbox.verdict(source, reference.tests, entry_point, prelude=reference.prelude)
+            result = await self._sandbox.verdict(
+                last_block(answer), reference.tests, question.entry_point or "", prelude=reference.prelude
+            )
         except SandboxFault as error:
             return Verdict(None, "tests", f"sandbox fault: {error}")
         if result.outcome == "fault":

@@ -17,20 +17,8 @@ from typing import Any
 
 from llm_as_judge.config.schema import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
-from llm_as_judge.judging.prompts import (
-    CUT_OFF,
-    EXTRACT_PROMPT,
-    EXTRACT_SYSTEM,
-    JSON_PROMPT,
-    JSON_RETRY_LINE,
-    JUDGE_PROMPT,
-    JUDGE_SYSTEM,
-    RETRY_LINE,
-    VERDICT_SCHEMA,
-    build_prompt,
-    fence,
-    load_lines,
-)
+from llm_as_judge.judging import prompts
+from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel, LLMReply
 from llm_as_judge.types import Exchange
 
@@ -68,9 +56,6 @@ class _Case:
         self.heard.append(reply.answering(prompt))
         return reply
 
-    def prompt(self, template: str) -> str:
-        return build_prompt(self.question, self.references, self.candidate, template)
-
 
 def parse_verdict(text: str) -> bool | None:
     """The word of the last ``<true_false>`` outside ``<think>``; None without one. The closing tag is optional."""
@@ -104,7 +89,7 @@ class LLMJudge:
         self._config = config
         self._llm = llm
         self._second = second
-        self._lines = load_lines(config.prompts)
+        self._lines = prompts.load_lines(config.prompts)
         self._embedded = config.provider == "embedded"
         self._structured = config.structured and not self._embedded  # until the server refuses it
 
@@ -117,7 +102,7 @@ class LLMJudge:
     ) -> Decision:
         """The verdict with its reason; a provider that does not answer is an abstention."""
         if cut_off:
-            candidate = fence(candidate) + CUT_OFF
+            candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, references, candidate, dataset, [])
         decision = await self._decide(case)
         if self._second is not None and decision.correct is True:
@@ -141,17 +126,17 @@ class LLMJudge:
         except ProviderError as error:
             return Decision(None, f"judge unreachable: {error}")
         yes, no = ([d for d in drawn if d.correct is word] for word in (True, False))
-        if len(yes) == len(no):
-            return Decision(None, f"{len(yes)} votes against {len(no)}: {drawn[0].reason}")
-        winner = max(yes, no, key=len)
-        return Decision(winner[0].correct, f"{len(winner)} of {len(drawn)} votes: {winner[0].reason}")
+        winner = drawn[0] if len(yes) == len(no) else max(yes, no, key=len)[0]
+        correct = None if len(yes) == len(no) else winner.correct
+        return Decision(correct, f"{len(yes)} votes for True, {len(no)} for False: {winner.reason}")
 
     async def _vote(self, case: _Case, temperature: float, seed: int) -> Decision:
         """One verdict, asked for at most twice."""
         problem = ""
+        system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
         for attempt in range(2):
             request = {
-                "system": None if self._embedded else f"{JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip(),
+                "system": None if self._embedded else system,
                 "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
                 "max_tokens": self._config.max_tokens * (1 + attempt),
                 "seed": seed + attempt * self._config.votes,
@@ -170,21 +155,22 @@ class LLMJudge:
 
     async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[LLMReply, bool | None]:
         """One request, with a JSON schema until the server refuses one."""
+        data = case.question, case.references, case.candidate
         if self._structured:
-            prompt = case.prompt(JSON_PROMPT) + JSON_RETRY_LINE * attempt
+            prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT) + prompts.JSON_RETRY_LINE * attempt
             try:
-                reply = await case.chat(prompt, **request, response_format=VERDICT_SCHEMA)
+                reply = await case.chat(prompt, **request, response_format=prompts.VERDICT_SCHEMA)
                 return reply, parse_json_verdict(reply.text)
             except RequestRefused as error:
                 logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                 self._structured = False
-        reply = await case.chat(case.prompt(JUDGE_PROMPT) + RETRY_LINE * attempt, **request)
+        reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
         return reply, parse_verdict(reply.text)
 
     async def _extract(self, case: _Case) -> str | None:
         """The candidate's final answer, copied by the model; empty for none, None if it did not copy one."""
-        prompt = EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
-        system = None if self._embedded else EXTRACT_SYSTEM
+        prompt = prompts.EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
+        system = None if self._embedded else prompts.EXTRACT_SYSTEM
         reply = await case.chat(prompt, system=system, max_tokens=self._config.max_tokens)
         found = _ANSWER.findall(_without_thinking(reply.text))
         if reply.finish_reason == "length" or not found:

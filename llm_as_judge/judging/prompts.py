@@ -64,7 +64,6 @@ VERDICT_SCHEMA: Mapping[str, Any] = {
     },
 }
 
-
 LONGEST_FIELD = 2000  # characters of a field
 _LABEL = re.compile(r"\b(Question|Reference|Candidate|Reply|System|User|Assistant)\s*:", re.IGNORECASE)
 _SQUARE_TAG = re.compile(r"\[(/?(?:INST|SYS))\]")
@@ -101,10 +100,7 @@ def load_lines(path: Path | None) -> Mapping[str, str]:
     """``DATASET_LINES``, overridden by those of a YAML file. Raises ``ConfigError``."""
     if path is None:
         return DATASET_LINES
-    try:
-        loaded = plain_yaml(path)
-    except ConfigError as error:
-        raise ConfigError(f"judge.prompts: {path} cannot be read: {error}") from error
+    loaded = plain_yaml(path)
     if not isinstance(loaded, dict) or not all(isinstance(v, str) for pair in loaded.items() for v in pair):
         raise ConfigError(f"judge.prompts: {path} must map names of datasets to text, got {loaded!r}")
     return {**DATASET_LINES, **loaded}

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_as_judge.config.schema import EndpointConfig
@@ -105,9 +104,7 @@ class LLMClient:
     async def __aenter__(self) -> LLMClient:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -137,7 +134,7 @@ class LLMClient:
         cache = self._cache if request["temperature"] == 0 or seed is not None else None
         entry = {"url": self._servers[0].root, **request}
         if cache is not None and (stored := cache.get(entry)) is not None:
-            self.usage = replace(self.usage, cached=self.usage.cached + 1)
+            self._count(cached=1)
             return LLMReply(**stored, cost=self._cost(stored), seconds=0.0, cached=True)
         started = time.monotonic()
         message = await self._complete(request, self._servers)
@@ -154,10 +151,7 @@ class LLMClient:
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
-        found: list[str] = []
-        for server in self._servers:
-            found += await self._check(server)
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys([name for server in self._servers for name in await self._check(server)]))
 
     async def _check(self, server: Transport) -> list[str]:
         from llm_as_judge.llm.transport import model_names
@@ -177,11 +171,7 @@ class LLMClient:
         return names
 
     def _request(
-        self,
-        prompt: str,
-        system: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        self, prompt: str, system: str | None = None, temperature: float | None = None, max_tokens: int | None = None
     ) -> dict[str, Any]:
         config = self.config
         messages = [{"role": "system", "content": system}] if system else []
@@ -199,17 +189,14 @@ class LLMClient:
         try:
             message = await self._post(request, list(servers))
         except ProviderError:
-            self.usage = replace(self.usage, failed=self.usage.failed + 1)
+            self._count(failed=1)
             raise
-        usage = self.usage
-        self.usage = replace(
-            usage,
-            calls=usage.calls + 1,
-            prompt_tokens=usage.prompt_tokens + message["prompt_tokens"],
-            completion_tokens=usage.completion_tokens + message["completion_tokens"],
-            cost=usage.cost + self._cost(message),
-        )
+        tokens = {name: message[name] for name in ("prompt_tokens", "completion_tokens")}
+        self._count(calls=1, cost=self._cost(message), **tokens)
         return message
+
+    def _count(self, **added: float) -> None:
+        self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
     async def _post(self, request: Mapping[str, Any], left: list[Transport]) -> dict[str, Any]:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
@@ -253,16 +240,15 @@ def _message(text: str) -> dict[str, Any]:
             "text": content.strip("\n") if reasoning else content,
             "reasoning": str(reasoning or ""),
             "finish_reason": str(choice.get("finish_reason") or "stop"),
-            "prompt_tokens": _count(usage.get("prompt_tokens")),
-            "completion_tokens": _count(usage.get("completion_tokens")),
+            "prompt_tokens": _tokens(usage.get("prompt_tokens")),
+            "completion_tokens": _tokens(usage.get("completion_tokens")),
             "usage_known": bool(usage),
         }
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Unreadable("no chat completion in the reply") from error
 
 
-def _count(tokens: Any) -> int:
-    count = int(tokens or 0)
-    if not 0 <= count <= _MOST_TOKENS:
+def _tokens(count: Any) -> int:
+    if not 0 <= int(count or 0) <= _MOST_TOKENS:
         raise ValueError(f"{count} tokens")
-    return count
+    return int(count or 0)

@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -128,9 +127,7 @@ class Transport:
     async def __aenter__(self) -> Transport:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -139,17 +136,14 @@ class Transport:
         if client is not None:
             await client.close()
 
-    async def post(self, path: str, body: Mapping[str, Any], parse: Callable[[str], T], who: str = "") -> T:
+    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
+        return await self.post(path, None, parse, who)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         """The reply's text as read by ``parse``. Errors name the address and ``who``.
 
         Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
         """
-        return await self._ask(path, body, parse, who)
-
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        return await self._ask(path, None, parse, who)
-
-    async def _ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str) -> T:
         where = f"{self.root}{f' ({who})' if who else ''}"
         unreadable, given_up = 0, time.monotonic() + self._restart_s
         while True:
@@ -157,8 +151,8 @@ class Transport:
                 async with self.places.one():
                     reply = await self._send(path, body, where)
                 self.answered = True
-                return parse(_decoded(reply))
-            except Unreadable as error:
+                return parse(reply.decode())
+            except (Unreadable, UnicodeDecodeError) as error:
                 unreadable += 1
                 if unreadable > self.config.max_retries:
                     raise self._error(where, f"{error}: {self._quote(reply)}", "reply", unreadable) from error
@@ -184,15 +178,13 @@ class Transport:
             raise self._error(where, what, "timeout", _attempts(error)) from error
         except openai.APIConnectionError as error:
             reason = error.__cause__
-            cause: Cause = "connection"
-            match reason:
-                case httpx2.ConnectError():
-                    what = f"no connection ({reason})"
-                case _TooLong():
-                    what, cause = str(reason), "reply"
-                case _:
-                    what = f"the reply broke off ({type(reason).__name__}: {reason})"
-            raise self._error(where, what, cause, _attempts(error)) from error
+            if isinstance(reason, _TooLong):
+                raise self._error(where, str(reason), "reply", _attempts(error)) from error
+            refused = isinstance(reason, httpx2.ConnectError)
+            what = (
+                f"no connection ({reason})" if refused else f"the reply broke off ({type(reason).__name__}: {reason})"
+            )
+            raise self._error(where, what, "connection", _attempts(error)) from error
         except openai.APIStatusError as error:
             content = error.response.content
             what = f"HTTP {error.status_code}: {self._quote(content)}"
@@ -258,27 +250,19 @@ def _text(body: bytes) -> str:
     return body.decode("utf-8", "replace")
 
 
-def _decoded(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Unreadable("the reply is not UTF-8") from error
-
-
 def _attempts(error: openai.APIConnectionError | openai.APIStatusError) -> int:
     return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
 
 
 def _cause(status: int, text: str) -> Cause:
-    if status in (401, 403):
-        return "key"
-    if status == 402 or (status == 429 and _QUOTA.search(text)):
+    if status == 429 and _QUOTA.search(text):
         return "quota"
-    if status == 404:
-        return "model"
-    if status in (408, 409, 429) or status >= 500:
-        return "timeout" if status == 408 else "server" if status >= 500 else "overload"
-    return "context" if status == 413 or _CONTEXT.search(text) else "request"
+    known: dict[int, Cause] = {
+        401: "key", 403: "key", 402: "quota", 404: "model", 408: "timeout", 409: "overload", 413: "context",
+        429: "overload",
+    }  # fmt: skip
+    usual: Cause = "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request"
+    return known.get(status, usual)
 
 
 def parse_json(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all operators share: the tools they are given, and the form of their results.
+"""Base class, toolbox and result format of all operators.
 
 An operator class is the one place for its signature, prompt, result keys and documentation; Layer 1, lint and
 the sandbox's proxies are generated from it (``catalog``).
@@ -6,9 +6,9 @@ the sandbox's proxies are generated from it (``catalog``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from llm_as_judge.operators.prompts import FULL, Prompts
 from llm_as_judge.sandbox.results import CodeResult
@@ -16,7 +16,7 @@ from llm_as_judge.types import Question
 
 
 class Reply(Protocol):
-    """What an operator reads of a model's reply."""
+    """The parts of a model's reply that operators read."""
 
     @property
     def text(self) -> str: ...
@@ -31,7 +31,7 @@ class Chat(Protocol):
 
 
 def no_enhancement(operator: str, domain: str) -> str:
-    """Layer 2 switched off."""
+    """No Layer 2 instruction."""
     return ""
 
 
@@ -49,14 +49,25 @@ class Toolbox:
     enhance: Callable[[str, str], str] = no_enhancement
     prompts: Prompts = FULL
 
-    async def ask(self, operator: str, prompt: str) -> str:
-        """Send ``prompt`` with its Layer 2 instruction and return the reply's text."""
-        return (await self.reply(operator, prompt)).text
-
     async def reply(self, operator: str, prompt: str) -> Reply:
-        """Like ``ask``, with the reason why the reply ended."""
+        """The reply to ``prompt`` with its Layer 2 instruction."""
         instruction = self.enhance(operator, self.question.domain)
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
+
+    async def ask(self, operator: str, prompt: str) -> str:
+        """The text of ``reply``."""
+        return (await self.reply(operator, prompt)).text
+
+
+class Operator:
+    """Base of the ten: ``RESULT`` maps the keys of the result to their types, ``SUMMARY`` is for the policy."""
+
+    NAME: ClassVar[str]
+    RESULT: ClassVar[Mapping[str, type]]
+    SUMMARY: ClassVar[str]
+
+    def __init__(self, tools: Toolbox) -> None:
+        self.tools = tools
 
 
 def cut_off(reply: Reply) -> bool:

@@ -57,14 +57,11 @@ def _defect(operator: Any) -> str:
     """Why a user's own object cannot be used as an operator, with the cure; ``""`` if it can."""
     if not inspect.isclass(operator):
         return "write a class"
-    name, keys = getattr(operator, "NAME", None), getattr(operator, "RESULT", None)
+    name, keys, summary = (getattr(operator, field, None) for field in ("NAME", "RESULT", "SUMMARY"))
     if not (isinstance(name, str) and name.isidentifier()):
         return f"NAME must be the name workflows call it by, got {name!r}"
-    if not (
-        isinstance(keys, Mapping) and keys and all(isinstance(k, str) and isinstance(t, type) for k, t in keys.items())
-    ):
+    if not (isinstance(keys, Mapping) and keys and all(isinstance(kind, type) for kind in keys.values())):
         return f"RESULT must map the keys of its result to their types, got {keys!r}"
-    summary = getattr(operator, "SUMMARY", None)
     if not (isinstance(summary, str) and summary):
         return "SUMMARY must say in a few words what it does"
     if not inspect.iscoroutinefunction(operator.__call__):

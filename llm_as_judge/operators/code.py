@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, result
+from llm_as_judge.operators.base import Operator, result
 from llm_as_judge.operators.reading import code
 from llm_as_judge.sandbox.public_test import run_assert
 
@@ -14,17 +12,14 @@ _TRIES = 3
 _ERROR_LIMIT = 300  # characters
 
 
-@dataclass(frozen=True)
-class Programmer:
+class Programmer(Operator):
     """Writes ``solve()`` and runs it, up to three times, with the last error in the prompt. ``output`` is the text of
     what ``solve()`` returned, empty if all tries failed.
     """
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Programmer"
-    RESULT: ClassVar[Mapping[str, type]] = {"code": str, "output": str}
-    SUMMARY: ClassVar[str] = "writes and runs a program that computes the answer"
+    NAME = "Programmer"
+    RESULT: ClassVar = {"code": str, "output": str}
+    SUMMARY = "writes and runs a program that computes the answer"
 
     async def __call__(self, problem: str, analysis: str = "None") -> dict[str, Any]:
         prompts = self.tools.prompts
@@ -41,17 +36,14 @@ class Programmer:
         return result(parse_ok=False, error=error, code=source, output="")
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(Operator):
     """Runs the question's public tests and asks for a corrected solution when one fails. ``result`` is True if all
     pass. Without public tests, the function only has to load.
     """
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Test"
-    RESULT: ClassVar[Mapping[str, type]] = {"result": bool, "solution": str}
-    SUMMARY: ClassVar[str] = "runs public tests on code and repairs it when they fail"
+    NAME = "Test"
+    RESULT: ClassVar = {"result": bool, "solution": str}
+    SUMMARY = "runs public tests on code and repairs it when they fail"
 
     async def __call__(self, problem: str, solution: str, entry_point: str, test_loop: int = 3) -> dict[str, Any]:
         source = code(solution, entry_point)

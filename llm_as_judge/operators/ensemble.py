@@ -5,54 +5,42 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, listing, result
+from llm_as_judge.operators.base import Operator, Toolbox, listing, result
 from llm_as_judge.operators.reading import chosen_letter
 
 MAX_SOLUTIONS = 26
-#: Votes under way together, so that the budget can stop a large number of them.
-_VOTES_AT_ONCE = 32
+_VOTES_AT_ONCE = 32  # so that the budget can stop a large number of them
 
 
-@dataclass(frozen=True)
-class ScEnsemble:
+class ScEnsemble(Operator):
     """Asks which solution is most consistent; if all agree, there is no call."""
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "ScEnsemble"
-    RESULT: ClassVar[Mapping[str, type]] = {"response": str}
-    SUMMARY: ClassVar[str] = "picks the most consistent of several solutions"
+    NAME = "ScEnsemble"
+    RESULT: ClassVar = {"response": str}
+    SUMMARY = "picks the most consistent of several solutions"
 
     async def __call__(self, solutions: list[str], problem: str) -> dict[str, Any]:
         texts = _texts(solutions)
-        if len(set(texts)) == 1:
-            return result(response=texts[0])
-        prompt = self.tools.prompts.ensemble.format(problem=problem, listing=listing(texts))
-        index = chosen_letter(await self.tools.ask(self.NAME, prompt), len(texts))
+        index = 0 if len(set(texts)) == 1 else await _choice(self, texts, problem)
         if index is None:
-            error = "no solution letter in the reply"
-            return result(parse_ok=False, error=error, response=_most_common(texts))
+            return result(parse_ok=False, error="no solution letter in the reply", response=_most_common(texts))
         return result(response=texts[index])
 
 
-@dataclass(frozen=True)
-class MdEnsemble:
+class MdEnsemble(Operator):
     """``vote_count`` votes at the same time, each over the solutions in another order."""
 
-    tools: Toolbox
-    vote_count: int = 5
+    NAME = "MdEnsemble"
+    RESULT: ClassVar = {"solution": str}
+    SUMMARY = "takes a vote of 5 on several solutions"
 
-    NAME: ClassVar[str] = "MdEnsemble"
-    RESULT: ClassVar[Mapping[str, type]] = {"solution": str}
-    SUMMARY: ClassVar[str] = "takes a vote of 5 on several solutions"
-
-    def __post_init__(self) -> None:
-        if self.vote_count < 1:
-            raise ValueError(f"vote_count must be >= 1, got {self.vote_count}")
+    def __init__(self, tools: Toolbox, vote_count: int = 5) -> None:
+        super().__init__(tools)
+        if vote_count < 1:
+            raise ValueError(f"vote_count must be >= 1, got {vote_count}")
+        self.vote_count = vote_count
 
     async def __call__(self, solutions: list[str], problem: str) -> dict[str, Any]:
         texts = _texts(solutions)
@@ -70,9 +58,13 @@ class MdEnsemble:
     async def _vote(self, texts: list[str], problem: str, index: int) -> int | None:
         order = list(range(len(texts)))
         random.Random(f"{index}:{problem}").shuffle(order)
-        prompt = self.tools.prompts.ensemble.format(problem=problem, listing=listing([texts[i] for i in order]))
-        choice = chosen_letter(await self.tools.ask(self.NAME, prompt), len(texts))
+        choice = await _choice(self, [texts[i] for i in order], problem)
         return None if choice is None else order[choice]
+
+
+async def _choice(operator: Operator, texts: list[str], problem: str) -> int | None:
+    prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=listing(texts))
+    return chosen_letter(await operator.tools.ask(operator.NAME, prompt), len(texts))
 
 
 def _texts(solutions: list[Any]) -> list[str]:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, cut_off, result
+from llm_as_judge.operators.base import Operator, cut_off, result
 from llm_as_judge.operators.reading import code, defines, field
 
 
-@dataclass(frozen=True)
-class Custom:
+class Custom(Operator):
     """One executor call: the instruction, a line break, the input."""
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Custom"
-    RESULT: ClassVar[Mapping[str, type]] = {"response": str}
-    SUMMARY: ClassVar[str] = "answers the input as the instruction says"
+    NAME = "Custom"
+    RESULT: ClassVar = {"response": str}
+    SUMMARY = "answers the input as the instruction says"
 
     async def __call__(self, input: str, instruction: str) -> dict[str, Any]:
         prompt = f"{instruction}\n{input}" if instruction else input
@@ -27,17 +22,14 @@ class Custom:
         return result(parse_ok=bool(text), response=text)
 
 
-@dataclass(frozen=True)
-class AnswerGenerate:
+class AnswerGenerate(Operator):
     """Step-by-step reasoning and an answer. A reply without tags or labels is taken whole as the answer, with
     ``parse_ok=False``; one cut off before its answer has none.
     """
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "AnswerGenerate"
-    RESULT: ClassVar[Mapping[str, type]] = {"thought": str, "answer": str}
-    SUMMARY: ClassVar[str] = "thinks step by step, then gives the final answer"
+    NAME = "AnswerGenerate"
+    RESULT: ClassVar = {"thought": str, "answer": str}
+    SUMMARY = "thinks step by step, then gives the final answer"
 
     async def __call__(self, input: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.answer_generate.format(input=input))
@@ -49,17 +41,14 @@ class AnswerGenerate:
         return result(thought=thought, answer=answer)
 
 
-@dataclass(frozen=True)
-class CustomCodeGenerate:
+class CustomCodeGenerate(Operator):
     """One draft of the function. The prompt has the workflow's instruction first, then the function's signature and one
     public test if the question has them.
     """
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "CustomCodeGenerate"
-    RESULT: ClassVar[Mapping[str, type]] = {"response": str}
-    SUMMARY: ClassVar[str] = "writes the Python function entry_point"
+    NAME = "CustomCodeGenerate"
+    RESULT: ClassVar = {"response": str}
+    SUMMARY = "writes the Python function entry_point"
 
     async def __call__(self, problem: str, entry_point: str, instruction: str) -> dict[str, Any]:
         prompts, question = self.tools.prompts, self.tools.question

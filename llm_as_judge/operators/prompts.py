@@ -1,4 +1,4 @@
-"""What the operators send to the executor: one set of prompts for any instruct model, one for the embedded executor.
+"""Prompts of the operators: one set for any instruct model, one for the embedded executor.
 
 ``FULL`` states the reply's form once and has the problem last. ``SHORT`` is exactly what the nano executor was trained
 on. Names in braces are filled in by ``str.format``.

@@ -1,8 +1,6 @@
-"""What AFlow's published graphs write beyond the documented calls.
+"""Forms of calls and results that only AFlow's published graphs use, by dataset, version and descendant.
 
-AFlow's operators differ between its datasets, versions and descendants: DROP's ``ScEnsemble`` takes no problem, MMLU's
-``Format`` only the solution, and its key is ``solution``. Lint, the sandbox and the runner accept these forms; the
-policy's prompt does not mention them.
+Lint, the sandbox and the runner accept them; the policy's prompt does not mention them.
 """
 
 from __future__ import annotations

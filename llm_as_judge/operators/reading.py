@@ -1,4 +1,4 @@
-"""Reading a model's reply: tags, labels, letters, code. Nothing that is not there is guessed.
+"""Readers of a model's reply: tags, labels, letters, code. Nothing is guessed.
 
 Replies and arguments of a workflow may be megabytes of anything, and are read in the host's event loop: every pattern
 takes linear time, and only short texts are parsed as Python.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.code import blocks, quiet_parse
+from llm_as_judge.answers.code import blocks, parses
 
 #: Characters of the longest text that is parsed as Python here: a syntax tree takes 400 times its text.
 _LONGEST_PARSED = 20_000
@@ -106,18 +106,10 @@ def defines(source: str, name: str) -> bool:
 def _unfenced(text: str) -> str:
     """``text`` without the sentences around its code, if that leaves Python."""
     source = text.strip("\r\n").rstrip()
-    if len(source) > _LONGEST_PARSED or _parses(source):
+    if len(source) > _LONGEST_PARSED or parses(source):
         return source
     lines = source.splitlines()
     start = next((i for i, line in enumerate(lines) if _CODE.match(line)), 0)
     end = next((i for i in range(start, len(lines)) if _SENTENCE.match(lines[i])), len(lines))
     part = "\n".join(lines[start:end]).rstrip()
-    return part if part and _parses(part) else source
-
-
-def _parses(source: str) -> bool:
-    try:
-        quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+    return part if part and parses(part) else source

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from llm_as_judge.operators.base import Toolbox, cut_off, result
+from llm_as_judge.operators.base import Operator, cut_off, result
 from llm_as_judge.operators.reading import field, truth
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Operator):
     """The final answer of a longer solution, in a few words."""
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Format"
-    RESULT: ClassVar[Mapping[str, type]] = {"response": str}
-    SUMMARY: ClassVar[str] = "reduces a solution to its final answer"
+    NAME = "Format"
+    RESULT: ClassVar = {"response": str}
+    SUMMARY = "reduces a solution to its final answer"
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         text = await self.tools.ask(self.NAME, self.tools.prompts.format.format(problem=problem, solution=solution))
@@ -26,15 +21,12 @@ class Format:
         return result(parse_ok=bool(answer), response=answer)
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(Operator):
     """A verdict on a solution as a real bool; an unreadable reply counts as no objection, with ``parse_ok=False``."""
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Review"
-    RESULT: ClassVar[Mapping[str, type]] = {"review_result": bool, "feedback": str}
-    SUMMARY: ClassVar[str] = "checks a solution"
+    NAME = "Review"
+    RESULT: ClassVar = {"review_result": bool, "feedback": str}
+    SUMMARY = "checks a solution"
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
@@ -45,17 +37,14 @@ class Review:
         return result(review_result=verdict, feedback=feedback)
 
 
-@dataclass(frozen=True)
-class Revise:
+class Revise(Operator):
     """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, leaves the solution as
     it was.
     """
 
-    tools: Toolbox
-
-    NAME: ClassVar[str] = "Revise"
-    RESULT: ClassVar[Mapping[str, type]] = {"solution": str}
-    SUMMARY: ClassVar[str] = "rewrites a solution by the feedback"
+    NAME = "Revise"
+    RESULT: ClassVar = {"solution": str}
+    SUMMARY = "rewrites a solution by the feedback"
 
     async def __call__(self, problem: str, solution: str, feedback: str) -> dict[str, Any]:
         prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)

@@ -43,10 +43,7 @@ def load_function(name: str) -> Function:
     function = lookup("reward function", name, cast("Mapping[str, object]", {}))
     if not callable(function):
         raise ConfigError(f"reward.functions: {name!r} is not a function")
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"reward.functions: {name!r} has no signature to call it by: {error}") from None
+    parameters = inspect.signature(function).parameters.values()
     columns = _columns(())
     asked = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty]
     lacking = [p.name for p in asked if p.name not in columns or p.kind is p.POSITIONAL_ONLY]
@@ -87,13 +84,10 @@ class CustomRewards:
         terms = {name: value for name, column in values.items() if (value := column[i]) is not None}
         added = sum(self.functions[name][1] * value for name, value in terms.items())
         if abs(added) > self.limit:
+            asked, added = added, math.copysign(self.limit, added)
             logger.warning(
-                "reward.functions add %.3g to %s, limited to %.3g: more could lift a wrong answer above a right one",
-                added,
-                rollout.problem.question.id,
-                math.copysign(self.limit, added),
+                "reward.functions add %.3g to %s: limited to %.3g", asked, rollout.problem.question.id, added
             )
-            added = math.copysign(self.limit, added)
         assert rollout.reward.total is not None
         return replace(rollout, reward=Reward(rollout.reward.total + added, {**rollout.reward.terms, **terms}))
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import parses
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.types import Completion, Domain, Execution, Problem, Verdict
@@ -25,7 +25,7 @@ _NGRAM = 6
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """What a term is computed from: a workflow that returned an answer, and the verdict on it."""
+    """Input of a term: a workflow that returned an answer, and the verdict on it."""
 
     problem: Problem
     completion: Completion
@@ -93,11 +93,7 @@ def is_clean(answer: str | None, domain: Domain) -> bool:
     if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[domain]:
         return False
     if domain == "code":
-        try:
-            quiet_parse(answer)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-        return True
+        return parses(answer)
     text = answer.strip()
     return "\n" not in text and extract_answer(text, domain) == text
 

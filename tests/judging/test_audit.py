@@ -1,4 +1,4 @@
-"""The reward-hacking alarm: what is checked and logged, and when it is raised."""
+"""The reward-hacking alarm: checks, logged figures, and when it is raised."""
 
 from __future__ import annotations
 
@@ -10,16 +10,7 @@ from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.types import (
-    Completion,
-    Execution,
-    Group,
-    Problem,
-    Reference,
-    Reward,
-    Rollout,
-    Verdict,
-)
+from llm_as_judge.types import Completion, Execution, Group, Problem, Reference, Reward, Rollout, Verdict
 
 
 def problem(i: int) -> Problem:
@@ -69,11 +60,11 @@ async def test_a_constant_share_of_failed_checks_raises_no_alarm() -> None:
         assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
 
 
-@pytest.mark.parametrize(("text", "failed"), [(TRUE, 0.0), (FALSE, 1.0)])
-async def test_a_second_judge_confirms_or_refutes(text: str, failed: float) -> None:
-    judge = audited(second=ScriptedModel(text))
-    groups = await feed(judge, "the discoverer of radium")
-    assert judge.step(groups)[0]["qa"]["failed_checks"] == failed
+async def test_a_second_judge_confirms_or_refutes() -> None:
+    for text, failed in ((TRUE, 0.0), (FALSE, 1.0)):
+        judge = audited(second=ScriptedModel(text))
+        groups = await feed(judge, "the discoverer of radium")
+        assert judge.step(groups)[0]["qa"]["failed_checks"] == failed
 
 
 async def test_verdicts_of_rules_are_not_checked_and_the_share_is_kept() -> None:

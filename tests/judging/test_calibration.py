@@ -44,9 +44,6 @@ def test_kappa_is_cohens() -> None:
     assert counts.agreement == pytest.approx(0.7)
     assert counts.kappa == pytest.approx(0.4)
     assert counts.line() == ("pairs=53 agreement=0.7000 kappa=0.4000 false_accepts=10 false_rejects=5 abstained=3")
-
-
-def test_nothing_decided_and_one_sided_labels_have_no_rate() -> None:
     assert Counts("plain", abstained=3).line().startswith("pairs=3 agreement=- kappa=- ")
     assert count("plain", [True, True], [True, True]).kappa is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -48,68 +49,34 @@ async def judged(
         return verdict, json.load(reply)
 
 
-@pytest.mark.parametrize(
-    "behaviour",
-    [
-        "true",
-        "busy+true",
-        "broken+broken+true",
-        "silent+true",
-        "hang_up+true",
-        "drip+true",
-        "truncated_body+true",
-        "empty_length+true",
-        "cut_verdict+true",
-        "truncated_verdict+true",
-        "reasoning_only+true",
-        "wrong_word+true",
-    ],
-)
-async def test_after_a_passing_fault_the_verdict_is_given(server: str, behaviour: str) -> None:
-    verdict, requests = await judged(server, behaviour)
-    assert (verdict.correct, verdict.tier) == (True, "llm")
-    assert len(requests) == behaviour.count("+") + 1
+PASSING = (
+    "true busy+true broken+broken+true silent+true hang_up+true drip+true truncated_body+true empty_length+true "
+    "cut_verdict+true truncated_verdict+true reasoning_only+true wrong_word+true"
+).split()
+LASTING = {
+    "busy": "HTTP 429", "broken": "HTTP 500", "silent": "timeout_s", "drip": "timeout_s", "hang_up": "broke off",
+    "truncated_body": "not JSON", "unauthorised": "check api_key", "empty_length": "cut off", "cut_verdict": "cut off",
+    "truncated_verdict": "no verdict", "reasoning_only": "no verdict", "wrong_word": "no verdict",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "reason"),
-    [
-        ("busy", "HTTP 429"),
-        ("broken", "HTTP 500"),
-        ("silent", "timeout_s"),
-        ("drip", "timeout_s"),
-        ("hang_up", "broke off"),
-        ("truncated_body", "not JSON"),
-        ("unauthorised", "check api_key"),
-        ("empty_length", "cut off"),
-        ("cut_verdict", "cut off"),
-        ("truncated_verdict", "no verdict"),
-        ("reasoning_only", "no verdict"),
-        ("wrong_word", "no verdict"),
-    ],
-)
-async def test_a_lasting_fault_leaves_the_answer_unscored_with_its_reason(
-    server: str, behaviour: str, reason: str
-) -> None:
-    verdict, _ = await judged(server, behaviour, timeout_s=0.4, max_retries=1)
-    assert (verdict.correct, verdict.tier, verdict.abstained) == (None, "llm", True)
-    assert reason in verdict.reason
+async def test_after_a_passing_fault_the_verdict_is_given(server: str) -> None:
+    results = await asyncio.gather(*(judged(server, behaviour) for behaviour in PASSING))
+    found = {name: (v.correct, v.tier, len(asked)) for name, (v, asked) in zip(PASSING, results, strict=True)}
+    assert found == {name: (True, "llm", name.count("+") + 1) for name in PASSING}
+    assert (await judged(server, "false"))[0].correct is False
+    retried = results[PASSING.index("busy+true")][1]
+    assert retried[1]["at"] - retried[0]["at"] >= 0.3, "Retry-After"
 
 
-async def test_false_is_false(server: str) -> None:
-    verdict, _ = await judged(server, "false")
-    assert (verdict.correct, verdict.tier) == (False, "llm")
-
-
-async def test_retry_after_is_waited_for(server: str) -> None:
-    _, requests = await judged(server, "busy+true")
-    assert requests[1]["at"] - requests[0]["at"] >= 0.3
-
-
-async def test_the_retry_has_more_room_and_other_words(server: str) -> None:
-    _, requests = await judged(server, "empty_length+true", asked(max_tokens=100))
-    assert [request["max_tokens"] for request in requests] == [100, 200]
-    assert requests[0]["messages"] != requests[1]["messages"]
+async def test_a_lasting_fault_leaves_the_answer_unscored_with_its_reason(server: str) -> None:
+    results = await asyncio.gather(*(judged(server, name, timeout_s=0.4, max_retries=1) for name in LASTING))
+    wrong = [
+        (name, verdict)
+        for (name, reason), (verdict, _) in zip(LASTING.items(), results, strict=True)
+        if not (verdict.correct is None and verdict.abstained and reason in verdict.reason)
+    ]
+    assert not wrong
 
 
 async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(server: str) -> None:
@@ -132,13 +99,6 @@ async def test_a_server_with_schemas_answers_in_json(server: str) -> None:
     verdict, requests = await judged(server, "schema", asked(structured=True))
     assert verdict.correct is True
     assert requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["analysis", "true_false"]
-
-
-async def test_a_reasoning_model_is_told_its_effort(server: str) -> None:
-    _, requests = await judged(server, "true", reasoning_effort="low")
-    assert requests[0]["reasoning_effort"] == "low"
-    _, requests = await judged(server, "true")
-    assert "reasoning_effort" not in requests[0]
 
 
 async def test_the_dataset_has_its_own_line_and_the_embedded_judge_no_system_prompt(server: str) -> None:

@@ -48,48 +48,36 @@ CODE = Problem(
 )
 
 
-async def test_rules_say_yes_without_asking_the_model() -> None:
-    model = ScriptedModel([])
-    verdict = await Judge(HYBRID, model).verdict(problem("12"), "The answer is 12.0")
-    assert (verdict.correct, verdict.tier) == (True, "rules")
-
-
-@pytest.mark.parametrize(("reply", "correct"), [(TRUE, True), (FALSE, False)])
-async def test_the_model_decides_what_rules_do_not_accept(reply: str, correct: bool) -> None:
-    model = ScriptedModel([reply])
-    verdict = await Judge(HYBRID, model).verdict(problem("12"), "a dozen")
-    assert (verdict.correct, verdict.tier) == (correct, "llm")
-    assert "a dozen" in model.asked[0]["prompt"] and model.asked[0]["system"] == JUDGE_SYSTEM
-
-
-async def test_mode_rules_never_asks_and_mode_llm_always_does() -> None:
-    verdict = await Judge(RULES).verdict(problem("12"), "a dozen")
-    assert (verdict.correct, verdict.tier) == (False, "rules")
-    verdict = await Judge(ALONE, ScriptedModel([FALSE])).verdict(problem("12"), "12")
-    assert (verdict.correct, verdict.tier) == (False, "llm")
-
-
-def test_a_mode_without_its_model_is_a_config_error() -> None:
+async def test_rules_say_yes_and_the_model_decides_the_rest() -> None:
+    """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
+    for mode, said, reply, correct, tier in (
+        ("hybrid", "The answer is 12.0", None, True, "rules"),
+        ("hybrid", "a dozen", TRUE, True, "llm"),
+        ("hybrid", "a dozen", FALSE, False, "llm"),
+        ("llm", "12", FALSE, False, "llm"),
+        ("rules", "a dozen", None, False, "rules"),
+    ):
+        model = ScriptedModel([] if reply is None else [reply])
+        verdict = await Judge(asked(mode=mode), model).verdict(problem("12"), said)
+        assert (verdict.correct, verdict.tier, len(model.asked)) == (correct, tier, reply is not None), (mode, said)
+        assert all(said in request["prompt"] and request["system"] == JUDGE_SYSTEM for request in model.asked)
     with pytest.raises(ConfigError, match=r"judge\.mode=rules"):
         Judge(HYBRID)
 
 
-@pytest.mark.parametrize("answer", [None, "", "  \n"])
-async def test_no_answer_is_a_wrong_answer(answer: str | None) -> None:
-    for judged in (problem("12"), CODE):
-        verdict = await Judge(HYBRID, ScriptedModel([])).verdict(judged, answer)
-        assert (verdict.correct, verdict.tier) == (False, "rules")
-
-
-@pytest.mark.parametrize("answer", ["", "Unanswerable.", "no answer"])
-async def test_saying_that_there_is_no_answer_is_right_where_there_is_none(answer: str) -> None:
+async def test_no_answer_is_wrong_unless_there_is_none() -> None:
     judge = Judge(HYBRID, ScriptedModel([]))
-    right = await judge.verdict(problem(domain="qa", unanswerable=True), answer)
-    assert (right.correct, right.tier, right.score) == (True, "rules", 1.0)
-    nothing = await Judge(RULES).verdict(problem(domain="qa", unanswerable=True), None)
-    assert nothing.correct is False
-    wrong = await Judge(RULES).verdict(problem("Normans", domain="qa"), answer)
-    assert (wrong.correct, wrong.score) == (False, 0.0)
+    nothing = problem(domain="qa", unanswerable=True)
+    for answer in (None, "", "  \n"):
+        for judged in (problem("12"), CODE):
+            verdict = await judge.verdict(judged, answer)
+            assert (verdict.correct, verdict.tier) == (False, "rules")
+    for answer in ("", "Unanswerable.", "no answer"):
+        right = await judge.verdict(nothing, answer)
+        assert (right.correct, right.tier, right.score) == (True, "rules", 1.0)
+        wrong = await Judge(RULES).verdict(problem("Normans", domain="qa"), answer)
+        assert (wrong.correct, wrong.score) == (False, 0.0)
+    assert (await Judge(RULES).verdict(nothing, None)).correct is False
 
 
 async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
@@ -126,14 +114,13 @@ async def test_an_unreachable_judge_leaves_the_answer_unscored_with_the_reason()
     assert "503 at x" in verdict.reason
 
 
-@pytest.mark.parametrize("first", ["I think they are equal", (TRUE, "length"), ""])
-async def test_the_retry_differs_from_the_first_attempt(first: Any) -> None:
-    model = ScriptedModel([first, TRUE])
-    assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
-    one, two = model.asked
-    assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
-    assert (two["temperature"], two["max_tokens"]) == (0.3, 200)
-    assert two["prompt"] != one["prompt"]
+async def test_the_retry_differs_from_the_first_attempt() -> None:
+    for first in ("I think they are equal", (TRUE, "length"), ""):
+        model = ScriptedModel([first, TRUE])
+        assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
+        one, two = model.asked
+        assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
+        assert (two["temperature"], two["max_tokens"]) == (0.3, 200) and two["prompt"] != one["prompt"]
 
 
 async def test_two_useless_replies_are_an_abstention() -> None:
@@ -148,12 +135,8 @@ def test_the_prompt_is_the_documented_one() -> None:
         "Is the candidate the same answer as the reference?\n"
         "Reply: <analysis>reference vs candidate</analysis><true_false>True or False</true_false>"
     )
-
-
-def test_braces_and_placeholders_of_the_data_are_text() -> None:
     prompt = build_prompt(r"\frac{1}{2} {reference}", ["{candidate}"], "{question}")
-    assert r"Question: \frac{1}{2} {reference}" in prompt
-    assert "Candidate: {question}" in prompt
+    assert r"Question: \frac{1}{2} {reference}" in prompt and "Candidate: {question}" in prompt, "data is text"
 
 
 async def test_the_extracted_answer_is_what_is_judged() -> None:
@@ -162,40 +145,33 @@ async def test_the_extracted_answer_is_what_is_judged() -> None:
     assert await judge.judge("q", ["12"], "I count them: it is twelve eggs, I am sure") is True
     assert "Candidate: twelve eggs\n" in model.asked[1]["prompt"]
 
-
-@pytest.mark.parametrize("extracted", ["<answer>12</answer>", "no tag", ("<answer>twel", "length")])
-async def test_an_answer_that_was_not_copied_is_not_used(extracted: Any) -> None:
-    model = ScriptedModel([extracted, FALSE])
-    assert await LLMJudge(asked(two_stage=True), model).judge("q", ["12"], "a score less eight") is False
-    assert "Candidate: a score less eight\n" in model.asked[1]["prompt"]
-
-
-async def test_no_single_answer_is_wrong_and_an_unreachable_extractor_unscored() -> None:
-    config = asked(two_stage=True)
-    assert await LLMJudge(config, ScriptedModel(["<answer>NONE</answer>"])).judge("q", ["12"], "twelve or ten") is False
-    assert await LLMJudge(config, ScriptedModel([ProviderError("down")])).judge("q", ["12"], "a dozen") is None
+    for extracted in ("<answer>12</answer>", "no tag", ("<answer>twel", "length")):  # not copied: not used
+        model = ScriptedModel([extracted, FALSE])
+        assert await LLMJudge(asked(two_stage=True), model).judge("q", ["12"], "a score less eight") is False
+        assert "Candidate: a score less eight\n" in model.asked[1]["prompt"]
+    for reply, verdict in (("<answer>NONE</answer>", False), (ProviderError("down"), None)):
+        judge = LLMJudge(asked(two_stage=True), ScriptedModel([reply]))
+        assert await judge.judge("q", ["12"], "twelve or ten") is verdict
 
 
-@pytest.mark.parametrize(
-    ("replies", "correct"),
-    [([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None)],
-)
-async def test_the_majority_of_votes_counts_and_a_tie_abstains(replies: list[Any], correct: bool | None) -> None:
-    model = ScriptedModel(list(replies))
-    judge = LLMJudge(asked(votes=3), model)
-    assert await judge.judge("q", ["12"], "a dozen") is correct
-    assert all(request["temperature"] >= 0.3 for request in model.asked)
+async def test_the_majority_of_votes_counts_and_a_tie_abstains() -> None:
+    for replies, correct in (
+        ([TRUE, TRUE, FALSE], True),
+        ([TRUE, FALSE, FALSE], False),
+        ([TRUE, FALSE, "?", "?"], None),
+    ):
+        model = ScriptedModel(list(replies))
+        assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
+        assert all(request["temperature"] >= 0.3 for request in model.asked)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "correct"),
-    [([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None)],
-)
-async def test_true_needs_the_second_judge_and_a_disagreement_abstains(
-    first: list[Any], second: list[Any], correct: bool | None
-) -> None:
-    judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
-    assert await judge.judge("q", ["12"], "a dozen") is correct
+async def test_true_needs_the_second_judge_and_a_disagreement_abstains() -> None:
+    cases: list[tuple[list[Any], list[Any], bool | None]] = [
+        ([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None),
+    ]  # fmt: skip
+    for first, second, correct in cases:
+        judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
+        assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
 async def test_a_verdict_holds_all_requests_made_for_it() -> None:
@@ -220,14 +196,6 @@ def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
     path.write_text("- gsm8k\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"judge\.prompts"):
         load_lines(path)
-
-
-async def test_removing_the_rules_or_the_model_shows() -> None:
-    """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
-    model = ScriptedModel([FALSE])
-    assert (await Judge(HYBRID, model).verdict(problem("12"), "12.0")).correct is True and not model.asked
-    assert (await Judge(HYBRID, ScriptedModel([TRUE])).verdict(problem("12"), "a dozen")).correct is True
-    assert (await Judge(RULES).verdict(problem("12"), "a dozen")).correct is False
 
 
 async def test_in_official_evaluations_the_last_box_counts_wherever_it_is() -> None:

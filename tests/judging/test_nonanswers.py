@@ -73,17 +73,6 @@ async def test_a_cut_off_answer_is_marked_for_the_model_and_counts_only_in_a_clo
     assert (stated.correct, stated.tier) == (True, "rules")
 
 
-async def test_withdrawn_answers_are_left_to_the_model() -> None:
-    for said in (
-        "The answer is definitely not 12",
-        r"the answer is not \boxed{12}",
-        "The answer is 12\n\nNo, that is wrong.",
-    ):
-        model = ScriptedModel(FALSE)
-        verdict = await Judge(HYBRID, model).verdict(problem("12"), said)
-        assert (verdict.correct, verdict.tier, len(model.asked)) == (False, "llm", 1), said
-
-
 def test_an_answer_is_cut_off_if_it_ends_a_reply_that_was() -> None:
     def run(answer: str, *replies: tuple[str, str]) -> bool:
         calls = tuple(

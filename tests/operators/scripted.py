@@ -1,4 +1,4 @@
-"""A chat model that says what it is told to, and ``run_code`` in this process, for tests of operators."""
+"""A chat model with scripted replies, and ``run_code`` in this process, for tests of operators."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reply:
 
 
 class Chat:
-    """Answers with its replies in turn, the last one for ever, or by a function of the prompt."""
+    """Answers with its replies in turn, repeating the last one, or by a function of the prompt."""
 
     def __init__(self, *replies: str, by: Callable[[str], str] | None = None) -> None:
         self._replies = list(replies)

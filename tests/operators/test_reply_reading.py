@@ -1,4 +1,4 @@
-"""Reading what models write: tags, labels, Markdown, letters, code; what is not there is not guessed."""
+"""Replies are read by tags, labels, Markdown, letters and code; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ import tracemalloc
 from llm_as_judge.operators.reading import chosen_letter, code, defines, field, truth
 
 ANSWERS = {
-    "<thought>6*7</thought><answer>42</answer>": "42",
-    "<thought>6*7</thought>\n<answer>\n**42**\n</answer>": "42",
-    "<Answer>`42`</Answer>": "42",
+    "<thought>6*7</thought>\n<answer>\n**42**\n</answer>": "42", "<Answer>`42`</Answer>": "42",
     "<answer>first</answer> wait <answer>42</answer>": "42",
     "<answer>draft</answer> no: <answer>final\nline</answer>": "final\nline",
-    "<thought>x < 3</thought><answer>x < 3": "x < 3",
-    "Let me see. 6*7 = 42.\n\nAnswer: 42": "42",
-    "**Thought:** six sevens\n\n**Answer:** 42": "42",
-    "### Final Answer:\n42\n\nThat is it.": "42",
-    "- **Final answer**: Paris": "Paris",
-    "The answer: Paris\nSince it is the capital.": "Paris",
-    "Answer: draft\nAnswer: 42": "42",
-    "<answer>a**b**c</answer>": "a**b**c",
+    "<thought>x < 3</thought><answer>x < 3": "x < 3", "Let me see. 6*7 = 42.\n\nAnswer: 42": "42",
+    "**Thought:** six sevens\n\n**Answer:** 42": "42", "### Final Answer:\n42\n\nThat is it.": "42",
+    "- **Final answer**: Paris": "Paris", "The answer: Paris\nSince it is the capital.": "Paris",
+    "Answer: draft\nAnswer: 42": "42", "<answer>a**b**c</answer>": "a**b**c",
     "<answer>*a* and *b*</answer>": "*a* and *b*",
-    "It is 42.": None,
-    "The answer is 42": None,
-    "No answer can be given": None,
-    "": None,
-}
+    "It is 42.": None, "The answer is 42": None, "No answer can be given": None, "": None,
+}  # fmt: skip
 VERDICTS = {
     "True": True, "false.": False, "**False**": False, " TRUE\n": True, "True, the steps hold": True,
     "False - it should be 42": False, "(True)": True, "True or False": None, "True if right": None,
@@ -80,7 +71,7 @@ def test_the_code_of_the_function_is_found() -> None:
 
 def test_hostile_texts_are_read_in_linear_time_and_little_memory() -> None:
     """Quadratic reading would take minutes for each."""
-    size = 200_000
+    size = 100_000
     hostile = {
         "newlines after a fence": "```python\na" + "\n" * size + "x\n```",
         "newlines": "\n" * size,

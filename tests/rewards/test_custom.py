@@ -33,10 +33,6 @@ def truth(prompts, completions, ground_truth, answer=None):
 def ids(*, completion_ids, scale=2.0):
     return [scale * len(i) for i in completion_ids]
 
-def array(completions, **kwargs):
-    import numpy
-    return numpy.ones(len(completions), dtype=numpy.float32)
-
 def state(prompts, completions, trainer_state, solution):
     return []
 
@@ -89,15 +85,9 @@ async def test_sync_and_async_functions_are_terms_and_none_leaves_one_out(file: 
 
 
 async def test_parameters_are_passed_by_name_as_trl_passes_them(file: Path) -> None:
-    rewards = custom(file, limit=100.0, short=1.0, keywords=1.0, truth=1.0, ids=1.0, array=1.0)
+    rewards = custom(file, limit=100.0, short=1.0, keywords=1.0, truth=1.0, ids=1.0)
     (reward,) = await added(rewards, rollout("abc", 0.0))
-    assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0, "array": 1.0}
-
-
-def test_a_function_of_trl_that_needs_a_column_of_its_own_is_refused_at_start() -> None:
-    pytest.importorskip("trl.rewards", reason="TRL is an extra: pip install 'llm-as-judge[peers]'")
-    with pytest.raises(ConfigError, match="asks for solution"):
-        load_function("trl.rewards:accuracy_reward")
+    assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0}
 
 
 async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: Path) -> None:
@@ -125,12 +115,6 @@ async def test_what_it_returns_or_raises_is_checked(file: Path) -> None:
     for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
         with pytest.raises(ConfigError, match=message):
             await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))
-
-
-def test_a_file_that_exits_does_not_end_the_run(tmp_path: Path) -> None:
-    (tmp_path / "exits.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ConfigError, match=r"cannot import .* SystemExit"):
-        load_function(f"{tmp_path}/exits.py:f")
 
 
 def test_the_limit_leaves_right_above_wrong() -> None:

@@ -10,38 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from llm_as_judge import types
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS
 from llm_as_judge.rewards.terms import TERMS, is_clean
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.types import (
-    Completion,
-    Exchange,
-    Execution,
-    Finding,
-    OperatorCall,
-    Problem,
-    Question,
-    Reference,
-    Reward,
-    Verdict,
-)
+from llm_as_judge.types import Completion, Exchange, Execution, Finding, OperatorCall, Problem, Reward, Verdict
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
 WORKFLOW = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
         self.answer_generate = operator.AnswerGenerate(self.llm)
-        self.review = operator.Review(self.llm)
         self.revise = operator.Revise(self.llm)
 
     async def __call__(self, problem: str):
         answer = await self.answer_generate(input=problem)
-        review = await self.review(problem=problem, solution=answer['answer'])
-        if not review['review_result']:
-            feedback = review['feedback']
-            answer = await self.revise(problem=problem, solution=answer['answer'], feedback=feedback)
+        answer = await self.revise(problem=problem, solution=answer['answer'], feedback='Check it.')
         return answer['answer'], 0.0
 """
 UNUSED = Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
@@ -64,7 +50,7 @@ def reward(
 ) -> Reward:
     function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
     return function(
-        Problem(Question("p", "?", domain), Reference(("12",))),
+        Problem(types.Question("p", "?", domain), types.Reference(("12",))),
         Completion(text, (), (), (), "stop"),
         Execution(outcome, answer, calls, findings=findings),
         Verdict(correct, "rules"),
@@ -115,7 +101,7 @@ def test_right_above_wrong_above_unfinished(
     assert (scaled(worst), scaled(9.5), scaled(-9), scaled(99)) == (pytest.approx(0), pytest.approx(1), 0, 1)
 
 
-def test_what_is_our_fault_is_unscored() -> None:
+def test_a_failure_of_ours_is_unscored() -> None:
     assert reward(None) == Reward(None)
     assert reward(True, outcome="fault") == Reward(None)
     assert reward(None, outcome="raised").total is not None, "the policy's fault, whatever the judge says"
@@ -151,32 +137,22 @@ def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
     assert [term("simplicity", calls=(call(),) * n) for n in (0, 1, 2, 3, 5, 9)] == [10.0, 10.0, 7.5, 5.0, 0.0, 0.0]
 
 
-def test_the_format_term_wants_a_clean_answer() -> None:
+def test_the_format_term_requires_a_clean_answer() -> None:
     wrong = []
     for answer, domain, clean in (
-        ("12", "math", True),
-        (r"\frac{1}{2}", "math", True),
-        ("The answer is 12", "math", False),
-        ("<answer>12</answer>", "math", False),
-        ("12\n", "math", True),
-        ("1\n2", "math", False),
-        ("Paris", "qa", True),
-        ("word " * 80, "qa", False),
-        ("def f():\n    return 1", "code", True),
-        ("```python\ndef f(): ...\n```", "code", False),
-        ("def f(:", "code", False),
-        ("x = 1\n" * 10_000, "code", False),  # too long to be parsed on the host
-        ("", "code", False),
-        ("a\0b", "code", False),
-        (None, "qa", False),
-    ):
+        ("12", "math", True), (r"\frac{1}{2}", "math", True), ("The answer is 12", "math", False),
+        ("<answer>12</answer>", "math", False), ("12\n", "math", True), ("1\n2", "math", False), ("Paris", "qa", True),
+        ("word " * 80, "qa", False), ("def f():\n    return 1", "code", True),
+        ("```python\ndef f(): ...\n```", "code", False), ("def f(:", "code", False), ("", "code", False),
+        ("x = 1\n" * 10_000, "code", False), ("a\0b", "code", False), (None, "qa", False),
+    ):  # fmt: skip
         found = [term("format", answer=answer, domain=domain, findings=f) for f in ((), (UNUSED,))]
         if found != ([10.0, 5.0] if clean else [5.0, 0.0]):
             wrong.append((answer, domain, found))
     assert not wrong
 
 
-def test_odd_python_in_an_answer_warns_nobody() -> None:
+def test_odd_python_in_an_answer_gives_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not is_clean("1if 0else 2 is 3\n4and", "code")

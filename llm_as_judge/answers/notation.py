@@ -1,9 +1,10 @@
-r"""Notation in one form: spacing, font and size commands, math delimiters, Unicode and LaTeX variants of one sign."""
+r"""Text of answers in one notation (``clean``), and the exact values of written numbers (``number``)."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from fractions import Fraction
 from functools import lru_cache
 
 _TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|mathcal|mathsf|boldsymbol"
@@ -91,3 +92,63 @@ def tight(text: str) -> str:
     """Spaces removed except between two letters or digits; ``^{2}`` as ``^2``."""
     text = re.sub(r"([_^]) ?\{ ?(\w) ?\}", r"\1\2", " ".join(text.split()))
     return re.sub(r" (?!\w)|(?<!\w) ", "", text)
+
+
+_DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+_NUMBER = re.compile(rf"[+-]?{_DIGITS}(?:[eE][+-]?\d{{1,3}})?")
+_RATIO = re.compile(rf"([+-]?)(?:\\frac\{{({_DIGITS})\}}\{{({_DIGITS})\}}|({_DIGITS})\s*/\s*({_DIGITS}))")
+_MIXED = re.compile(r"([+-]?)(\d+)(?:\s*\\frac\{(\d+)\}\{(\d+)\}|\s+(\d+)/(\d+))")
+_REPEATING = re.compile(r"([+-]?)(\d+)\.(\d*)\\(?:overline|bar)\{(\d+)\}")
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_WORDS = {word: i for i, word in enumerate(_SMALL)} | {word: 10 * i for i, word in enumerate(_TENS, 2)}
+_SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_BELOW_100 = rf"(?:(?:{'|'.join(_TENS)})(?: (?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)})"
+_BELOW_1000 = rf"(?:(?:{'|'.join(_SMALL[1:10])}) hundred(?: (?:and )?{_BELOW_100})?|{_BELOW_100})"
+_IN_WORDS = re.compile(
+    rf"(?:{_DIGITS}(?: (?:{'|'.join(_SCALES)}))+"
+    rf"|(?:{_BELOW_1000} (?:dozen|million|billion) ?)?(?:{_BELOW_1000} thousand ?)?(?:(?:and )?{_BELOW_1000})?)"
+)
+_LONGEST = 300  # int() refuses 4,300 digits; longer ones are not answers
+
+
+def number(text: str) -> Fraction | None:
+    """The exact number in ``text`` (as returned by ``clean``): digits, a fraction, a mixed number or words."""
+    if not text or len(text) > _LONGEST:
+        return None
+    if _NUMBER.fullmatch(text):
+        return Fraction(text.replace(",", ""))
+    if found := _REPEATING.fullmatch(text):
+        sign, whole, first, period = found.groups()
+        shifted = int(whole + first) + Fraction(int(period), 10 ** len(period) - 1)
+        return _signed(sign, shifted / 10 ** len(first))
+    if found := _MIXED.fullmatch(text):
+        sign, whole, *parts = found.groups()
+        above, below = (Fraction(part) for part in parts if part is not None)
+        return _signed(sign, int(whole) + above / below) if 0 < above < below else None
+    if found := _RATIO.fullmatch(text):
+        sign, *parts = found.groups()
+        above, below = (Fraction(part.replace(",", "")) for part in parts if part is not None)
+        return _signed(sign, above / below) if below else None
+    words = text.lower().replace("-", " ")
+    return _in_words(words.split()) if _IN_WORDS.fullmatch(words) else None
+
+
+def _signed(sign: str, value: Fraction) -> Fraction:
+    return -value if sign == "-" else value
+
+
+def _in_words(words: list[str]) -> Fraction:
+    """``twenty one``, ``two hundred and five``, ``3.5 million``."""
+    total = part = Fraction(0)
+    for word in words:
+        if word in _SCALES:
+            part *= _SCALES[word]
+            if word != "hundred":
+                total, part = total + part, Fraction(0)
+        elif word != "and":
+            part += _WORDS[word] if word in _WORDS else Fraction(word.replace(",", ""))
+    return total + part
