@@ -114,10 +114,8 @@ CLAIMS = (
         ),
         (
             ("W211", text(ASK + "return problem + r")),
-            ("W212", text("rs = [await self.answer(input=problem) for _ in range(3)]\nb = await self.s(rs, problem)\nreturn b['response']", init="self.s = operator.ScEnsemble(self.llm)")),
             ("W207", text(ASK + "return r['response']")),
             ("W207", text(ASK + "return r.answer")),
-            ("W208", text(ASK + "return r.get('response', 'x')")),
         ),
     ),
     Claim(
