@@ -73,12 +73,6 @@ def test_limits_are_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         assert "less than or equal" in shown and "Traceback" not in shown
 
 
-def test_wrong_use_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert call(capsys, tmp_path, solution="def f(x): return x", tests="")[0] == 2
-    assert call(capsys, tmp_path, "--sandbox", "tight", solution="def f(x): return x", tests=CHECK)[0] == 2
-    assert main(["sandbox", "verdict", "--solution", "no.py", "--tests", "no.py", "--entry-point", "f"]) == 2
-
-
 def test_run_prints_what_the_file_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "script.py"
     assert run_file(file, "print('a')\nopen('/etc/passwd')") == 1

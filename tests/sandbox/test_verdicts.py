@@ -15,7 +15,6 @@ from shared_box import SharedBox, in_sandbox, shared_box
 from llm_as_judge.data.problems import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
-from llm_as_judge.sandbox.split_plan import plan
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECK = """
@@ -230,16 +229,6 @@ def test_ordinary_tests_are_split(box: SharedBox) -> None:
     )  # fmt: skip
 
 
-def test_values_that_are_unequal_in_one_process_are_unequal_in_two(box: SharedBox) -> None:
-    for solution, tests in (
-        ("def f(x): return [1, 2]", "assert f(1) == (1, 2)"),
-        ("def f(x): return range(2)", "assert f(1) == [0, 1]"),
-        ("import re\ndef f(x): return re.match('a', x)", "assert f('a') == 'a'"),
-    ):
-        found = box.verdict(solution, tests)
-        assert (found.passed, found.mode) == (False, "split"), found
-
-
 def test_tests_that_cannot_be_split_are_judged_weakly_and_say_why(box: SharedBox) -> None:
     solution = """class Node:
     def __init__(s, v): s.v = v
@@ -287,10 +276,6 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
             box.verdict("def f(x): return x", tests)
     with pytest.raises(DataError, match="no tests for 'f'"):
         box.verdict("def f(x): return x", "  ")
-
-
-def test_standard_modules_that_tests_do_not_import_are_there() -> None:
-    assert plan("assert f(1) == sys.maxsize", "", "f").modules == ("sys",)
 
 
 # The benchmarks' own solutions

@@ -47,17 +47,6 @@ def test_the_example_of_the_contract_is_clean() -> None:
 
 
 GOOD = {
-    "subscript of await": "return (await self.custom(input=problem, instruction=''))['response'], 0.0",
-    "gather": """
-import asyncio
-a, b = await asyncio.gather(self.custom(problem, '1'), self.answer(input=problem))
-return a['response'] + b['answer'], 0.0""",
-    "gather comprehension": """
-import asyncio
-rs = await asyncio.gather(*[self.answer(input=problem) for _ in range(3)])
-texts = [r['answer'] for r in rs]
-best = await self.ensemble(solutions=texts, problem=problem)
-return best['response']""",
     "tasks": """
 import asyncio
 tasks = [asyncio.create_task(self.answer(input=problem)) for _ in range(3)]
@@ -65,21 +54,12 @@ done = []
 for task in tasks:
     done.append((await task)['answer'])
 return done[0]""",
-    "stored calls": """
-call = self.answer(input=problem)
-other = self.answer(input=problem)
-a, b = await call, await other
-return a['answer'] + b['answer']""",
     "calls in a list": """
 calls = []
 for _ in range(3):
     calls.append(self.answer(input=problem))
 results = [await c for c in calls]
 return results[-1]['answer']""",
-    "constant loop": """
-for _ in range(3):
-    r = await self.answer(input=problem)
-return r['answer']""",
     "while counter": """
 i = 0
 while i < 3:
@@ -99,14 +79,12 @@ while True:
     r = await self.answer(input=problem)
     if r['answer']:
         return r['answer']""",
-    "both branches": """
-if len(problem) > 100:
-    r = await self.answer(input=problem)
-    out = r['answer']
-else:
-    r = await self.custom(problem, '')
-    out = r['response']
-return out""",
+    "complementary returns": """
+ok = 'x' in problem
+if ok:
+    return 'a'
+if not ok:
+    return 'b'""",
     "same condition twice": """
 long = len(problem) > 9
 if long:
@@ -115,12 +93,6 @@ x = 1
 if long:
     return r['answer']
 return 'short'""",
-    "complementary returns": """
-ok = 'x' in problem
-if ok:
-    return 'a'
-if not ok:
-    return 'b'""",
     "flag": """
 found = False
 if 'x' in problem:
@@ -130,27 +102,11 @@ if 'x' in problem:
 if found:
     return x
 return 'b'""",
-    "try except": """
-try:
-    r = await self.programmer(problem=problem, analysis='None')
-    out = r['output']
-except Exception as error:
-    out = str(error)
-return out""",
     "with": """
 import contextlib
 with contextlib.nullcontext() as c:
     r = await self.answer(input=problem)
 return r['answer'], c""",
-    "match": """
-match len(problem):
-    case 0:
-        x = 'none'
-    case n if n > 5:
-        x = str(n)
-    case _:
-        x = 'some'
-return x""",
     "nested function": """
 async def attempt(hint):
     r = await self.custom(problem, hint + suffix)
@@ -161,26 +117,11 @@ return await attempt('a')""",
 rs = [await self.answer(input=problem) for _ in range(2)]
 best = max(rs, key=lambda r: len(r['answer']))
 return best['answer'], sum(1 for r in rs if r['answer'] for _ in [0])""",
-    "walrus": """
-if (r := await self.answer(input=problem))['answer']:
-    return r['answer']
-return 'none'""",
-    "best of": """
-best = None
-for _ in range(3):
-    r = await self.answer(input=problem)
-    if best is None or len(r['answer']) < len(best):
-        best = r['answer']
-return best""",
     "same name of two results": """
 r = await self.answer(input=problem)
 if not r['answer']:
     r = await self.custom(problem, '')
 return r.get('answer') or r.get('response')""",
-    "reassigned result": """
-result = await self.answer(input=problem)
-result = await self.ensemble([result['answer']], problem)
-return result['response']""",
     "loop else": """
 for _ in range(2):
     r = await self.answer(input=problem)
@@ -304,11 +245,6 @@ def test_a_broken_frame_is_found() -> None:
     assert not wrong
 
 
-def test_only_what_always_fails_is_an_error() -> None:
-    warnings = {code for code, (_, fatal) in CODES.items() if not fatal}
-    assert warnings == {"W107", "W108", "W205", "W206", "W301", "W304"}
-
-
 def test_code_problems_should_take_the_entry_point() -> None:
     source = workflow("return problem")
     assert codes(source) == set()
@@ -347,13 +283,6 @@ def test_aflow_imports_are_understood() -> None:
         assert codes(f"{imports}\n{SEED}".replace("['answer']", "['anser']")) == {"W207"}, imports
 
 
-def test_an_operator_imported_by_name_is_understood() -> None:
-    source = "from workspace.MATH.workflows.template.operator import AnswerGenerate as A\n"
-    source += SEED.replace("operator.AnswerGenerate", "A")
-    assert lint(source) == []
-    assert codes(source.replace("['answer']", "['anser']")) == {"W207"}
-
-
 def test_every_call_line_of_the_catalog_can_be_written() -> None:
     for name, cls in catalog.OPERATORS.items():
         arguments = ", ".join(f"{parameter}=problem" for parameter in catalog.signature(cls).parameters)
@@ -375,18 +304,6 @@ def test_names_are_looked_up_in_annotations_and_helpers_too() -> None:
             assert lint(f"{imports}\n{source}") == [], new
         if "re." not in new:
             assert lint(f"from __future__ import annotations\n{source}") == [], new
-
-
-def test_a_static_method_has_no_self() -> None:
-    method = "    @staticmethod\n    def clean(text: str) -> str:\n        return text.strip().rstrip('.')\n\n"
-    source = SEED.replace("    async def", f"{method}    async def").replace(
-        "result['answer'],", "self.clean(result['answer']),"
-    )
-    assert lint(source) == []
-
-
-def test_an_import_for_type_checkers_is_not_looked_up() -> None:
-    assert lint(f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models import LLM\n{SEED}") == []
 
 
 def test_every_code_is_tested() -> None:
