@@ -30,7 +30,7 @@ async def judge(
 
     The tests first run with every change that the function made to its arguments. If that passes and arguments were
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
-    arguments, and is weak unless they compare them with constants.
+    arguments, and is weak.
 
     Args:
         isolated: False if the sandbox isolates nothing, which makes every verdict weak.
@@ -46,10 +46,10 @@ async def judge(
     found, changed = await _judge_apart(run, job, {**split, "in_place": True}, isolated)
     if found.passed and changed:
         without, _ = await _judge_apart(run, job, {**split, "in_place": False}, isolated)
-        if how.in_place == "no" or without.outcome == "fault":
+        if not how.in_place or without.outcome == "fault":
             found = without
         elif not without.passed:
-            found = replace(found, weak=found.weak or how.in_place == "weak")
+            found = replace(found, weak=True)
     if found.obstacle:  # found only when they ran
         return await _judge_together(run, job, tests, found.obstacle)
     return found

@@ -160,59 +160,32 @@ def test_correct_workflows_raise_no_alarm() -> None:
     assert not wrong
 
 
+#: Besides those of ``test_contract.py``.
 BAD = {
-    "typo in key": ("W207", "r = await self.answer(input=problem)\nreturn r['anser']"),
     "key of await": ("W207", "return (await self.answer(input=problem))['response']"),
-    "unknown operator": ("W201", "op = operator.Magic(self.llm)\nreturn 'x'"),
-    "not built": ("W202", "r = await self.programer(problem=problem)\nreturn r['output']"),
     "missing argument": ("W203", "r = await self.custom(input=problem)\nreturn r['response']"),
-    "unknown argument": ("W203", "r = await self.answer(input=problem, instruction='x')\nreturn r['answer']"),
     "given twice": ("W203", "r = await self.custom(problem, input=problem)\nreturn r['response']"),
-    "bad argument of a constructor": ("W203", "m = operator.MdEnsemble(self.llm, votes=3)\nreturn 'x'"),
-    "not awaited, subscripted": ("W204", "r = self.answer(input=problem)\nreturn r['answer']"),
-    "not awaited, bare": ("W204", "self.answer(input=problem)\nreturn 'x'"),
-    "not awaited, in a call": (
-        "W204",
-        "r = await self.custom(self.answer(input=problem), '')\nreturn r['response']",
-    ),
+    "not awaited, in a call": ("W204", "r = await self.custom(self.answer(input=problem), '')\nreturn r['response']"),
     "not awaited, as text": ("W204", "return f'{self.answer(input=problem)}'"),
-    "unbound branch": ("W301", "if problem:\n    x = 'a'\nreturn x"),
     "unbound in try": (
         "W301",
         "try:\n    r = await self.answer(input=problem)\nexcept Exception:\n    pass\nreturn r['answer']",
     ),
-    "unbound by break": (
-        "W301",
-        "while True:\n    if problem:\n        break\n    x = 'a'\nreturn x",
-    ),
+    "unbound by break": ("W301", "while True:\n    if problem:\n        break\n    x = 'a'\nreturn x"),
     "unbound in loop's branch": ("W301", "for c in 'abc':\n    if c == problem:\n        x = c\nreturn x"),
     "unbound match": ("W301", "match problem:\n    case 'a':\n        x = 'a'\nreturn x"),
     "loop may not run": ("W301", "for part in problem.split():\n    x = part\nreturn x"),
-    "undefined": ("W303", "return solution"),
-    "undefined module": ("W303", "rs = await asyncio.gather(self.answer(problem))\nreturn rs[0]['answer']"),
-    "no return": ("W304", "r = await self.answer(input=problem)"),
-    "no return on a path": ("W304", "if problem:\n    return 'a'"),
     "loop may end": ("W304", "for part in problem.split():\n    if part:\n        return part"),
-    "unreachable": ("W206", "return problem\nr = await self.answer(input=problem)"),
-    "model called": ("W209", "return await self.llm(problem)"),
-    "attribute of a result": ("W207", "r = await self.answer(input=problem)\nreturn r.answer"),
-    "prompt there is not": ("W210", "import workspace.X.workflows.round_1.prompt as p\nreturn p.ASK"),
     "text as solutions": (
         "W203",
-        "r = await self.answer(input=problem)\ns = await self.ensemble(solutions=r['answer'], problem=problem)\n"
-        "return s['response']",
+        "r = await self.answer(input=problem)\ns = await self.ensemble(r['answer'], problem)\nreturn s['response']",
     ),
     "one result as results": (
         "W207",
         "rs = await self.answer(input=problem)\nreturn ' '.join([r['answer'] for r in rs])",
     ),
     "result and text": ("W211", "r = await self.answer(input=problem)\nreturn problem + r"),
-    "whole result": ("W401", "r = await self.answer(input=problem)\nreturn r, 0.0"),
-    "None": ("W304", "return None, 0.0"),
     "bare return": ("W304", "return"),
-    "list": ("W401", "solutions = []\nsolutions.append(problem)\nreturn solutions, 0.0"),
-    "import": ("W108", "import subprocess\nreturn problem"),
-    "third party": ("W109", "import numpy as np\nreturn problem"),
 }
 
 
@@ -226,16 +199,10 @@ def test_each_mistake_has_its_number() -> None:
 
 
 BROKEN_FRAMES = [
-    ("W101", "class Workflow:\n    def"),
     ("W101", "class Workflow:\n    def __init__(self):\n        await x"),
     ("W101", "x = '\x00'"),
     ("W101", "(" * 500),
-    ("W102", "x = 1"),
     ("W102", ""),
-    ("W104", SEED.replace("__call__", "call")),
-    ("W104", SEED.replace("async def", "def").replace("await ", "").replace("result['answer']", "'x'")),
-    ("W105", SEED.replace("problem: str", "problem, entry_point, test")),
-    ("W105", SEED.replace("self, problem: str", "self").replace("input=problem", "input=''")),
     ("W106", SEED.replace("name: str, llm_config, dataset", "llm_config, tools")),
 ]
 
@@ -304,11 +271,6 @@ def test_names_are_looked_up_in_annotations_and_helpers_too() -> None:
             assert lint(f"{imports}\n{source}") == [], new
         if "re." not in new:
             assert lint(f"from __future__ import annotations\n{source}") == [], new
-
-
-def test_every_code_is_tested() -> None:
-    tested = {code for code, _ in (*BAD.values(), *BROKEN_FRAMES)}
-    assert tested | {"W107", "W205"} == set(CODES)
 
 
 def test_messages_say_what_to_write_instead() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
-from llm_as_judge.sandbox.guest.construct import constructor_arguments
+from llm_as_judge.sandbox.guest.aflow import constructor_arguments
 from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import BUILTINS, Scope
