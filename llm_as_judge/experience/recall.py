@@ -7,17 +7,17 @@ from typing import Any
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
-from llm_as_judge.experience.embedding import TextEmbedder, choose_embedder
+from llm_as_judge.experience.embedding import SentenceEmbedder, TextEmbedder
 from llm_as_judge.types import Group, Question
 from llm_as_judge.workflow.shapes import Example
 
 
 class Recall:
-    """Shows good workflows and remembers them; ``config.reuse`` starts with those of an earlier run."""
+    """Finds examples for a question and keeps good workflows; ``config.reuse`` starts with those of an earlier run."""
 
     def __init__(self, config: BufferConfig, policy: TextEmbedder) -> None:
         self.config = config
-        embedder = choose_embedder(config.embedder, policy)
+        embedder = policy if config.embedder == "policy" else SentenceEmbedder(config.embedder)
         self.buffer = ExperienceBuffer(config, embedder.embed)
         if config.reuse:
             self.buffer.load()

@@ -13,7 +13,7 @@ from functools import cache
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow.structure import normalise_code
 
-#: Name and operators of each shape, with their attributes, and the body of ``__call__``; ``{entry}`` is the entry point.
+#: Name of each shape, its operators by attribute, and the body of ``__call__``; ``{entry}`` is the entry point.
 _SHAPES = """\
 # direct: custom=Custom
 result = await self.custom(input=problem, instruction='')
