@@ -49,7 +49,7 @@ def test_vacuous_tests_are_refused_with_file_and_line(capsys: pytest.CaptureFixt
     files = ["--solution", str(tmp_path / "solution.py"), "--tests", str(tmp_path / "tests.py")]
     assert main(["sandbox", "verdict", *files, "--entry-point", "f"]) == 2
     shown = " ".join(capsys.readouterr().err.split())
-    assert "tests.py:2" in shown and "returns None" in shown and "tuple" in shown
+    assert "tests.py:2" in shown and "returns None" in shown
 
 
 def test_unsafe_is_asked_for_and_marked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
