@@ -46,7 +46,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 CROSSES = (
-    type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range,
+    type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, type,
     type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
     datetime.datetime, datetime.timedelta, collections.deque, type({}.keys()), type({}.values()), type({}.items()),
     values.Opaque,

@@ -73,6 +73,8 @@ class _Encoder:
             return _tagged("dict", [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()])
         if kind in _SCALARS:
             return _tagged(kind.__name__, _SCALARS[kind][0](value))
+        if kind is type and value in _TYPES.values():
+            return _tagged("type", value.__name__)
         for base in _BASES:  # a subclass loses its class
             if isinstance(value, base):
                 plain = base.__new__(base, value) if base in (int, float, str, bytes) else base(value)
@@ -131,6 +133,8 @@ def _decode(data: Any, depth: int, stream: Stream | None) -> Any:
     if tag == "dict":
         pairs = (_checked(pair, list) for pair in _checked(content, list))
         return {_decode(key, depth + 1, stream): _decode(value, depth + 1, stream) for key, value in pairs}
+    if tag == "type":
+        return _TYPES[content]
     if tag == "opaque":
         name, truth = _checked(content, list)
         return Opaque(_checked(name, str), _checked(truth, bool))
@@ -192,8 +196,9 @@ _SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
 _SEQUENCE_NAMES = {kind.__name__: build for kind, build in _SEQUENCES.items()}
 
 _BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*_BASES, complex, bytearray, bool, type(None), type)}
 
 #: Attributes of the types that can be sent.
 ATTRIBUTES = frozenset(
-    name for kind in (*_SCALARS, *_SEQUENCES, *_BASES, bool, type(None), type(_ for _ in ())) for name in dir(kind)
+    name for kind in (*_SCALARS, *_SEQUENCES, *_TYPES.values(), type(_ for _ in ())) for name in dir(kind)
 )
