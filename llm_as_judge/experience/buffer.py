@@ -146,11 +146,7 @@ class ExperienceBuffer:
         for path in sample_files(directory).values() if directory is not None else ():
             if not path.exists():
                 continue
-            try:
-                text = path.read_text(encoding="utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}: invalid buffer file: {error}; delete the file, or set reuse=false") from error
-            for number, line in enumerate(text.split("\n"), 1):
+            for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
                 if line.strip():
                     try:
                         self.add(Experience(**json.loads(line)))

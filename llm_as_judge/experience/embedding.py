@@ -22,11 +22,6 @@ class TextEmbedder(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
-def choose_embedder(name: str, policy: TextEmbedder) -> TextEmbedder:
-    """``policy``: the policy's own hidden states; otherwise the sentence-transformers model of that name."""
-    return policy if name == "policy" else SentenceEmbedder(name)
-
-
 class HiddenStateEmbedder:
     """``embed`` maps texts, cut to their last ``max_length`` tokens, to float32 unit vectors [N, hidden]."""
 

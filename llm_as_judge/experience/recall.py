@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
-from llm_as_judge.experience.embedding import TextEmbedder, choose_embedder
+from llm_as_judge.experience.embedding import SentenceEmbedder, TextEmbedder
 from llm_as_judge.types import Group, Question
 from llm_as_judge.workflow.shapes import Example
 
 
-class Recall:
-    """Shows good workflows and remembers them; ``config.reuse`` starts with those of an earlier run."""
+class Recall(ExperienceBuffer):
+    """Finds examples for a question and keeps good workflows; ``config.reuse`` starts with those of an earlier run.
+
+    ``config.embedder`` is ``policy`` (its own hidden states) or the name of a sentence-transformers model.
+    """
 
     def __init__(self, config: BufferConfig, policy: TextEmbedder) -> None:
-        self.config = config
-        embedder = choose_embedder(config.embedder, policy)
-        self.buffer = ExperienceBuffer(config, embedder.embed)
+        embedder = policy if config.embedder == "policy" else SentenceEmbedder(config.embedder)
+        super().__init__(config, embedder.embed)
         if config.reuse:
-            self.buffer.load()
+            self.load()
 
     def examples(self, question: Question) -> list[Example]:
         """Good workflows for the most similar problems."""
-        experiences = self.buffer.top_k(question.statement, question.domain, problem_id=question.id)
+        experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def update(self, groups: Sequence[Group], step: int) -> None:
@@ -32,17 +33,6 @@ class Recall:
         for rollout in (r for group in groups for r in group.rollouts):
             question, reward = rollout.problem.question, rollout.reward.total
             if rollout.verdict.correct and reward is not None:
-                self.buffer.add(
-                    Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step)
-                )
+                self.add(Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step))
         if self.config.max_age:
-            self.buffer.expire(step - self.config.max_age)
-
-    def save(self) -> None:
-        self.buffer.save()
-
-    def state_dict(self) -> Mapping[str, Any]:
-        return self.buffer.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.buffer.load_state_dict(state)
+            self.expire(step - self.config.max_age)

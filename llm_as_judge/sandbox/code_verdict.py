@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -30,7 +30,7 @@ async def judge(
 
     The tests first run with every change that the function made to its arguments. If that passes and arguments were
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
-    arguments, and is weak unless they compare them with constants.
+    arguments, and is weak.
 
     Args:
         isolated: False if the sandbox isolates nothing, which makes every verdict weak.
@@ -46,10 +46,10 @@ async def judge(
     found, changed = await _judge_apart(run, job, {**split, "in_place": True}, isolated)
     if found.passed and changed:
         without, _ = await _judge_apart(run, job, {**split, "in_place": False}, isolated)
-        if how.in_place == "no" or without.outcome == "fault":
+        if not how.in_place or without.outcome == "fault":
             found = without
         elif not without.passed:
-            found = replace(found, weak=found.weak or how.in_place == "weak")
+            found = replace(found, weak=True)
     if found.obstacle:  # found only when they ran
         return await _judge_together(run, job, tests, found.obstacle)
     return found
@@ -138,7 +138,7 @@ class JudgesCode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VacuousTests:
-    """Tests that pass solutions which do nothing; ``line`` is where to look in the tests."""
+    """Tests that pass solutions which do nothing; ``line`` is that of their first assert."""
 
     line: int
     reason: str
@@ -154,41 +154,16 @@ async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: st
         SandboxFault: the sandbox failed.
     """
     bodies = {"returns None": "return None"}
-    for node in ast.walk(quiet_parse(tests)) if plan(tests, prelude, entry_point) else ():
-        if isinstance(node, (ast.Try, ast.With, ast.AsyncWith)) or unittest_assert(node) is not None:
-            bodies["raises an exception"] = "raise Exception('not implemented')"
+    nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []
+    if any(isinstance(n, (ast.Try, ast.With, ast.AsyncWith)) or unittest_assert(n) is not None for n in nodes):
+        bodies["raises an exception"] = "raise Exception('not implemented')"
     for behaviour, body in bodies.items():
         solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
         verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
         if verdict.outcome == "fault":
             raise SandboxFault(f"the tests could not be checked: {verdict.error}")
         if verdict.passed:
-            line, hint = min(
-                _suspects(quiet_parse(tests)), default=(1, ""), key=lambda suspect: (not suspect[1], suspect)
-            )
-            reason = f"the tests also pass a function that {behaviour}"
-            return VacuousTests(line, f"{reason}: {hint}" if hint else f"{reason}; assert what it must return")
+            asserts = [n for n in nodes if isinstance(n, ast.Assert) or unittest_assert(n) is not None]
+            line = min((n.lineno for n in asserts if isinstance(n, (ast.stmt, ast.expr))), default=1)
+            return VacuousTests(line, f"the tests also pass a function that {behaviour}; assert what it must return")
     return None
-
-
-def _suspects(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines that may be the cause, and why; without a reason, lines that assert something."""
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            always = isinstance(node.test, ast.Tuple) and node.test.elts
-            yield (
-                node.lineno,
-                "the assert is of a tuple, which is always true; remove the parentheses" if always else "",
-            )
-        elif isinstance(node, ast.expr) and unittest_assert(node) is not None:
-            yield node.lineno, ""
-        elif isinstance(node, ast.Try) and any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
-            yield node.lineno, "a failing assert may be caught here"
-        elif (
-            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.name.startswith("test")
-            and node.name not in used
-            and any(argument.arg != "self" for argument in node.args.args)
-        ):
-            yield node.lineno, f"{node.name} takes parameters and is never called; fixtures are not supported"

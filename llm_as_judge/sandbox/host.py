@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
@@ -117,10 +118,7 @@ class Sandbox:
         Raises:
             DataError: the tests are missing, not Python, or never use the function.
         """
-
-        async def run(converse: Converse, count: int) -> list[ChildRun]:
-            return await self._run(self._code_gate, converse, count)
-
+        run = partial(self._run, self._code_gate)
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
 
     async def run_workflow(

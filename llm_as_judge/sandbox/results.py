@@ -65,7 +65,7 @@ class CodeVerdict:
 
     ``mode`` is ``split`` if solution and tests ran in different processes, ``nonce`` if they had to share one. A
     verdict is ``weak`` if a solution made to deceive could have forged it: in mode ``nonce``, in a sandbox without
-    isolation, or where changed arguments are compared with themselves.
+    isolation, or where it depends on changed arguments.
     """
 
     passed: bool

@@ -13,7 +13,7 @@ import functools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
@@ -24,12 +24,6 @@ _BUILTINS = frozenset(dir(builtins))
 _BEYOND_VALUES = frozenset(
     ("stdout", "stderr", "redirect_stdout", "redirect_stderr", "capsys", "mock", "patch", "monkeypatch", "inspect")
 )
-#: Built-in functions that can name variables in ways that are not visible in the syntax tree.
-_INDIRECT = frozenset(("eval", "exec", "compile", "globals", "locals", "vars", "getattr", "setattr"))
-
-#: Whether tests look at changed arguments: "exact" if they compare them with constants only, "weak" if the change
-#: itself could make them pass.
-InPlace = Literal["no", "exact", "weak"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +32,7 @@ class SplitPlan:
 
     obstacle: str = ""
     modules: tuple[str, ...] = ()  # standard modules that the tests use without importing them
-    in_place: InPlace = "no"
+    in_place: bool = False  # the tests look at changed arguments
     collected: tuple[str, ...] = ()  # test functions and classes that the tests define but do not call
 
 
@@ -77,12 +71,8 @@ class _Tests:
 
     def plan(self) -> SplitPlan:
         modules = self.unbound & sys.stdlib_module_names
-        in_place: InPlace = "no"
-        if self._look_at_changes():
-            in_place = "exact" if self._compare_with_constants() else "weak"
-        return SplitPlan(
-            self._obstacle(self.unbound - modules), tuple(sorted(modules)), in_place, tuple(_collected(self.tree))
-        )
+        obstacle = self._obstacle(self.unbound - modules)
+        return SplitPlan(obstacle, tuple(sorted(modules)), self._look_at_changes(), tuple(_collected(self.tree)))
 
     def calls(self, node: ast.AST) -> bool:
         """Whether ``node`` is a call of the function."""
@@ -152,50 +142,6 @@ class _Tests:
                 if outside(side) & shared and not any(_names(other) & given for other in others):
                     return True
         return False
-
-    def _compare_with_constants(self) -> bool:
-        """Whether a changed argument can pass only by being equal to a constant.
-
-        True only for plain tests: no helpers, no control flow, no expression with two variables. Otherwise the change
-        itself might be what the argument is compared with: ``f(x)`` and then ``assert x == sorted(x)``.
-        """
-        if _INDIRECT & _mentioned(self.nodes) or any(isinstance(n, (ast.Lambda, ast.NamedExpr)) for n in self.nodes):
-            return False
-        for statement in (node for node in self.nodes if isinstance(node, ast.stmt)):
-            if isinstance(statement, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Pass, ast.Assert)):
-                continue
-            if isinstance(statement, ast.FunctionDef):
-                plain = statement.name == "check" or statement.name.startswith("test")
-            elif isinstance(statement, ast.Assign):
-                plain = self._variables(statement.value) <= 1
-            elif isinstance(statement, ast.For):
-                plain = self._variables(statement.iter) <= 1
-            else:
-                plain = isinstance(statement, ast.Expr) and (
-                    isinstance(statement.value, ast.Constant)
-                    or self.calls(statement.value)
-                    or unittest_assert(statement.value) is not None
-                )
-            if not plain:
-                return False
-        return all(map(self._is_with_constant, self._asserted()))
-
-    def _is_with_constant(self, test: ast.expr) -> bool:
-        if not isinstance(test, ast.Compare):
-            return self.calls(test) or not self._variables(test)
-        variable = [side for side in (test.left, *test.comparators) if self._variables(side)]
-        if not variable:
-            return True
-        parts = variable[0].elts if isinstance(variable[0], (ast.Tuple, ast.List)) else [variable[0]]
-        equal = all(isinstance(operator, (ast.Eq, ast.Is)) for operator in test.ops)
-        return equal and len(variable) == 1 and all(self._variables(part) <= 1 for part in parts)
-
-    def _variables(self, node: ast.AST) -> int:
-        """Number of variables, counted as often as they occur, and of calls of the function."""
-        if self.calls(node):
-            return 1
-        own = isinstance(node, ast.Name) and node.id not in _BUILTINS
-        return own + sum(map(self._variables, ast.iter_child_nodes(node)))
 
     def _asserted(self) -> Iterator[ast.expr]:
         """Conditions that are asserted, ``a and b`` as two."""

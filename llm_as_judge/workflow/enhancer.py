@@ -9,14 +9,18 @@ A YAML file maps operators to instructions by domain; what is not named gets non
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import Domain
+
+_FORM = TypeAdapter(dict[str, dict[Domain, str]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +51,14 @@ def load_enhancer(config: WorkflowConfig) -> Enhancer:
     if path is None:
         return Enhancer()
     try:
-        document = plain_yaml(path)
+        document = _FORM.validate_python(plain_yaml(path) or {})
     except ConfigError as error:
         raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
-    instructions = _checked(document, str(path), known)
-    return Enhancer({key: text for key, text in instructions.items() if only is None or key[0] in only})
-
-
-def _checked(document: object, place: str, known: Collection[str]) -> dict[tuple[str, str], str]:
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigError(f"{place}: expected operators with instructions by domain, got {document!r}")
-    instructions: dict[tuple[str, str], str] = {}
-    for operator, by_domain in document.items():
-        if operator not in known:
-            raise ConfigError(f"{place}: unknown operator {operator!r}; there are {', '.join(known)}")
-        if not isinstance(by_domain, dict):
-            raise ConfigError(f"{place}: {operator} must map domains to instructions, got {by_domain!r}")
-        for domain, instruction in by_domain.items():
-            if domain not in DOMAINS:
-                raise ConfigError(f"{place}: {operator}: unknown domain {domain!r}; use {', '.join(DOMAINS)}")
-            if not isinstance(instruction, str):
-                raise ConfigError(f"{place}: {operator}.{domain} must be text, got {instruction!r}")
-            instructions[operator, domain] = instruction.strip()
-    return instructions
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {place}: {first['msg']}; map operators to instructions by domain") from None
+    if unknown := [name for name in document if name not in known]:
+        raise ConfigError(f"{path}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
+    chosen = {name: texts for name, texts in document.items() if only is None or name in only}
+    return Enhancer({(name, domain): text.strip() for name in chosen for domain, text in chosen[name].items()})

@@ -59,12 +59,6 @@ def system_prompt(operators: Operators = OPERATORS) -> str:
     return SYSTEM.format(docs=catalog.docs(operators))
 
 
-def bare_prompt(question: Question) -> Prompt:
-    """The problem alone, without Layer 1."""
-    entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
-    return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
-
-
 def short_prompt(
     question: Question,
     *,
@@ -101,8 +95,9 @@ class Layer1:
 
     def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
         config, guidance = self._config, self._guidance
+        entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
         if not config.layer1:
-            return bare_prompt(question)
+            return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
         if config.prompt == "short":
             head = CLASS_HEAD if config.prefill else ""
             return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
@@ -110,7 +105,6 @@ class Layer1:
             (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
             for e in examples or example(question.domain, self._operators)
         )
-        entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
         user = _request(question.domain, guidance, f"{question.statement}{entry}")
         return Prompt(self.system, user, turns, HEAD if config.prefill else "")
 

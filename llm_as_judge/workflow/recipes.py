@@ -190,9 +190,6 @@ class _Writer:
             )
         )
 
-    def _key(self, call: str, key: str) -> str:
-        return f"({call})['{key}']"
-
     def _call(self, name: str) -> str:
         """The draft's call, without await."""
         instruction = repr(self.rng.choice(_INSTRUCTIONS[self.domain]))
@@ -210,9 +207,9 @@ class _Writer:
         if recipe.samples == 1:
             if self._other_idiom():
                 return [f"draft = await {call}", f"{self.answer} = draft['{key}']"]
-            return [f"{self.answer} = {self._key(f'await {call}', key)}"]
+            return [f"{self.answer} = (await {call})['{key}']"]
         if recipe.early_end:
-            drafted = self._key(f"await {call}", key)
+            drafted = f"(await {call})['{key}']"
             return [
                 f"first = {drafted}",
                 f"second = {drafted}",
@@ -239,7 +236,7 @@ class _Writer:
         ensemble = self.recipe.ensemble
         assert ensemble is not None, "several drafts need an ensemble"
         call = f"await self.{self.attribute[ensemble]}(solutions={drafts}, problem=problem)"
-        return [f"{self.answer} = {self._key(call, _KEYS[ensemble])}"]
+        return [f"{self.answer} = ({call})['{_KEYS[ensemble]}']"]
 
     def _after_lines(self, step: After) -> list[str]:
         attribute, answer = self.attribute, self.answer
@@ -248,8 +245,8 @@ class _Writer:
             return [
                 f"review = await self.{attribute['Review']}(problem=problem, solution={answer})",
                 "if not review['review_result']:",
-                f"    {answer} = {self._key(f'await {revise}', 'solution')}",
+                f"    {answer} = (await {revise})['solution']",
             ]
         entry = ", entry_point=entry_point" if step == "Test" else ""
         call = f"await self.{attribute[step]}(problem=problem, solution={answer}{entry})"
-        return [f"{answer} = {self._key(call, _KEYS[step])}"]
+        return [f"{answer} = ({call})['{_KEYS[step]}']"]

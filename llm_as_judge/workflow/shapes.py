@@ -13,11 +13,53 @@ from functools import cache
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow.structure import normalise_code
 
-_THREE_ANSWERS = """\
+#: Name of each shape, its operators by attribute, and the body of ``__call__``; ``{entry}`` is the entry point.
+_SHAPES = """\
+# direct: custom=Custom
+result = await self.custom(input=problem, instruction='')
+return result['response'], 0.0
+# think: reasoning=Custom
+result = await self.reasoning(input=problem, instruction='Think step by step.')
+return result['response'], 0.0
+# answer: answer_generate=AnswerGenerate
+result = await self.answer_generate(input=problem)
+return result['answer'], 0.0
+# program: programmer=Programmer
+result = await self.programmer(problem=problem)
+return result['output'], 0.0
+# vote: sc_ensemble=ScEnsemble, answer_generate=AnswerGenerate
 solutions = []
 for i in range(3):
     result = await self.answer_generate(input=problem)
     solutions.append(result['answer'])
+result = await self.sc_ensemble(solutions=solutions, problem=problem)
+return result['response'], 0.0
+# ballot: md_ensemble=MdEnsemble, answer_generate=AnswerGenerate
+solutions = []
+for i in range(3):
+    result = await self.answer_generate(input=problem)
+    solutions.append(result['answer'])
+result = await self.md_ensemble(solutions=solutions, problem=problem)
+return result['solution'], 0.0
+# review: review=Review, revise=Revise, answer_generate=AnswerGenerate
+result = await self.answer_generate(input=problem)
+answer = result['answer']
+check = await self.review(problem=problem, solution=answer)
+if not check['review_result']:
+    result = await self.revise(problem=problem, solution=answer, feedback=check['feedback'])
+    answer = result['solution']
+return answer, 0.0
+# format: format=Format, reasoning=Custom
+result = await self.reasoning(input=problem, instruction='Think step by step.')
+result = await self.format(problem=problem, solution=result['response'])
+return result['response'], 0.0
+# code: code_generate=CustomCodeGenerate
+result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
+return result['response'], 0.0
+# code_test: test=Test, code_generate=CustomCodeGenerate
+result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
+result = await self.test(problem=problem, solution=result['response'], entry_point={entry})
+return result['solution'], 0.0
 """
 
 
@@ -25,93 +67,16 @@ for i in range(3):
 class Shape:
     name: str
     operators: Mapping[str, str]  # attribute -> operator
-    body: str  # ``{entry}`` stands for the entry point of a code problem
+    body: str
 
 
-SHAPES: Mapping[str, Shape] = {
-    shape.name: shape
-    for shape in (
-        Shape(
-            "direct",
-            {"custom": "Custom"},
-            """\
-result = await self.custom(input=problem, instruction='')
-return result['response'], 0.0""",
-        ),
-        Shape(
-            "think",
-            {"reasoning": "Custom"},
-            """\
-result = await self.reasoning(input=problem, instruction='Think step by step.')
-return result['response'], 0.0""",
-        ),
-        Shape(
-            "answer",
-            {"answer_generate": "AnswerGenerate"},
-            """\
-result = await self.answer_generate(input=problem)
-return result['answer'], 0.0""",
-        ),
-        Shape(
-            "program",
-            {"programmer": "Programmer"},
-            """\
-result = await self.programmer(problem=problem)
-return result['output'], 0.0""",
-        ),
-        Shape(
-            "vote",
-            {"sc_ensemble": "ScEnsemble", "answer_generate": "AnswerGenerate"},
-            _THREE_ANSWERS
-            + """\
-result = await self.sc_ensemble(solutions=solutions, problem=problem)
-return result['response'], 0.0""",
-        ),
-        Shape(
-            "ballot",
-            {"md_ensemble": "MdEnsemble", "answer_generate": "AnswerGenerate"},
-            _THREE_ANSWERS
-            + """\
-result = await self.md_ensemble(solutions=solutions, problem=problem)
-return result['solution'], 0.0""",
-        ),
-        Shape(
-            "review",
-            {"review": "Review", "revise": "Revise", "answer_generate": "AnswerGenerate"},
-            """\
-result = await self.answer_generate(input=problem)
-answer = result['answer']
-check = await self.review(problem=problem, solution=answer)
-if not check['review_result']:
-    result = await self.revise(problem=problem, solution=answer, feedback=check['feedback'])
-    answer = result['solution']
-return answer, 0.0""",
-        ),
-        Shape(
-            "format",
-            {"format": "Format", "reasoning": "Custom"},
-            """\
-result = await self.reasoning(input=problem, instruction='Think step by step.')
-result = await self.format(problem=problem, solution=result['response'])
-return result['response'], 0.0""",
-        ),
-        Shape(
-            "code",
-            {"code_generate": "CustomCodeGenerate"},
-            """\
-result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
-return result['response'], 0.0""",
-        ),
-        Shape(
-            "code_test",
-            {"test": "Test", "code_generate": "CustomCodeGenerate"},
-            """\
-result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
-result = await self.test(problem=problem, solution=result['response'], entry_point={entry})
-return result['solution'], 0.0""",
-        ),
-    )
-}
+def _shape(text: str) -> Shape:
+    head, _, body = text.strip().partition("\n")
+    name, _, operators = head.partition(": ")
+    return Shape(name, dict(pair.split("=") for pair in operators.split(", ")), body)
+
+
+SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in map(_shape, _SHAPES.split("# ")[1:])}
 
 
 def shapes_of(operators: Collection[str]) -> list[str]:

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow.lint.inference import NameTable
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+from llm_as_judge.workflow.lint.values import Function, NameTable, rounds
 
 
 class _Bare(ast.NodeTransformer):
@@ -159,19 +157,12 @@ class _Outline:
 
     def _count(self, iterable: ast.expr) -> str:
         match iterable:
-            case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int(stop))]):
-                return str(stop)
-            case ast.Call(
-                func=ast.Name(id="range"), args=[ast.Constant(value=int(start)), ast.Constant(value=int(stop))]
-            ):
-                return str(max(0, stop - start))
-            case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
-                return self._count(inner)
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return str(len(elements))
             case ast.Name(id=name) if self._lengths.get(name):
                 return str(self._lengths[name])
-        return "n"
+            case ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name() as inner, *_]):
+                return self._count(inner)
+        known = rounds(iterable)
+        return "n" if known is None else str(known)
 
 
 def _sum(first: str, second: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import struct
 import sys
@@ -121,13 +120,6 @@ def test_a_ruleset_withholds_everything_that_each_abi_can() -> None:
         99: (0xFFFF, 3, 3),
     }.items():
         assert landlock.attributes(abi) == struct.pack(f"={len(fields)}Q", *fields), abi
-
-
-def test_older_abis_are_accepted_by_this_kernel() -> None:
-    if not landlock.abi():
-        pytest.skip("this kernel has no Landlock")
-    for abi in range(1, landlock.abi() + 1):
-        os.close(landlock.ruleset(abi))
 
 
 def test_the_rules_leave_out_installed_packages() -> None:

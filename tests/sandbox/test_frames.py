@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 import datetime
@@ -17,9 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.sandbox.guest import frames, values
-from llm_as_judge.sandbox.host import Sandbox
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -49,8 +46,8 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 CROSSES = (
-    type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, type,
-    type(...), type(NotImplemented), type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
+    type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, type,
+    type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
     datetime.datetime, datetime.timedelta, collections.deque, type({}.keys()), type({}.values()), type({}.items()),
     values.Opaque,
 )  # fmt: skip
@@ -74,15 +71,6 @@ def test_any_bytes_give_messages_or_a_frame_error(data: bytes, cuts: list[int]) 
         pass
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=60))
-def test_any_body_is_a_message_or_a_frame_error(body: bytes) -> None:
-    decoder = frames.Decoder(100)
-    decoder.feed(frames.HEADER.pack(len(body)) + body)
-    with contextlib.suppress(frames.FrameError):
-        assert type(decoder.next()) is dict
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MESSAGES, max_size=4), st.lists(st.integers(0, 2000), max_size=8))
 def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cuts: list[int]) -> None:
@@ -93,22 +81,6 @@ def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cu
         while (message := decoder.next()) is not None:
             arrived.append(message)
     assert json.dumps(arrived) == json.dumps([frames.decode(json.dumps(m).encode()) for m in messages])
-
-
-@settings(max_examples=100, deadline=None)
-@given(MESSAGES, st.integers(1, 500))
-def test_part_of_a_frame_is_no_message(message: dict[str, Any], missing: int) -> None:
-    data = frames.encode(message)
-    decoder = frames.Decoder(1 << 20)
-    decoder.feed(data[: max(0, len(data) - missing)])
-    assert decoder.next() is None
-
-
-def test_a_long_frame_is_refused_from_its_header() -> None:
-    decoder = frames.Decoder(100)
-    decoder.feed(frames.HEADER.pack(101))
-    with pytest.raises(frames.FrameTooLong):
-        decoder.next()
 
 
 def test_deep_and_long_json_is_a_frame_error() -> None:
@@ -142,11 +114,6 @@ def test_hostile_messages_of_the_largest_size_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(frames.FrameError):
             frames.decode(body, 10_000)
-
-
-def test_brackets_and_commas_in_texts_do_not_count_as_values() -> None:
-    text = '[{"a":1},' * 20_000 + '\\"'
-    assert frames.decode(json.dumps({"a": text}).encode(), 10) == {"a": text}
 
 
 @settings(max_examples=150, deadline=None)
@@ -226,39 +193,3 @@ def test_what_cannot_cross_is_named() -> None:
         wide = [wide, wide]
     with pytest.raises(ValueError, match="too large"):
         values.encode(wide)
-
-
-CUT = """
-import os
-body = {body!r}
-frame = len(body).to_bytes(4, "big") + body
-os.write(3, frame[:{count}])
-os._exit(0)
-"""
-RESULT = b'{"end":"finished","value":1,"stdout":""}'
-CALL = b'{"call":1,"operator":"Custom","init":{},"arguments":{}}'
-
-
-@pytest.mark.slow
-def test_a_child_that_dies_at_any_byte_of_a_frame_does_not_hang_the_host() -> None:
-    async def main() -> None:
-        async with Sandbox(SandboxConfig(wall_seconds=10)) as sandbox:
-
-            async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-                return {"response": ""}
-
-            for body in (RESULT, CALL):
-                for count in range(len(body) + 5):
-                    source = CUT.format(body=body, count=count)
-                    code = await sandbox.run_code(source)
-                    whole = count == len(body) + 4
-                    assert code.outcome == ("finished" if whole and body is RESULT else "raised"), (count, code)
-                    if count % 3 == 0 or whole:
-                        run = await sandbox.run_workflow(
-                            source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
-                        )
-                        assert run.outcome == "raised" and run.seconds < 5, (count, run)
-                        verdict = await sandbox.verdict(source, "assert f(1) == 1", "f")
-                        assert verdict.outcome == "raised" and verdict.seconds < 5, (count, verdict)
-
-    asyncio.run(main())

@@ -16,25 +16,23 @@ def box() -> Iterator[SharedBox]:
         yield box
 
 
-def test_work_in_place_is_judged_and_weak_if_the_argument_is_compared_with_itself(box: SharedBox) -> None:
-    cases = [
-        ("f(x)\nassert x == [1, 2, 3]", False),
-        ("assert f(x) is None\nassert x == [1, 2, 3]", False),
-        ("assert f(x) is None and x == [1, 2, 3]", False),
-        ("r = f(x)\nassert x == [1, 2, 3]\nassert r is None", False),
-        ("assert (f(x), x) == (None, [1, 2, 3])", False),
-        ("f(x=x)\nassert x == [1, 2, 3]", False),
-        ("f(x)\nassert x[0] == 1 and len(x) == 3", False),
-        ("f(x)\nassert x == sorted(x)", True),
-        ("f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))", True),
-        ("y = sorted(x)\nf(x)\nassert x == y", True),
-        ("def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]", True),
-    ]
+def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
     wrong = []
-    for tests, weak in cases:
+    for tests in (
+        "f(x)\nassert x == [1, 2, 3]",
+        "assert f(x) is None\nassert x == [1, 2, 3]",
+        "assert f(x) is None and x == [1, 2, 3]",
+        "r = f(x)\nassert x == [1, 2, 3]\nassert r is None",
+        "assert (f(x), x) == (None, [1, 2, 3])",
+        "f(x=x)\nassert x == [1, 2, 3]",
+        "f(x)\nassert x[0] == 1 and len(x) == 3",
+        "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
+        "y = sorted(x)\nf(x)\nassert x == y",
+        "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
+    ):
         tests = f"x = [3, 1, 2]\n{tests}"
         right = box.verdict(SORTS, tests)
-        if (right.passed, right.mode, right.weak) != (True, "split", weak):
+        if (right.passed, right.mode, right.weak) != (True, "split", True):
             wrong.append((tests, right))
         for solution in ("def f(x): return sorted(x)", "def f(x): x.reverse()"):
             if box.verdict(solution, tests).passed:

@@ -135,18 +135,6 @@ def test_the_entry_point_is_given_by_signature() -> None:
     assert missing.outcome == "raised" and "wants an entry_point" in missing.error
 
 
-def test_a_type_error_inside_the_workflow_does_not_run_it_again() -> None:
-    seen: list[str] = []
-
-    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        seen.append(name)
-        return {"response": "r"}
-
-    source = workflow("await self.custom(input='', instruction='')", "raise TypeError('takes 1 positional argument')")
-    assert run(source, call, entry_point="f").outcome == "raised"
-    assert seen == ["Custom"]
-
-
 AFLOW = """from typing import Literal
 import workspace.GSM8K.workflows.template.operator as operator
 import workspace.GSM8K.workflows.round_1.prompt as prompt_custom
@@ -298,33 +286,6 @@ def test_calls_that_are_not_waited_for_are_completed_and_counted() -> None:
     source = workflow("t = asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0)", "return 'x'")
     result = run(source, raising(BudgetExceeded("9 tokens spent of 8"), 0.1))
     assert (result.outcome, result.answer, result.error) == ("budget", None, "9 tokens spent of 8")
-
-
-def test_two_hundred_workflows_at_once() -> None:
-    source = workflow(
-        "a, b = await asyncio.gather(self.custom(input=problem, instruction='1'), self.custom(problem, '2'))",
-        "return a['response'] + b['response']",
-    )
-
-    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        await asyncio.sleep(0.02)
-        return {"response": arguments["input"] + arguments["instruction"]}
-
-    async def work(sandbox: Sandbox) -> list[WorkflowResult]:
-        runs = [
-            sandbox.run_workflow(
-                source,
-                problem=f"P{n}-",
-                entry_point=None,
-                call_operator=call,
-                config=WorkflowConfig(),
-                operators=OPERATORS,
-            )
-            for n in range(200)
-        ]
-        return list(await asyncio.gather(*runs))
-
-    assert [r.answer for r in in_sandbox(work)] == [f"P{n}-1P{n}-2" for n in range(200)]
 
 
 def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:

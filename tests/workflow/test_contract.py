@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import DOMAINS
-from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, RULES, contract, skeleton
+from llm_as_judge.workflow.contract import HEAD, RULES, contract, skeleton
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
@@ -114,10 +114,8 @@ CLAIMS = (
         ),
         (
             ("W211", text(ASK + "return problem + r")),
-            ("W212", text("rs = [await self.answer(input=problem) for _ in range(3)]\nb = await self.s(rs, problem)\nreturn b['response']", init="self.s = operator.ScEnsemble(self.llm)")),
             ("W207", text(ASK + "return r['response']")),
             ("W207", text(ASK + "return r.answer")),
-            ("W208", text(ASK + "return r.get('response', 'x')")),
         ),
     ),
     Claim(
@@ -266,15 +264,3 @@ def test_a_reply_may_be_begun_with_the_fixed_head() -> None:
     (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
     for ending in ("\n```", "\n```\nDone.", ""):
         assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)
-
-
-def test_the_short_prompts_reply_is_begun_without_a_fence() -> None:
-    prompt = Layer1(WorkflowConfig(prompt="short", prefill=True))(QUESTION)
-    assert prompt.prefill == CLASS_HEAD and Layer1(WorkflowConfig(prompt="short"))(QUESTION).prefill == ""
-    rest = skeleton(OPERATORS).removeprefix(CLASS_HEAD)
-    assert extract_code(rest, prompt.prefill).strip() == skeleton(OPERATORS) != rest
-
-
-def test_the_short_prompt_is_another() -> None:
-    short, full = Layer1(WorkflowConfig(prompt="short"))(QUESTION), Layer1(WorkflowConfig())(QUESTION)
-    assert short.turns == () and len(short.system) < len(full.system) / 2

@@ -31,10 +31,10 @@ def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "enhancer.yaml"
     for text, message in (
         ("Magic:\n  math: x", "unknown operator 'Magic'"),
-        ("Custom:\n  maths: x", "unknown domain 'maths'; use math, code, qa"),
-        ("Custom:\n  math: 3", "Custom.math must be text, got 3"),
-        ("Custom: x", "must map domains to instructions, got 'x'"),
-        ("- Custom", "expected operators"),
+        ("Custom:\n  maths: x", "Custom.maths.*: Input should be 'math', 'code' or 'qa'"),
+        ("Custom:\n  math: 3", "Custom.math: Input should be a valid string"),
+        ("Custom: x", "Custom: Input should be a valid dictionary"),
+        ("- Custom", "Input should be a valid dictionary"),
         ("a: [", "cannot be read"),
     ):
         path.write_text(text, encoding="utf-8")

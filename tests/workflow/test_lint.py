@@ -47,17 +47,6 @@ def test_the_example_of_the_contract_is_clean() -> None:
 
 
 GOOD = {
-    "subscript of await": "return (await self.custom(input=problem, instruction=''))['response'], 0.0",
-    "gather": """
-import asyncio
-a, b = await asyncio.gather(self.custom(problem, '1'), self.answer(input=problem))
-return a['response'] + b['answer'], 0.0""",
-    "gather comprehension": """
-import asyncio
-rs = await asyncio.gather(*[self.answer(input=problem) for _ in range(3)])
-texts = [r['answer'] for r in rs]
-best = await self.ensemble(solutions=texts, problem=problem)
-return best['response']""",
     "tasks": """
 import asyncio
 tasks = [asyncio.create_task(self.answer(input=problem)) for _ in range(3)]
@@ -65,21 +54,12 @@ done = []
 for task in tasks:
     done.append((await task)['answer'])
 return done[0]""",
-    "stored calls": """
-call = self.answer(input=problem)
-other = self.answer(input=problem)
-a, b = await call, await other
-return a['answer'] + b['answer']""",
     "calls in a list": """
 calls = []
 for _ in range(3):
     calls.append(self.answer(input=problem))
 results = [await c for c in calls]
 return results[-1]['answer']""",
-    "constant loop": """
-for _ in range(3):
-    r = await self.answer(input=problem)
-return r['answer']""",
     "while counter": """
 i = 0
 while i < 3:
@@ -99,14 +79,12 @@ while True:
     r = await self.answer(input=problem)
     if r['answer']:
         return r['answer']""",
-    "both branches": """
-if len(problem) > 100:
-    r = await self.answer(input=problem)
-    out = r['answer']
-else:
-    r = await self.custom(problem, '')
-    out = r['response']
-return out""",
+    "complementary returns": """
+ok = 'x' in problem
+if ok:
+    return 'a'
+if not ok:
+    return 'b'""",
     "same condition twice": """
 long = len(problem) > 9
 if long:
@@ -115,12 +93,6 @@ x = 1
 if long:
     return r['answer']
 return 'short'""",
-    "complementary returns": """
-ok = 'x' in problem
-if ok:
-    return 'a'
-if not ok:
-    return 'b'""",
     "flag": """
 found = False
 if 'x' in problem:
@@ -130,27 +102,11 @@ if 'x' in problem:
 if found:
     return x
 return 'b'""",
-    "try except": """
-try:
-    r = await self.programmer(problem=problem, analysis='None')
-    out = r['output']
-except Exception as error:
-    out = str(error)
-return out""",
     "with": """
 import contextlib
 with contextlib.nullcontext() as c:
     r = await self.answer(input=problem)
 return r['answer'], c""",
-    "match": """
-match len(problem):
-    case 0:
-        x = 'none'
-    case n if n > 5:
-        x = str(n)
-    case _:
-        x = 'some'
-return x""",
     "nested function": """
 async def attempt(hint):
     r = await self.custom(problem, hint + suffix)
@@ -161,26 +117,11 @@ return await attempt('a')""",
 rs = [await self.answer(input=problem) for _ in range(2)]
 best = max(rs, key=lambda r: len(r['answer']))
 return best['answer'], sum(1 for r in rs if r['answer'] for _ in [0])""",
-    "walrus": """
-if (r := await self.answer(input=problem))['answer']:
-    return r['answer']
-return 'none'""",
-    "best of": """
-best = None
-for _ in range(3):
-    r = await self.answer(input=problem)
-    if best is None or len(r['answer']) < len(best):
-        best = r['answer']
-return best""",
     "same name of two results": """
 r = await self.answer(input=problem)
 if not r['answer']:
     r = await self.custom(problem, '')
 return r.get('answer') or r.get('response')""",
-    "reassigned result": """
-result = await self.answer(input=problem)
-result = await self.ensemble([result['answer']], problem)
-return result['response']""",
     "loop else": """
 for _ in range(2):
     r = await self.answer(input=problem)
@@ -219,85 +160,32 @@ def test_correct_workflows_raise_no_alarm() -> None:
     assert not wrong
 
 
+#: Besides those of ``test_contract.py``.
 BAD = {
-    "typo in key": ("W207", "r = await self.answer(input=problem)\nreturn r['anser']"),
     "key of await": ("W207", "return (await self.answer(input=problem))['response']"),
-    "key after gather": (
-        "W207",
-        "import asyncio\na, b = await asyncio.gather(self.answer(problem), self.custom(problem, ''))\n"
-        "return b['answer']",
-    ),
-    "key in comprehension": (
-        "W207",
-        "import asyncio\nrs = await asyncio.gather(*[self.answer(problem) for _ in range(3)])\n"
-        "return ' '.join([r['response'] for r in rs])",
-    ),
-    "get": ("W208", "r = await self.answer(input=problem)\nreturn r.get('anser', '')"),
-    "unknown operator": ("W201", "op = operator.Magic(self.llm)\nreturn 'x'"),
-    "not built": ("W202", "r = await self.programer(problem=problem)\nreturn r['output']"),
     "missing argument": ("W203", "r = await self.custom(input=problem)\nreturn r['response']"),
-    "unknown argument": ("W203", "r = await self.answer(input=problem, instruction='x')\nreturn r['answer']"),
     "given twice": ("W203", "r = await self.custom(problem, input=problem)\nreturn r['response']"),
-    "bad argument of a constructor": ("W203", "m = operator.MdEnsemble(self.llm, votes=3)\nreturn 'x'"),
-    "not awaited, subscripted": ("W204", "r = self.answer(input=problem)\nreturn r['answer']"),
-    "not awaited, bare": ("W204", "self.answer(input=problem)\nreturn 'x'"),
-    "not awaited, in a call": (
-        "W204",
-        "r = await self.custom(self.answer(input=problem), '')\nreturn r['response']",
-    ),
+    "not awaited, in a call": ("W204", "r = await self.custom(self.answer(input=problem), '')\nreturn r['response']"),
     "not awaited, as text": ("W204", "return f'{self.answer(input=problem)}'"),
-    "unbound branch": ("W301", "if problem:\n    x = 'a'\nreturn x"),
     "unbound in try": (
         "W301",
         "try:\n    r = await self.answer(input=problem)\nexcept Exception:\n    pass\nreturn r['answer']",
     ),
-    "unbound by break": (
-        "W301",
-        "while True:\n    if problem:\n        break\n    x = 'a'\nreturn x",
-    ),
+    "unbound by break": ("W301", "while True:\n    if problem:\n        break\n    x = 'a'\nreturn x"),
     "unbound in loop's branch": ("W301", "for c in 'abc':\n    if c == problem:\n        x = c\nreturn x"),
     "unbound match": ("W301", "match problem:\n    case 'a':\n        x = 'a'\nreturn x"),
-    "unbound with suppress": (
-        "W301",
-        "import contextlib\nwith contextlib.suppress(Exception):\n    x = problem[0]\nreturn x",
-    ),
-    "deleted": ("W301", "x = 'a'\ndel x\nreturn x"),
     "loop may not run": ("W301", "for part in problem.split():\n    x = part\nreturn x"),
-    "undefined": ("W303", "return solution"),
-    "undefined module": ("W303", "rs = await asyncio.gather(self.answer(problem))\nreturn rs[0]['answer']"),
-    "no return": ("W304", "r = await self.answer(input=problem)"),
-    "no return on a path": ("W304", "if problem:\n    return 'a'"),
     "loop may end": ("W304", "for part in problem.split():\n    if part:\n        return part"),
-    "unreachable": ("W206", "return problem\nr = await self.answer(input=problem)"),
-    "model called": ("W209", "return await self.llm(problem)"),
-    "attribute of a result": ("W207", "r = await self.answer(input=problem)\nreturn r.answer"),
-    "prompt there is not": ("W210", "import workspace.X.workflows.round_1.prompt as p\nreturn p.ASK"),
     "text as solutions": (
         "W203",
-        "r = await self.answer(input=problem)\ns = await self.ensemble(solutions=r['answer'], problem=problem)\n"
-        "return s['response']",
+        "r = await self.answer(input=problem)\ns = await self.ensemble(r['answer'], problem)\nreturn s['response']",
     ),
     "one result as results": (
         "W207",
         "rs = await self.answer(input=problem)\nreturn ' '.join([r['answer'] for r in rs])",
     ),
-    "whole results for an ensemble": (
-        "W212",
-        "found = []\nfor _ in range(3):\n    found.append(await self.answer(input=problem))\n"
-        "s = await self.ensemble(solutions=found, problem=problem)\nreturn s['response']",
-    ),
-    "whole results gathered for an ensemble": (
-        "W212",
-        "import asyncio\nfound = await asyncio.gather(*[self.answer(problem) for _ in range(3)])\n"
-        "s = await self.ensemble(found, problem)\nreturn s['response']",
-    ),
     "result and text": ("W211", "r = await self.answer(input=problem)\nreturn problem + r"),
-    "whole result": ("W401", "r = await self.answer(input=problem)\nreturn r, 0.0"),
-    "None": ("W304", "return None, 0.0"),
     "bare return": ("W304", "return"),
-    "list": ("W401", "solutions = []\nsolutions.append(problem)\nreturn solutions, 0.0"),
-    "import": ("W108", "import subprocess\nreturn problem"),
-    "third party": ("W109", "import numpy as np\nreturn problem"),
 }
 
 
@@ -311,16 +199,10 @@ def test_each_mistake_has_its_number() -> None:
 
 
 BROKEN_FRAMES = [
-    ("W101", "class Workflow:\n    def"),
     ("W101", "class Workflow:\n    def __init__(self):\n        await x"),
     ("W101", "x = '\x00'"),
     ("W101", "(" * 500),
-    ("W102", "x = 1"),
     ("W102", ""),
-    ("W104", SEED.replace("__call__", "call")),
-    ("W104", SEED.replace("async def", "def").replace("await ", "").replace("result['answer']", "'x'")),
-    ("W105", SEED.replace("problem: str", "problem, entry_point, test")),
-    ("W105", SEED.replace("self, problem: str", "self").replace("input=problem", "input=''")),
     ("W106", SEED.replace("name: str, llm_config, dataset", "llm_config, tools")),
 ]
 
@@ -328,11 +210,6 @@ BROKEN_FRAMES = [
 def test_a_broken_frame_is_found() -> None:
     wrong = [(code, source) for code, source in BROKEN_FRAMES if code not in {f.code for f in lint(source) if f.fatal}]
     assert not wrong
-
-
-def test_only_what_always_fails_is_an_error() -> None:
-    warnings = {code for code, (_, fatal) in CODES.items() if not fatal}
-    assert warnings == {"W107", "W108", "W205", "W206", "W208", "W212", "W301", "W304"}
 
 
 def test_code_problems_should_take_the_entry_point() -> None:
@@ -373,13 +250,6 @@ def test_aflow_imports_are_understood() -> None:
         assert codes(f"{imports}\n{SEED}".replace("['answer']", "['anser']")) == {"W207"}, imports
 
 
-def test_an_operator_imported_by_name_is_understood() -> None:
-    source = "from workspace.MATH.workflows.template.operator import AnswerGenerate as A\n"
-    source += SEED.replace("operator.AnswerGenerate", "A")
-    assert lint(source) == []
-    assert codes(source.replace("['answer']", "['anser']")) == {"W207"}
-
-
 def test_every_call_line_of_the_catalog_can_be_written() -> None:
     for name, cls in catalog.OPERATORS.items():
         arguments = ", ".join(f"{parameter}=problem" for parameter in catalog.signature(cls).parameters)
@@ -401,23 +271,6 @@ def test_names_are_looked_up_in_annotations_and_helpers_too() -> None:
             assert lint(f"{imports}\n{source}") == [], new
         if "re." not in new:
             assert lint(f"from __future__ import annotations\n{source}") == [], new
-
-
-def test_a_static_method_has_no_self() -> None:
-    method = "    @staticmethod\n    def clean(text: str) -> str:\n        return text.strip().rstrip('.')\n\n"
-    source = SEED.replace("    async def", f"{method}    async def").replace(
-        "result['answer'],", "self.clean(result['answer']),"
-    )
-    assert lint(source) == []
-
-
-def test_an_import_for_type_checkers_is_not_looked_up() -> None:
-    assert lint(f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models import LLM\n{SEED}") == []
-
-
-def test_every_code_is_tested() -> None:
-    tested = {code for code, _ in (*BAD.values(), *BROKEN_FRAMES)}
-    assert tested | {"W107", "W205"} == set(CODES)
 
 
 def test_messages_say_what_to_write_instead() -> None:

@@ -67,10 +67,6 @@ def test_examples_come_in_full_and_before_the_problem() -> None:
     assert places[-1] < user.index(f"Problem: {QUESTION.text}")
 
 
-def test_the_prompt_ends_where_the_workflow_begins() -> None:
-    assert prompt(examples=EXAMPLES).user.endswith("\nWorkflow:\n")
-
-
 def test_the_system_part_is_the_same_for_every_problem() -> None:
     others = [
         prompt(replace(QUESTION, text="Why?", domain="qa", context="c"), EXAMPLES),
@@ -84,19 +80,6 @@ def test_what_only_some_may_see_is_not_in_the_prompt() -> None:
     question = replace(QUESTION, id="id-77", dataset="gsm8k-x", public_tests=("assert f(1) == 99",))
     text = prompt(question).system + prompt(question).user
     assert not [secret for secret in ("id-77", "gsm8k-x", "f(1) == 99") if secret in text]
-
-
-def test_every_part_changes_the_prompt() -> None:
-    one = {"Custom": catalog.OPERATORS["Custom"]}
-    changed = (
-        prompt(replace(QUESTION, text="How many plums?")),
-        prompt(replace(QUESTION, context="Ann has 3.")),
-        prompt(replace(QUESTION, entry_point="f")),
-        prompt(examples=EXAMPLES[:1]),
-        short_prompt(QUESTION, system=system_prompt(), guidance={**GUIDANCE, "math": ""}),
-        short_prompt(QUESTION, system=system_prompt(one), guidance=GUIDANCE),
-    )
-    assert len({str(p) for p in (prompt(), *changed)}) == 1 + len(changed)
 
 
 def test_guidance_is_read_from_a_file(tmp_path: Path, root: Path) -> None:

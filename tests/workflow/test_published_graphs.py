@@ -193,20 +193,6 @@ def test_nothing_else_can_be_imported(run: Run) -> None:
     assert not wrong
 
 
-def test_a_module_is_made_only_for_what_the_text_imports(run: Run) -> None:
-    """Not for an AFlow path that only the running code puts together."""
-    module = "workspace.Y.workflows.template.operator"
-    assert aflow.role(module) == "operators"
-    assert run(graph(TRY.format(module), imports="import importlib").text).answer == "none"
-    assert run(graph(TRY.format(module), imports=f"import importlib\nimport {module}").text).answer == "there"
-
-
-def test_known_modules_hold_only_what_is_listed(run: Run) -> None:
-    body = "return ' '.join(sorted(n for n in vars(m) if not n.startswith('__')))"
-    execution = run(graph(body, imports="import scripts.async_llm as m").text)
-    assert (execution.answer or "").split() == sorted(aflow.NAMES)
-
-
 def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> None:
     named = {*published._FORMS, *published._SPELLINGS, *published._NAMES.values()}
     assert named <= set(OPERATORS)

@@ -40,14 +40,6 @@ def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
     assert len(texts) == len(SHAPES) * len(DOMAINS)
 
 
-def test_domain_and_shape_are_named_right_before_the_operators_are_built() -> None:
-    for domain in DOMAINS:
-        for name, template in SHAPES.items():
-            lines = workflow(template, domain).splitlines()
-            named = lines.index(f"        # {domain}: {name}")
-            assert "operator." not in "".join(lines[:named]) and "operator." in lines[named + 1]
-
-
 def test_each_line_of_the_setup_follows_from_the_line_before() -> None:
     """What lets a model of a million parameters finish the shape it named."""
     for domain in DOMAINS:

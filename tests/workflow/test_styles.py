@@ -84,35 +84,6 @@ def test_a_code_problems_entry_point_reaches_a_call_with_keywords(run: Run) -> N
     assert (execution.answer, execution.findings) == ("f", ())
 
 
-def test_what_fails_in_every_run_is_refused_before_it(run: Run) -> None:
-    for code, line in (
-        ("W209", "return await self.llm(problem)"),
-        ("W209", "return await self.llm.generate(problem)"),
-        ("W207", "r = await self.custom(problem, '')\n        return r.response"),
-    ):
-        source = f"""class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem):
-        await self.custom(problem, '')
-        {line}
-"""
-        execution = run(source)
-        assert execution.outcome == "invalid" and [f.code for f in execution.findings] == [code]
-        assert run(hidden(source)).outcome == "raised"
-
-
-def test_what_may_go_wrong_is_left_to_the_run(run: Run) -> None:
-    source = CONSTRUCTOR.format(parameters="", body="pass").replace(
-        "return (await", "if {test}:\n            x = '42'\n        return x + (await"
-    )
-    for test, outcome in (("problem", "finished"), ("not problem", "raised")):
-        execution = run(source.replace("{test}", test))
-        assert (execution.outcome, [f.code for f in execution.findings]) == (outcome, ["W301"])
-
-
 def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run, wait: Wait, box: Sandbox) -> None:
     assert wait(box.run_code("import numpy")).error.startswith("ModuleNotFoundError")
     source = CONSTRUCTOR.format(parameters="", body="pass")

@@ -2,15 +2,20 @@
 
 ``metagpt.ext.aflow...template.operator``, ``workspace.<X>.workflows.round_3.prompt``, ``scripts.async_llm`` and so on
 are not installed: the sandbox creates those that a text names and that are known here, and lint uses the same table.
+The same holds for the arguments of a workflow's constructor, of which AFlow's are one form.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
 Role = Literal["operators", "prompt", "names", "package"]
+Kind = Literal["name", "llm_config", "dataset", "llm"]
+#: The arguments of AFlow's constructor; three required parameters with any names are treated as these.
+_CONSTRUCTOR: tuple[Kind, ...] = ("name", "llm_config", "dataset")
 
 #: Options of AFlow's operators that do not exist here and are ignored.
 OPTIONS = frozenset(("mode", "enable_thinking", "benchmark"))
@@ -94,3 +99,50 @@ def modules(tree: ast.AST) -> dict[str, Role]:
             module = module.rpartition(".")[0]
             found.setdefault(module, role(module) or "package")
     return found
+
+
+def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list[Kind], dict[str, Kind]]:
+    """Positional and keyword arguments for a constructor with these parameters (without ``self``).
+
+    Known names get their value, others keep their default, ``*args`` and ``**kwargs`` get the rest of AFlow's three.
+    Raises ``TypeError`` for an unknown parameter without a default.
+    """
+    parameters = list(parameters)
+    kinds = {p.kind for p in parameters}
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in places if p.default is p.empty]
+    given: dict[str, Kind] = {}
+    for parameter in parameters:
+        kind = _known(parameter.name)
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if kind is None and len(required) == len(_CONSTRUCTOR) and parameter in required:
+            kind = _CONSTRUCTOR[required.index(parameter)]
+        if kind is not None:
+            given[parameter.name] = kind
+        elif parameter.default is parameter.empty:
+            raise TypeError(
+                f"Workflow.__init__ asks for {parameter.name!r}; there are name, llm_config, dataset and llm"
+            )
+    args: list[Kind] = []
+    for place in places:
+        if place.name not in given:
+            break
+        args.append(given.pop(place.name))
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        args += _CONSTRUCTOR[len(args) :]
+    elif inspect.Parameter.VAR_KEYWORD in kinds:
+        known = {*args, *given.values()}
+        given.update({kind: kind for kind in _CONSTRUCTOR if kind not in known})
+    return args, given
+
+
+def _known(parameter: str) -> Kind | None:
+    name = parameter.strip("_").lower()
+    if "config" in name:
+        return "llm_config"
+    if name in ("llm", "model", "client") or name.startswith("llm_") or name.endswith("_llm"):
+        return "llm"
+    if name == "dataset":
+        return "dataset"
+    return "name" if name in ("name", "workflow_name") else None

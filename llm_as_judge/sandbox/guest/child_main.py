@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
+import json
 import socket
 import sys
 from collections.abc import Callable
@@ -79,7 +80,7 @@ def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     value = namespace[call](*job["args"])
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
-    return {"end": "finished", "value": value if _is_json(value, 0) else str(value)}
+    return {"end": "finished", "value": _json_or_text(value)}
 
 
 def run_workflow(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
@@ -95,16 +96,9 @@ _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def _is_json(value: Any, depth: int) -> bool:
-    """Whether the value survives JSON unchanged."""
-    if value is None or type(value) in (bool, float, str):
-        return True
-    if type(value) is int:
-        return abs(value) < 1 << 64
-    if depth > 50:
-        return False
-    if type(value) is list:
-        return all(_is_json(item, depth + 1) for item in value)
-    if type(value) is dict:
-        return all(type(key) is str and _is_json(item, depth + 1) for key, item in value.items())
-    return False
+def _json_or_text(value: Any) -> Any:
+    """The value if it survives JSON unchanged, otherwise its ``str()``."""
+    try:
+        return value if json.loads(json.dumps(value)) == value else str(value)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)

@@ -18,28 +18,11 @@ libc = ctypes.CDLL(None, use_errno=True)
 def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
     """Result of each attempt, "blocked" or "open"; ``descriptors`` is above any descriptor that could be inherited."""
 
-    def fork() -> None:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
-        os.waitpid(pid, 0)
-
-    def programs() -> None:
-        os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
-
-    def thread() -> None:
-        thread = threading.Thread(target=int)
-        thread.start()
-        thread.join()
-
     def read_files() -> None:
         for path in (host_file, "/etc/passwd", f"/proc/{os.getpid()}/maps"):
             with contextlib.suppress(OSError):
                 return open(path, "rb").close()
         raise OSError("no file could be opened")
-
-    def list_folders() -> None:
-        os.listdir("/")
 
     def write_files() -> None:
         for folder in ("/tmp", "/dev/shm", "/var/tmp", "/"):
@@ -58,13 +41,6 @@ def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
             with contextlib.suppress(ConnectionRefusedError):
                 s.connect(("127.0.0.1", 9))
 
-    def udp() -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.sendto(b"", ("127.0.0.1", 9))
-
-    def local_sockets() -> None:
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).close()
-
     def signals() -> None:
         for pid in (os.getppid(), host_pid):
             try:
@@ -73,24 +49,9 @@ def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
                 continue
         raise OSError("no process could be signalled")
 
-    def priorities() -> None:
-        os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)
-
-    def tracing() -> None:
-        _native("ptrace", 16902, os.getppid(), 0, 0)
-
-    def host_environment() -> None:
-        open(f"/proc/{host_pid}/environ", "rb").close()
-
     def own_environment() -> None:
         if not os.environ:
             raise OSError("empty")
-
-    def shared_memory() -> None:
-        os.close(os.memfd_create("probe"))
-
-    def namespaces() -> None:
-        _native("unshare", 0x10000000)
 
     def other_descriptors() -> None:
         for number in range(4, descriptors):
@@ -99,24 +60,24 @@ def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
                 return
         raise OSError("no other descriptor is open")
 
-    attempts = {
-        "new processes": fork,
-        "new programs": programs,
-        "threads": thread,
+    attempts: dict[str, Callable[[], object]] = {
+        "new processes": lambda: os.fork() or os._exit(0),
+        "new programs": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "threads": lambda: threading.Thread(target=int).start(),
         "reading files": read_files,
-        "listing folders": list_folders,
+        "listing folders": lambda: os.listdir("/"),
         "writing files": write_files,
         "TCP": tcp,
-        "UDP": udp,
-        "local sockets": local_sockets,
+        "UDP": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"", ("127.0.0.1", 9)),
+        "local sockets": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
         "signals to others": signals,
-        "priority of others": priorities,
-        "tracing others": tracing,
-        "host environment": host_environment,
+        "priority of others": lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+        "tracing others": lambda: _native("ptrace", 16902, os.getppid(), 0, 0),
+        "host environment": lambda: open(f"/proc/{host_pid}/environ", "rb").close(),
         "inherited environment": own_environment,
         "inherited descriptors": other_descriptors,
-        "shared memory": shared_memory,
-        "new namespaces": namespaces,
+        "shared memory": lambda: os.memfd_create("probe"),
+        "new namespaces": lambda: _native("unshare", 0x10000000),
     }
     return {name: _state(attempt) for name, attempt in attempts.items()}
 
@@ -126,7 +87,7 @@ def _native(name: str, *arguments: int) -> None:
         raise OSError(ctypes.get_errno(), name)
 
 
-def _state(attempt: Callable[[], None]) -> str:
+def _state(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except (OSError, RuntimeError, AttributeError):

@@ -12,7 +12,7 @@ import errno
 import platform
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 #: Name, number on x86_64, number on aarch64 (- for none).
 _TABLE = """
@@ -47,7 +47,7 @@ _IOCTLS = (0x5450, 0x5451, 0x5421, 0x541B)
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC. Not F_SETOWN with F_SETSIG: they send signals.
 _FCNTLS = (0, 1, 2, 3, 4, 1030)
 
-_LOAD, _EQUAL, _AT_LEAST, _ABOVE, _AND, _RETURN = 0x20, 0x15, 0x35, 0x25, 0x54, 0x06
+_LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
@@ -76,8 +76,8 @@ def program(architecture: str, *, files: bool) -> bytes:
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER_OFFSET),
     ]
-    for low, high in _ranges(numbers(architecture, files=files).values()):
-        code += [(_AT_LEAST, 0, 2, low), (_ABOVE, 1, 0, high), _allow()]
+    for number in numbers(architecture, files=files).values():
+        code += [(_EQUAL, 0, 1, number), _allow()]
     special = _column(_FILTERED_TABLE, architecture)
     rules = {
         "ioctl": [*_one_of(1, _IOCTLS), _refuse(errno.ENOTTY)],
@@ -123,16 +123,6 @@ def _column(table: str, architecture: str) -> dict[str, int]:
     column = _ARCHITECTURES[architecture][1]
     rows = [row.split() for row in table.split(";") if row.strip()]
     return {row[0]: int(row[1 + column]) for row in rows if row[1 + column] != "-"}
-
-
-def _ranges(values: Iterable[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for value in sorted(values):
-        if ranges and value == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], value)
-        else:
-            ranges.append((value, value))
-    return ranges
 
 
 def _argument(index: int) -> int:

@@ -73,15 +73,12 @@ class _Encoder:
             return _tagged("dict", [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()])
         if kind in _SCALARS:
             return _tagged(kind.__name__, _SCALARS[kind][0](value))
-        if value is Ellipsis or value is NotImplemented:
-            return _tagged("singleton", str(value))
         if kind is type and value in _TYPES.values():
             return _tagged("type", value.__name__)
         for base in _BASES:  # a subclass loses its class
             if isinstance(value, base):
-                return self.encode(
-                    base.__new__(base, value) if base in (int, float, str, bytes) else base(value), depth
-                )
+                plain = base.__new__(base, value) if base in (int, float, str, bytes) else base(value)
+                return self.encode(plain, depth)
         if hasattr(value, "__next__"):
             if self._keep is not None:
                 return _tagged("stream", self._keep(value))
@@ -134,23 +131,19 @@ def _decode(data: Any, depth: int, stream: Stream | None) -> Any:
     if tag == "float":
         return float.fromhex(_checked(content, str))
     if tag == "dict":
-        pairs = map(_pair, _checked(content, list))
-        return {_decode(k, depth + 1, stream): _decode(v, depth + 1, stream) for k, v in pairs}
-    if tag == "singleton":
-        return {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[content]
+        pairs = (_checked(pair, list) for pair in _checked(content, list))
+        return {_decode(key, depth + 1, stream): _decode(value, depth + 1, stream) for key, value in pairs}
     if tag == "type":
         return _TYPES[content]
     if tag == "opaque":
-        name, truth = _pair(content)
+        name, truth = _checked(content, list)
         return Opaque(_checked(name, str), _checked(truth, bool))
     if tag in _SCALAR_NAMES:
         return _SCALAR_NAMES[tag](content)
     if tag == "stream" and stream is not None:
         return stream(_checked(content, int))
     items = [_decode(item, depth + 1, stream) for item in _checked(content, list)]
-    if tag == "iterator":
-        return iter(items)
-    return _SEQUENCE_NAMES[tag](items)
+    return iter(items) if tag == "iterator" else _SEQUENCE_NAMES[tag](items)
 
 
 def _tagged(tag: str, content: Any) -> dict[str, Any]:
@@ -163,41 +156,30 @@ def _checked(value: Any, kind: type[_T]) -> _T:
     return value
 
 
-def _pair(value: Any) -> tuple[Any, Any]:
-    key, content = _checked(value, list)
-    return key, content
+def _text(build: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda content: build(_checked(content, str))
 
 
-def _numbers(value: Any, count: int) -> list[int]:
-    numbers = [int(text, 16) for text in _checked(value, list)]
-    if len(numbers) != count:
-        raise Undecodable(f"expected {count} numbers, got {len(numbers)}")
-    return numbers
+def _numbers(build: Callable[..., Any]) -> Callable[[Any], Any]:
+    def read(content: Any) -> Any:
+        first, second, third = (int(_checked(number, str), 16) for number in _checked(content, list))
+        return build(first, second, third)
 
-
-def _hexes(*numbers: int) -> list[str]:
-    return [hex(number) for number in numbers]
+    return read
 
 
 #: Types written as one JSON value: how to write it, how to read it.
 _SCALARS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    bytes: (bytes.hex, lambda v: bytes.fromhex(_checked(v, str))),
-    bytearray: (bytearray.hex, lambda v: bytearray.fromhex(_checked(v, str))),
-    complex: (lambda v: [v.real.hex(), v.imag.hex()], lambda v: complex(*map(float.fromhex, _pair(v)))),
-    range: (lambda v: _hexes(v.start, v.stop, v.step), lambda v: range(*_numbers(v, 3))),
-    slice: (
-        lambda v: [None if n is None else hex(n) for n in (v.start, v.stop, v.step)],
-        lambda v: slice(*[None if n is None else int(n, 16) for n in _checked(v, list)]),
-    ),
-    decimal.Decimal: (str, lambda v: decimal.Decimal(_checked(v, str))),
-    fractions.Fraction: (lambda v: _hexes(*v.as_integer_ratio()), lambda v: fractions.Fraction(*_numbers(v, 2))),
-    datetime.date: (str, lambda v: datetime.date.fromisoformat(_checked(v, str))),
-    datetime.time: (str, lambda v: datetime.time.fromisoformat(_checked(v, str))),
-    datetime.datetime: (str, lambda v: datetime.datetime.fromisoformat(_checked(v, str))),
-    datetime.timedelta: (
-        lambda v: _hexes(v.days, v.seconds, v.microseconds),
-        lambda v: datetime.timedelta(*_numbers(v, 3)),
-    ),
+    bytes: (bytes.hex, _text(bytes.fromhex)),
+    bytearray: (bytearray.hex, _text(bytearray.fromhex)),
+    complex: (lambda v: [v.real.hex(), v.imag.hex()], lambda v: complex(*map(float.fromhex, _checked(v, list)))),
+    range: (lambda v: [hex(n) for n in (v.start, v.stop, v.step)], _numbers(range)),
+    decimal.Decimal: (str, _text(decimal.Decimal)),
+    fractions.Fraction: (str, _text(fractions.Fraction)),
+    datetime.date: (str, _text(datetime.date.fromisoformat)),
+    datetime.time: (str, _text(datetime.time.fromisoformat)),
+    datetime.datetime: (str, _text(datetime.datetime.fromisoformat)),
+    datetime.timedelta: (lambda v: [hex(n) for n in (v.days, v.seconds, v.microseconds)], _numbers(datetime.timedelta)),
 }
 _SCALAR_NAMES = {kind.__name__: read for kind, (_, read) in _SCALARS.items()}
 
@@ -213,12 +195,8 @@ _SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
 }
 _SEQUENCE_NAMES = {kind.__name__: build for kind, build in _SEQUENCES.items()}
 
-_IMMUTABLE = (int, float, str, bytes)
-_BASES: tuple[Any, ...] = (*_IMMUTABLE, list, tuple, dict, set, frozenset)
-_TYPES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (int, float, complex, str, bytes, bytearray, bool, list, tuple, dict, set, frozenset, type(None), type)
-}
+_BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*_BASES, complex, bytearray, bool, type(None), type)}
 
 #: Attributes of the types that can be sent.
 ATTRIBUTES = frozenset(

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.sandbox.guest import aflow, frames
-from llm_as_judge.sandbox.guest.construct import constructor_arguments
 from llm_as_judge.sandbox.guest.runtime import Connection, execute
 from llm_as_judge.sandbox.guest.standins import GraphImports, OperatorError, create_llm_instance
 
@@ -147,7 +146,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
 
 def construct(cls: Any, dataset: str) -> Any:
     """Create the workflow with the arguments that its constructor's parameters ask for."""
-    args, kwargs = constructor_arguments(inspect.signature(cls).parameters.values())
+    args, kwargs = aflow.constructor_arguments(inspect.signature(cls).parameters.values())
     values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": create_llm_instance()}
     return cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
 

@@ -10,23 +10,21 @@ Everything else is a warning: what may go wrong on some path is left to the run.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import operator as standard_operator
-import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
-from llm_as_judge.sandbox.guest.construct import constructor_arguments
+from llm_as_judge.sandbox.guest.aflow import constructor_arguments
 from llm_as_judge.types import Finding
-from llm_as_judge.workflow.lint.assignment import Function, bound_names
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import BUILTINS, Scope
 from llm_as_judge.workflow.lint.function import FunctionCheck
-from llm_as_judge.workflow.lint.imports import check_prompts, read_imports, read_prompt
-from llm_as_judge.workflow.lint.inference import NameTable
+from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.values import Function, NameTable, bound_names
 
 
 def lint(
@@ -56,9 +54,7 @@ def lint(
 
 
 def _check_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
-    prompts = read_prompt(prompt)
-    imports = read_imports(tree, {**OPERATORS, **operators}, prompts, report)
-    check_prompts(tree, imports, prompts, report)
+    imports = read_imports(tree, {**OPERATORS, **operators}, prompt, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
@@ -71,12 +67,13 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
         _check_methods(workflow, methods, report, entry_point)
     _check_definitions(tree, workflow, module_names, report)
     names = NameTable(operators, {}, frozenset(imports.modules), imports.imported)
-    built = dict(_operators_built(methods.get("__init__"), names))
+    built, models = _set_in_init(methods.get("__init__"), names)
+    attributes = {attribute: name for attribute, (name, _) in built.items() if name in operators}
     scope = Scope(
-        names=replace(names, attributes={a: name for a, (name, _) in built.items() if name in operators}),
+        names=NameTable(operators, attributes, names.modules, names.imported),
         module_names=module_names,
         attributes=None if workflow.bases else _attributes_of(workflow),
-        models=_models(methods.get("__init__")),
+        models=models,
         report=report,
     )
     for name, method in methods.items():
@@ -84,9 +81,9 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
     for node in tree.body:
         if isinstance(node, Function):
             FunctionCheck(scope, node, self_name="").run()
-    for name, (operator, node) in built.items():
+    for name, (operator, statement) in built.items():
         if name not in scope.used:
-            report("W205", f"self.{name} ({operator}) is built but never used", node)
+            report("W205", f"self.{name} ({operator}) is built but never used", statement)
 
 
 def _check_methods(
@@ -95,7 +92,7 @@ def _check_methods(
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
         try:
-            constructor_arguments(_parameters(init)[1:])
+            constructor_arguments(list(_signature(init).parameters.values())[1:])
         except TypeError as error:
             report("W106", str(error), init)
     if call is None:
@@ -113,40 +110,34 @@ def _check_methods(
 def _accepts(method: Function, positional: int, *keywords: str) -> bool:
     """Whether a method can be called with so many arguments after self."""
     try:
-        inspect.Signature(_parameters(method)).bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
+        _signature(method).bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
     except TypeError:
         return False
     return True
 
 
-def _parameters(function: Function) -> list[inspect.Parameter]:
-    """As ``inspect.signature`` would give them, with a default's syntax tree as the default."""
-    given, kinds = function.args, inspect.Parameter
-    places = [
-        *((a, kinds.POSITIONAL_ONLY) for a in given.posonlyargs),
-        *((a, kinds.POSITIONAL_OR_KEYWORD) for a in given.args),
-    ]
-    defaults = [*[kinds.empty] * (len(places) - len(given.defaults)), *given.defaults]
-    found = [kinds(a.arg, kind, default=d) for (a, kind), d in zip(places, defaults, strict=True)]
-    if given.vararg:
-        found.append(kinds(given.vararg.arg, kinds.VAR_POSITIONAL))
-    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        found.append(kinds(argument.arg, kinds.KEYWORD_ONLY, default=default or kinds.empty))
-    if given.kwarg:
-        found.append(kinds(given.kwarg.arg, kinds.VAR_KEYWORD))
-    return found
+def _signature(function: Function) -> inspect.Signature:
+    """Parameters as ``inspect.signature`` gives them, with None for every default."""
+    arguments = copy.deepcopy(function.args)
+    for node in ast.walk(arguments):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    none = ast.Constant(None)
+    arguments.defaults = [none for _ in arguments.defaults]
+    arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
+    bare = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, none)))
+    return inspect.signature(eval(compile(bare, "<signature>", "eval")))  # holds nothing but names
 
 
 def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
-    """NameTable that Python looks up while it defines the module and the class: statements, bases and annotations."""
+    """Names that Python looks up while it defines the module and the class: statements, bases and annotations."""
     parts: list[ast.AST | None] = list(workflow.bases)
     for statement in tree.body:
         if isinstance(statement, Function | ast.ClassDef):
             parts += statement.decorator_list
         elif not isinstance(statement, (ast.If, ast.Try)):
             parts.append(statement)
-    future = any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body)
-    if not future and sys.version_info < (3, 14):  # later annotations are not looked up at all
+    if not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body):
         for node in (*tree.body, *workflow.body):
             if isinstance(node, Function):
                 parts += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
@@ -161,34 +152,30 @@ def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozense
             report("W303", f"{name.id} is not defined", name)
 
 
-def _models(init: Function | None) -> frozenset[str]:
-    """Attributes of self that hold the model: made by ``create_llm_instance``, or the parameter ``llm``."""
-    found = set()
+def _set_in_init(init: Function | None, names: NameTable) -> tuple[dict[str, tuple[str, ast.stmt]], set[str]]:
+    """Attributes that ``__init__`` sets to operators (with name and statement), and those it sets to the model."""
+    built: dict[str, tuple[str, ast.stmt]] = {}
+    models = set()
     for node in ast.walk(init) if init is not None else ():
+        match node:
+            case (
+                ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)], value=value)
+                | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.expr() as value)
+            ):
+                name = names.operator_built(value.func) if isinstance(value, ast.Call) else None
+                if name is not None and (name in names.operators or not hasattr(standard_operator, name)):
+                    built[attribute] = name, node
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(), attr=attribute)],
                 value=ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")) | ast.Name(id="llm"),
             ):
-                found.add(attribute)
-    return frozenset(found)
-
-
-def _operators_built(init: Function | None, names: NameTable) -> Iterator[tuple[str, tuple[str, ast.stmt]]]:
-    """``self.attribute = operator.Name(...)`` in ``__init__``: attribute -> name and statement."""
-    for node in ast.walk(init) if init is not None else ():
-        match node:
-            case (
-                ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)], value=ast.Call(func=func))
-                | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.Call(func=func))
-            ):
-                name = names.operator_built(func)
-                if name is not None and (name in names.operators or not hasattr(standard_operator, name)):
-                    yield attribute, (name, node)
+                models.add(attribute)
+    return built, models
 
 
 def _attributes_of(workflow: ast.ClassDef) -> set[str]:
-    """NameTable that ``self.name`` may have: set anywhere in the class, methods, class variables."""
+    """Names that ``self.name`` may have: set anywhere in the class, methods, class variables."""
     stored = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     defined = {n.name for n in workflow.body if isinstance(n, Function | ast.ClassDef)}
     return stored | defined | _class_names(workflow)

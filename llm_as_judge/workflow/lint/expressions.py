@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.sandbox.guest import aflow
-from llm_as_judge.workflow.lint.assignment import Assigned
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.inference import TEXT, Comprehension, Inferred, NameTable, element_of, names_in
+from llm_as_judge.workflow.lint.values import TEXT, Assigned, NameTable, Value, element_of, names_in
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
-#: Methods that leave a list or a result as it is; a list's ``append`` is followed.
+#: Methods after which a list or a result still has the same type and keys.
 _READING = ("append", "get", "keys", "values", "items", "copy", "index", "count")
 
 
@@ -47,10 +46,29 @@ class ExpressionCheck(ast.NodeVisitor):
         self._state = state
         self._locals = local
         self._outer = outer
-        self._inner: list[set[str]] = []  # variables of comprehensions and lambdas around an expression
 
-    def _value(self, node: ast.expr) -> Inferred | None:
+    def _bind(self, target: ast.expr, value: Value | None) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._state.bound.add(name)
+                self._state.values[name] = value
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                for inner in targets:
+                    self._bind(inner, element_of(value))
+            case ast.Starred(value=inner):
+                self._bind(inner, None)
+            case _:
+                for part in ast.iter_child_nodes(target):
+                    self.visit(part)
+                self._state.forget(names_in(target))
+
+    def _value(self, node: ast.expr) -> Value | None:
         return self._names.value(node, self._state.values)
+
+    def _operator(self, node: ast.expr) -> str:
+        """Name of the operator that ``node`` is, or ``""``."""
+        value = self._value(node)
+        return value.operator if value and value.kind == "operator" else ""
 
     def _keys(self, operator: str) -> str:
         return ", ".join(f"[{key!r}]" for key in self._names.operators[operator].RESULT)
@@ -59,83 +77,73 @@ class ExpressionCheck(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Load):
             self._check_name(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        self.generic_visit(node)
-        self._check_attribute(node)
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self._bind(node.target, self._value(node.value))
 
-    def visit_Call(self, node: ast.Call) -> None:
-        self.generic_visit(node)
-        self._check_call(node)
-        match node.func:
-            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _READING:
-                self._state.forget([name])  # it may hold something else now
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
+            self.visit(default)
+        before = self._state.copy()
+        self._state.bound |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        self.visit(node.body)
+        self._state = before
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        self.generic_visit(node)
-        self._check_sum(node.op, node.left, node.right)
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        before = self._state.copy()
+        for generator in node.generators:
+            self.visit(generator.iter)
+            self._bind(generator.target, element_of(self._value(generator.iter)))
+            for condition in generator.ifs:
+                self.visit(condition)
+        for part in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
+            self.visit(part)
+        self._state = before
 
-    def visit_Subscript(self, node: ast.Subscript) -> None:
-        self.generic_visit(node)
-        self._check_key(node.value, node.slice, node, "W207")
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
         self.generic_visit(node)
         self._check_discarded(node.value)
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(default)
-        self._within({a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}, [node.body])
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.generic_visit(node)
+        for part in (node.left, node.right) if isinstance(node.op, ast.Add) else ():
+            value = self._value(part)
+            if value and value.kind == "result":
+                keys = self._keys(value.operator)
+                self._report("W211", f"{value.operator}'s whole result is added to something; take {keys}", part)
 
-    def _comprehension(self, node: Comprehension) -> None:
-        self.visit(node.generators[0].iter)
-        names = {name for generator in node.generators for name in names_in(generator.target)}
-        parts = [generator.iter for generator in node.generators[1:]]
-        parts += [condition for generator in node.generators for condition in generator.ifs]
-        parts += [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        outside = self._state.values
-        self._state.values = self._names.inside(node, outside)
-        self._within(names, parts)
-        self._state.values = outside
-
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-    def _within(self, names: set[str], parts: Iterable[ast.expr]) -> None:
-        self._inner.append(names)
-        for part in parts:
-            self.visit(part)
-        self._inner.pop()
-
-    def _operator(self, node: ast.expr) -> str:
-        """Name of the operator that ``node`` is, or ``""``."""
-        value = self._value(node)
-        return value.operator if value and value.kind == "operator" else ""
-
-    def _check_name(self, node: ast.Name) -> None:
-        name = node.id
-        if any(name in names for names in self._inner):
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.generic_visit(node)
+        value = self._value(node.value)
+        if value and value.kind == "call":
+            self._report("W204", f"{value.operator}'s call is not awaited", node)
+        if value is None or not isinstance(node.slice, ast.Constant):
             return
-        if name in self._locals:
-            if name not in self._state.bound:
-                self._report("W301", f"{name} may be unbound here", node)
-                self._state.bound.add(name)  # one finding is enough
-        elif name not in self._outer and name not in self._scope.module_names and name not in BUILTINS:
-            self._report("W303", f"{name} is not defined", node)
+        key = node.slice.value
+        if value == TEXT and isinstance(key, str):
+            self._report("W207", f"{ast.unparse(node.value)[:80]} is a string and has no key {key!r}", node)
+        if value.kind == "result" and self._names.result_type(value.operator, key) is None:
+            there = ", ".join(self._names.operators[value.operator].RESULT)
+            self._report("W207", f"{value.operator}'s result has no key {key!r}; it has {there}", node)
 
-    def _check_attribute(self, node: ast.Attribute) -> None:
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.generic_visit(node)
         value = self._value(node.value)
         if value and value.kind == "result" and not hasattr(dict, node.attr):
             keys = self._keys(value.operator)
-            self._report("W207", f"{value.operator}'s result is a dict without .{node.attr}; it has {keys}", node)
-        if value and value.kind == "operator" and node.attr not in ("name", "llm") and not node.attr.startswith("__"):
-            self._report("W202", f"the operator {value.operator} has no .{node.attr}: call it", node)
+            self._report("W207", f"{value.operator}'s result is a dict without .{node.attr}; take {keys}", node)
+        elif value and value.kind == "operator" and node.attr not in ("name", "llm"):
+            self._report("W202", f"{value.operator} has no .{node.attr}: call the operator itself", node)
         if isinstance(node.value, ast.Name) and node.value.id == self._names.self_name:
             self._scope.used.add(node.attr)
             known = self._scope.attributes
             if known is not None and node.attr not in known and not node.attr.startswith("__"):
                 self._report("W202", f"self.{node.attr} is used but not set in __init__", node)
 
-    def _check_call(self, node: ast.Call) -> None:
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
         built = self._names.operator_built(node.func)
         if built is not None and built in self._names.operators:
             signature = catalog.init_signature(self._names.operators[built])
@@ -149,10 +157,20 @@ class ExpressionCheck(ast.NodeVisitor):
                 ast.Attribute(value=ast.Name(id=self._names.self_name), attr=model)
                 | ast.Attribute(value=ast.Attribute(value=ast.Name(id=self._names.self_name), attr=model))
             ) if model in self._scope.models:
-                if ast.unparse(node.func) != f"{self._names.self_name}.{model}.get_usage_summary":
+                if getattr(node.func, "attr", "") != "get_usage_summary":
                     self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
-            case ast.Attribute(value=holder, attr="get") if node.args:
-                self._check_key(holder, node.args[0], node, "W208")
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _READING:
+                self._state.forget([name])  # it may hold something else now
+
+    def _check_name(self, node: ast.Name) -> None:
+        name = node.id
+        if name in self._state.bound:
+            return
+        if name in self._locals:
+            self._report("W301", f"{name} may be unbound here", node)
+            self._state.bound.add(name)  # one finding is enough
+        elif name not in self._outer and name not in self._scope.module_names and name not in BUILTINS:
+            self._report("W303", f"{name} is not defined", node)
 
     def _check_operator_call(self, operator: str, node: ast.Call) -> None:
         signature = catalog.signature(self._names.operators[operator])
@@ -163,23 +181,22 @@ class ExpressionCheck(ast.NodeVisitor):
             self._check_arguments(operator, signature, node.args, node, ignored=options)
         parameters = [*zip(form or signature.parameters, node.args, strict=False)]
         for name, argument in [*parameters, *((k.arg or "", k.value) for k in node.keywords)]:
-            value = self._value(argument)
+            value, parameter = self._value(argument), signature.parameters.get(name)
             if value and value.kind == "call":
                 self._report("W204", f"{value.operator}'s call is not awaited", argument)
-            parameter = signature.parameters.get(name)
-            if value is None or parameter is None or not catalog.type_word(parameter).startswith("list"):
                 continue
-            element = element_of(value) if value.kind == "list" else None
-            if value.kind in ("text", "result", "dict"):
+            takes_list = parameter is not None and catalog.type_word(parameter).startswith("list")
+            if takes_list and value and value.kind in ("text", "result", "dict"):
                 self._report("W203", f"{operator}: {name} must be a list", argument)
-            elif element and element.kind == "result":
-                keys = self._keys(element.operator)
-                self._report("W212", f"{name} holds {element.operator}'s whole results; take {keys} of each", argument)
 
     def _check_arguments(
-        self, operator: str, signature: inspect.Signature, positional: list[ast.expr], node: ast.Call,
+        self,
+        operator: str,
+        signature: inspect.Signature,
+        positional: Iterable[ast.expr],
+        node: ast.Call,
         ignored: Collection[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             return
         keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in ignored]
@@ -187,25 +204,6 @@ class ExpressionCheck(ast.NodeVisitor):
             signature.bind(*positional, **dict.fromkeys(keywords))
         except TypeError as error:
             self._report("W203", f"{catalog.call_line(self._names.operators[operator])}: {error}", node)
-
-    def _check_sum(self, op: ast.operator, *parts: ast.expr) -> None:
-        for part in parts if isinstance(op, ast.Add) else ():
-            value = self._value(part)
-            if value and value.kind == "result":
-                keys = self._keys(value.operator)
-                self._report("W211", f"{value.operator}'s whole result is added to something; take {keys}", part)
-
-    def _check_key(self, holder: ast.expr, key: ast.expr, node: ast.expr, code: str) -> None:
-        value = self._value(holder)
-        if value and value.kind == "call":
-            self._report("W204", f"{value.operator}'s call is not awaited", node)
-        if value is None or not isinstance(key, ast.Constant):
-            return
-        if code == "W207" and value == TEXT and isinstance(key.value, str):
-            self._report("W207", f"{ast.unparse(holder)[:80]} is a string and has no key {key.value!r}", node)
-        if value.kind == "result" and self._names.result_type(value.operator, key.value) is None:
-            there = ", ".join(self._names.operators[value.operator].RESULT)
-            self._report(code, f"{value.operator}'s result has no key {key.value!r}; it has {there}", node)
 
     def _check_discarded(self, node: ast.expr) -> None:
         """Reports an operator's bare call as a whole statement or inside an f-string."""
