@@ -247,14 +247,6 @@ def test_the_commands_work_on_own_files_without_any_benchmark(
     assert "gsm8k: split 'train' is not in data/raw" in capsys.readouterr().err
     assert main(["data", "process", "--custom", str(written(Path(), *OWN[:14]))]) == 2
     assert "there are no qa problems for the test mix; add some, or set its ratio to 0" in capsys.readouterr().err
-    markup = written(Path(), {**MATHS, "dataset": r"[/b] $\x$", "problem": "[/i]?"})
-    assert main(["data", "inspect", "--file", str(markup), "--png", "x.png"]) == 0
-    shown = capsys.readouterr().out
-    assert r"[/b] $\x$" in shown and "[/i]?" in shown
-    bad = {**MATHS, "type": "maths"}
-    assert main(["data", "inspect", "--file", str(written(Path(), bad, *OWN, bad))]) == 2
-    shown = capsys.readouterr().err
-    assert "own.jsonl:1: " in shown and "own.jsonl:39: " in shown
 
 
 def test_check_judges_own_files_and_reports_every_fault(

@@ -284,12 +284,6 @@ def test_files_of_an_earlier_run_with_other_datasets_are_removed(tmp_path: Path)
     assert set(digests(out)) == {*info["files"], "mixed/info.json", "test/test_index.json", "raw/kept.jsonl"}
 
 
-def test_an_unwritable_folder_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("a file")
-    with pytest.raises(DataError, match=r"file.*cannot be written"):
-        run(small(tmp_path / "raw"), tmp_path / "file", datasets=list(TWO))
-
-
 def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
     options = ["--config", str(ROOT / "config/dataset.yaml"), "--raw", str(raw), "--out", str(out)]

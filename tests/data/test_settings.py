@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
-from llm_as_judge.data.settings import find_settings, load_settings, raw_files, splits_there
+from llm_as_judge.data.settings import load_settings, raw_files, splits_there
 from llm_as_judge.errors import ConfigError, DataError
 
 CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
@@ -75,11 +75,3 @@ def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(
         (tmp_path / name).touch()
         assert raw_files(tmp_path, "squad2", source, "train") == [tmp_path / name]
     assert splits_there(tmp_path, "squad2", source) == ["train"]
-
-
-def test_the_file_is_found_in_config_and_in_the_source_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert find_settings() == CONFIG
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config/dataset.yaml").write_text(CONFIG.read_text())
-    assert find_settings() == Path("config/dataset.yaml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,12 +58,6 @@ def test_validity_and_tokens_leave_out_only_infrastructure_faults() -> None:
     assert summary.tokens == (100 + 200 + 300 + 50 + 150) / 5
 
 
-def test_a_run_that_could_not_be_judged_is_valid() -> None:
-    summary = summarise([rollout(M1, None, outcome="finished", tokens=70), rollout(M2, True, tokens=30)])
-    assert (summary.valid_rate.value, summary.valid_rate.n, summary.tokens) == (1.0, 2, 50)
-    assert (summary.overall.value, summary.overall.n, sum(summary.unscored.values())) == (1.0, 1, 1)
-
-
 def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     broken = rollout(M1, False, outcome="invalid", text="I would use a calculator.")
     shapes = summarise([broken, *ROLLOUTS]).shapes
@@ -100,11 +93,6 @@ def test_the_json_holds_the_same_numbers() -> None:
     assert set(data["interval"]) == {"overall", "valid_rate", "math", "code", "qa"}
     assert json.loads(json.dumps(data, allow_nan=False)) == data
     assert summarise([rollout(M1, None)]).as_json()["overall"] is None, "JSON has no NaN"
-
-
-def test_without_scores_there_is_no_value_and_an_open_interval() -> None:
-    overall = summarise([rollout(M1, None)]).overall
-    assert math.isnan(overall.value) and (overall.low, overall.high, overall.n) == (0, 1, 0)
 
 
 class Bench:

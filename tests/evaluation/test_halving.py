@@ -62,10 +62,6 @@ async def test_it_ends_where_the_problems_do_and_one_candidate_needs_no_search()
     assert (await searched(100, right={"a": 2})).as_json() == {"winner": "a", "budget": 100, "tokens": 0, "rounds": []}
 
 
-async def test_the_cheaper_of_equals_wins() -> None:
-    assert (await searched(5000, right={"e": 8, "b": 8})).winner == "b"
-
-
 async def test_an_unscored_candidate_does_not_win() -> None:
     async def trial(name: str, count: int) -> Sequence[RolloutEvent]:
         return [record(name, i, None if name == "b" else i % 10 == 0) for i in range(count)]

@@ -20,8 +20,6 @@ import pytest
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
 from llm_as_judge.commands.app import main
-from llm_as_judge.config.identity import identity
-from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.report import StepReport
@@ -93,20 +91,6 @@ def test_a_missing_library_is_told_before_any_work(
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match=r"report_to=none"), tracking(TrackingConfig(report_to=("trackio",))):
         pass
-
-
-def test_the_setting_takes_a_name_a_list_or_none(root: Path) -> None:
-    def told(*overrides: str) -> tuple[str, ...]:
-        return load_config(root / "config/embedded.yaml", overrides).tracking.report_to
-
-    assert told() == () == told("tracking.report_to=[]") == told("report_to=none")
-    assert told("report_to=trackio") == ("trackio",)
-    assert told("report_to=[wandb, tensorboard]") == ("wandb", "tensorboard")
-    with pytest.raises(ConfigError, match="report_to"):
-        told("report_to=mlflow")
-    assert load_config(root / "config/training.yaml").tracking.report_to == ("trackio",)
-    one, other = (load_config(root / "config/embedded.yaml", [f"report_to={name}"]) for name in ("none", "wandb"))
-    assert identity(one) == identity(other), "who is told of a run is no part of it"
 
 
 @pytest.mark.slow
