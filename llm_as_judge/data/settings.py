@@ -69,24 +69,14 @@ class DatasetSettings(Strict):
         return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
-def find_settings() -> Path | None:
-    """``dataset.yaml`` in ./config, else the one shipped with the package."""
-    return next((place / FILE for place in (Path("config"), SHIPPED) if (place / FILE).is_file()), None)
-
-
-def field_spellings() -> Mapping[str, Sequence[str]]:
-    """``fields`` of the ``dataset.yaml`` found, else the built-in ones. Raises ``ConfigError`` if the file is wrong."""
-    return load_settings().fields if find_settings() else custom.FIELDS
-
-
 def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
-    """The settings of ``path`` (default: ``find_settings``). ``changes`` replace values of ``mix``, except by None.
+    """The settings of ``path``, by default of ``dataset.yaml`` in ./config, else of the one shipped with the package.
+    ``changes`` replace values of ``mix``, except by None.
 
     Raises ``ConfigError`` that names every wrong setting.
     """
-    path = find_file(path) if path else find_settings()
-    if path is None:
-        raise ConfigError(f"there is no {FILE} in ./config; give its path with --config")
+    own = Path("config") / FILE
+    path = find_file(path) if path else own if own.is_file() else SHIPPED / FILE
     nodes, env = read_yaml(path), environment(Path.cwd())
     tree: dict[str, Any] = {name: node.plain(name, env) for name, node in nodes.items()}
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}

@@ -12,8 +12,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.rewards.terms import TERMS
+from llm_as_judge.runlog import json_data
 
 PARTS = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
 #: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom.
@@ -53,12 +53,13 @@ class Worth:
     added: Difference  # tokens
 
     def as_json(self) -> dict[str, Any]:
+        worth, added = ([one.mean, json_data(one.half)] for one in (self.worth, self.added))
         return {
             "part": self.part,
             "accuracy": self.accuracy,
             "tokens": self.tokens,
-            "worth": [self.worth.mean, number(self.worth.half)],
-            "tokens_added": [self.added.mean, number(self.added.half)],
+            "worth": worth,
+            "tokens_added": added,
         }
 
 

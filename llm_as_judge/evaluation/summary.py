@@ -83,7 +83,7 @@ class Summary:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
             optional = {name: found.pop(name) for name in ("by_problem", "between") if name in found}
-            return msgspec.convert(measured(found) | optional, Summary)  # null stands for NaN
+            return msgspec.convert(measured(found) | optional, Summary)  # null means NaN
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path} holds no evaluation: {error}") from error
 

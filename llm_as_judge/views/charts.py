@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_as_judge.evaluation.analysis import ENDS, Story
 from llm_as_judge.evaluation.metrics import mean_known
-from llm_as_judge.evaluation.story import ENDS, Story
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS

@@ -99,7 +99,7 @@ def test_other_problems_missing_domains_and_bad_ratios_are_refused() -> None:
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
-    with pytest.raises(DataError, match=r"no code problems; .*\{math: 0\.57, code: 0, qa: 0\.43\}"):
+    with pytest.raises(DataError, match="no code problems; add some"):
         DomainSampler(problems(math=5, qa=5), RATIOS)
     DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
     for ratios in ({"math": -1.0}, {"math": 0.0}, {"math": float("nan")}):

@@ -1,5 +1,6 @@
-"""The table of ``compare``: each row is the method that its name says, told apart by an executor that answers every
-way of being asked with another chance of being right; and the command on the nano models.
+"""The table of ``compare``: each row is the method of its name.
+
+The executor answers each kind of prompt with a different chance of being right, so that methods can be distinguished.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Bench:
         assert type(question) is Question, "the reference is the judge's alone"
         self.runs.append((source, question))
         if question.id in self._down:
-            raise ProviderError("nobody answers")
+            raise ProviderError("no reply")
         return Execution("finished", f"answer {question.id}" if "answer" in source else "?")
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:

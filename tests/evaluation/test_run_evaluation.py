@@ -65,7 +65,7 @@ class World:
             raise asyncio.CancelledError
         self.ran.append(question.id)
         if question.id in self.down:
-            raise ProviderError("nobody answers")
+            raise ProviderError("no reply")
         return Execution("finished", question.text)
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
@@ -192,7 +192,7 @@ def test_nothing_scored_is_null_and_exit_status_1(
     assert main(["evaluate", "--config", config, "--data", str(path), "--json", "--untrained"]) == 1
     told = capsys.readouterr()
     assert json.loads(told.out)["datasets"][0]["metrics"]["accuracy"] is None and "NaN" not in told.out
-    assert "no problem could be scored" in told.err and "nobody answers" in told.err
+    assert "no problem could be scored" in told.err and "no reply" in told.err
     assert saved() == before, "results that say something are not replaced by some that do not"
 
 

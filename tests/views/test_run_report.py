@@ -15,8 +15,7 @@ from helpers.browser import Browsing
 from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, told, write_run
 
 from llm_as_judge.commands.app import main
-from llm_as_judge.evaluation.analysis import analyze_log
-from llm_as_judge.evaluation.story import read_story
+from llm_as_judge.evaluation.analysis import analyze_log, read_story
 from llm_as_judge.events import EvalEvent
 from llm_as_judge.runlog import EventLog, LogReader
 from llm_as_judge.types import Execution, Group
