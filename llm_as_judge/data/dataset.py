@@ -74,8 +74,8 @@ class Dataset:
 
     ``parse`` turns a raw record into a problem, ``golds`` gives replies that must all be judged correct; both raise
     ``DataError`` with the reason. ``recognises`` identifies the benchmark's raw records by their fields. ``judge_line``
-    is the LLM judge's rule for what counts as equal. ``split_of`` gives the published split of a record if one release file
-    holds several.
+    is the LLM judge's rule for what counts as equal. ``split_of`` gives the published split of a record if one release
+    file holds several.
     """
 
     domain: Domain

@@ -55,6 +55,11 @@ def wilson_interval(k: int, n: int, z: float = Z95) -> tuple[float, float]:
     return (0.0 if k == 0 else centre - half), (1.0 if k == n else centre + half)
 
 
+def number(value: float) -> float | None:
+    """None for NaN, which is not valid JSON."""
+    return None if math.isnan(value) else value
+
+
 def mean(values: Sequence[float]) -> float:
     """Arithmetic mean; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
