@@ -135,7 +135,7 @@ def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
 
 
 def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
-    """Those of ``some`` whose question is not in ``others``, compared without spaces and case."""
+    """The problems of ``some`` whose question is not in ``others``, compared without spaces and case."""
 
     def asked(problem: Problem) -> str:
         return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()

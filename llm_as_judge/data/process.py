@@ -39,8 +39,10 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to process. ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those
-    that do. ``tell`` receives progress messages.
+    """A request to process raw files.
+
+    ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those that do. ``tell``
+    receives progress messages.
     """
 
     settings: DatasetSettings

@@ -237,7 +237,7 @@ def first_fatal(event: RolloutEvent) -> str:
 
 
 def _failure(event: RolloutEvent) -> str:
-    """What went wrong in a rollout, in a few words; empty for a correct answer."""
+    """Kind of failure of a rollout; empty for a correct answer."""
     if event.correct is None:
         return f"unscored: {_head(event.reason or event.error)}"
     if event.outcome != "finished":

@@ -1,4 +1,4 @@
-"""Files are streamed in bounded memory, and everything that cannot be read is reported with its place."""
+"""Files are streamed in bounded memory, and every unreadable record is reported with its place."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ async def test_the_ablation_trains_with_and_without_the_part(tmp_path: Path, mon
     assert result.file == tmp_path / "results/ablation_grpo_mixed.json" and result.file.exists()
     assert result.table.count("\n") == 3
     assert sum("without buffer, seed 0" in line for line in said.lines) == 2 and "tokens" in said.lines[-1]
-    # What is there is not trained again.
+    # Finished runs are not trained again.
     monkeypatch.setattr("llm_as_judge.commands.ablate._trained", None)
     again = await run_ablation(config, ["buffer"], 1)
     assert again.as_json() == result.as_json()

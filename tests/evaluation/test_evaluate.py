@@ -42,7 +42,7 @@ def close(estimate: Estimate, value: float, low: float, high: float, n: int, uns
     return (estimate.n, estimate.unscored) == (n, unscored)
 
 
-def test_accuracies_and_wilson_intervals_leave_out_what_is_unscored() -> None:
+def test_accuracies_and_wilson_intervals_leave_out_unscored_answers() -> None:
     summary = summarise(ROLLOUTS)
     assert close(summary.overall, 3 / 5, 0.2307, 0.8824, 5, unscored=1)
     assert list(summary.domains) == ["math", "code", "qa"]

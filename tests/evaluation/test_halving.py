@@ -12,7 +12,7 @@ from helpers.rollouts import problem, record_of, rollout
 from llm_as_judge.evaluation.halving import Search, successive_halving
 from llm_as_judge.events import RolloutEvent
 
-#: Right in so many of ten problems, and at so many tokens each.
+#: Correct answers out of ten problems, and tokens per problem.
 RIGHT = {"a": 2, "b": 9, "c": 5, "d": 4, "e": 8, "f": 1, "g": 3, "h": 0}
 TOKENS = {name: 50 if name == "e" else 10 for name in RIGHT}
 PLACES = (3, 8, 1, 6, 0, 9, 4, 2, 7, 5)  # in which problems first

@@ -91,7 +91,7 @@ def test_results_of_another_run_of_that_name_are_ignored(tmp_path: Path) -> None
     assert read_story(path, results).results == {}
 
 
-def test_a_running_mean_skips_what_was_not_measured() -> None:
+def test_a_running_mean_skips_unmeasured_steps() -> None:
     nan = math.nan
     assert repr(running([nan, 1.0, 3.0, nan])) == "[nan, 1.0, 2.0, 2.0]"
     assert running([float(n) for n in range(12)])[-1] == sum(range(2, 12)) / 10

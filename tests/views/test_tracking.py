@@ -30,7 +30,7 @@ REPORT = StepReport(
     learning_rate=1e-3, groups=4, rollouts=16, skipped_groups=1, refilled_groups=0, unscored=2,
     seconds={"generate": 1.0, "update": 2.0}, truncated=0.125, reward_std=2.0, terms={"format": 7.5},
 )  # fmt: skip
-#: Ours, for which TRL has no name.
+#: Metrics without a name in TRL.
 OWN = r"train/(accuracy(/\w+)?|valid_rate|executor_tokens|unscored|abstained|temperature|seconds/\w+)"
 
 
@@ -68,7 +68,9 @@ def test_names_are_trls_where_trl_has_them() -> None:
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
 
 
-def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     good, bad = Kept(), Kept(fails=True)
     found = Tracking((), "p", {"bad": bad, "good": good})
     with caplog.at_level(logging.WARNING):
@@ -80,7 +82,7 @@ def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplo
     assert good.closed
 
 
-def test_a_missing_library_is_told_before_any_work(
+def test_a_missing_library_is_reported_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
