@@ -127,7 +127,6 @@ def test_the_command_writes_the_page_next_to_the_log(
     write_run(Path("logs/nano/mine.jsonl"))
     assert main(["report", *config]) == 0
     assert "logs/nano/mine.html" in capsys.readouterr().out and Path("logs/nano/mine.html").is_file()
-    assert main(["report", "mine", "--output", "there/it.html", *config]) == 0 and Path("there/it.html").is_file()
     with EventLog("logs/nano/empty.jsonl") as log:
         begin(log)
     assert main(["report", "empty", *config]) == 2
