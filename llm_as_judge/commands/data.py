@@ -199,13 +199,13 @@ def inspect(
 ) -> None:
     """Show counts, lengths and examples of problems, and draw the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
-    from llm_as_judge.data.settings import field_spellings
+    from llm_as_judge.data.settings import load_settings
     from llm_as_judge.views.charts import mixture_chart
 
     if file is None:
         result = inspect_folder(out, examples)
     else:
-        result = {"sides": {file.name: inspect_file(file, examples, field_spellings())}}
+        result = {"sides": {file.name: inspect_file(file, examples, load_settings().fields)}}
     target = png or (None if file else out / "mixed/mix.png")
     if target:
         mixture_chart(result["sides"], target)

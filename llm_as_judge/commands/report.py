@@ -20,7 +20,7 @@ def write_report(config: Config, run: str | None = None, output: Path | None = N
     """
     from llm_as_judge.assembly.logs import find_log
     from llm_as_judge.errors import ConfigError
-    from llm_as_judge.evaluation.story import read_story
+    from llm_as_judge.evaluation.analysis import read_story
     from llm_as_judge.files import write_whole
     from llm_as_judge.views.report import report_page  # needs an extra
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.llm.client import Usage
     from llm_as_judge.types import Domain
-    from llm_as_judge.views.terminal import Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,7 @@ def _print_report(console: Console, result: TrainResult) -> None:
     from llm_as_judge.views.evaluation import usage_table
     from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table, unseen_line
 
-    rows: dict[str, Measured] = {"untrained policy": result.before, "trained policy": result.after}
+    rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))

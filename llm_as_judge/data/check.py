@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
@@ -19,16 +18,13 @@ from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import recognise
 from llm_as_judge.data.reading import Raw, files_in, read
 from llm_as_judge.errors import DataError, SandboxFault
-from llm_as_judge.judging.judge import RULES, CodeJudge, Judge
+from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.sandbox.code_verdict import vacuous
-from llm_as_judge.sandbox.public_test import RunsCode, run_assert
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.types import Problem
 
 _CONCURRENT = 8
-
-
-class Sandbox(RunsCode, CodeJudge, Protocol):
-    """Runs single asserts, and judges a solution by hidden tests."""
 
 
 @dataclass(frozen=True, slots=True)

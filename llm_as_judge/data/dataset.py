@@ -42,7 +42,7 @@ class Source(Strict):
     """Where a benchmark's raw files come from, and which splits are used.
 
     ``pool``: splits that are pooled and split anew. ``official``: the published ``train`` and ``test`` splits; names
-    that are not in ``splits`` are told apart by ``Dataset.split_of``.
+    that are not in ``splits`` are those of ``Dataset.split_of``.
     """
 
     hub: str
@@ -74,8 +74,8 @@ class Dataset:
 
     ``parse`` turns a raw record into a problem, ``golds`` gives replies that must all be judged correct; both raise
     ``DataError`` with the reason. ``recognises`` identifies the benchmark's raw records by their fields. ``judge_line``
-    tells the LLM judge what counts as equal. ``split_of`` gives the published split of a record if one release file
-    holds several.
+    is the LLM judge's rule for what counts as equal. ``split_of`` gives the published split of a record if one release
+    file holds several.
     """
 
     domain: Domain

@@ -1,8 +1,8 @@
 """``llm-as-judge data download``: benchmarks from the Hugging Face hub to ``RAW/<dataset>/<split>.jsonl``.
 
-The ``datasets`` library transfers and caches, so an interrupted transfer continues. Files are complete or absent, and
-are not fetched again while their checksum in the manifest is right. Splits whose release files were put there by hand
-are skipped. Only the first record of a split is parsed, to notice changed fields.
+The ``datasets`` library transfers and caches, so an interrupted transfer continues. Files are complete or absent;
+splits with files, downloaded or put there by hand, are skipped. Only the first record of a split is parsed, to notice
+changed fields.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any
 
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
-from llm_as_judge.data.files import sha256_of, write_lines, writing
+from llm_as_judge.data.files import write_lines, writing
 from llm_as_judge.data.settings import DatasetSettings, splits_there
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import write_json
 
-MANIFEST = "manifest.json"
 #: Hub id, configuration, split -> its records.
 Fetch = Callable[[str, str, str], Sequence[Any]]
 #: Dataset, split, records written, total records.
@@ -50,31 +48,25 @@ def download(
     fetch: Fetch = fetch_from_hub,
     progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
-    """Fetch missing files; returns the manifest.
+    """Fetch missing files; returns the facts of each new file.
 
     Raises ``DataError`` if something cannot be fetched, with all files that can be put there by hand instead. Files
     fetched before that are kept.
     """
     sources = settings.sources(list(names))
     targets = [(name, split) for name, source in sources.items() for split in source.splits]
-    files = _read(raw / MANIFEST)
+    files: dict[str, Any] = {}
     for i, (name, split) in enumerate(targets):
-        file = f"{name}/{split}.jsonl"
-        known = file in files and (raw / file).is_file()
-        if known and sha256_of(raw / file) == files[file]["sha256"]:
-            progress(name, split, files[file]["lines"], files[file]["lines"])
+        if split in splits_there(raw, name, sources[name]):
             continue
-        if file not in files and split in splits_there(raw, name, sources[name]):
-            continue  # put there by hand
+        file = f"{name}/{split}.jsonl"
         try:
             files[file] = _fetch(raw / file, name, split, sources[name], fetch, progress)
         except DataError as error:
             missing = dict.fromkeys(name for name, _ in targets[i:])
             lines = [f"{name}: not fetched: {error}", *_by_hand(raw, sources, missing)]
             raise DataError("\n".join(lines)) from error
-        with writing(raw):
-            write_json(raw / MANIFEST, {"files": dict(sorted(files.items()))})
-    return {"files": dict(sorted(files.items()))}
+    return {"files": files}
 
 
 def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, progress: Progress) -> dict[str, Any]:
@@ -99,15 +91,6 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
     with writing(path):
         part.replace(path)
     return {**facts, "hub": source.hub, "configs": list(source.configs), "split": theirs}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Files of a manifest; an unreadable one counts as empty, because all files are checked anyway."""
-    try:
-        files: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError):
-        return {}
-    return files
 
 
 def _by_hand(raw: Path, sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:

@@ -5,7 +5,6 @@ While files are moved, their folders contain a marker; ``check_whole`` refuses a
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -19,7 +18,6 @@ from llm_as_judge.errors import DataError
 MARKER = ".incomplete"
 #: The index file in a folder of test sets.
 TEST_INDEX = "test_index.json"
-_BLOCK = 1 << 20
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
@@ -27,7 +25,7 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
     digest, count, size = hashlib.sha256(), 0, 0
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb", _BLOCK) as file:
+        with path.open("wb", 1 << 20) as file:
             for line in lines:
                 file.write(line)
                 digest.update(line)
@@ -44,40 +42,23 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cure = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
         reason = os.strerror(error.errno).lower() if error.errno else str(error)
         raise DataError(
-            f"{path}: cannot be written: {reason}; {cure} or choose another place. Earlier files are unchanged"
+            f"{path}: cannot be written: {reason}; make room or choose another place. Earlier files are unchanged"
         ) from error
 
 
 @contextmanager
-def staging(out: Path, name: str) -> Iterator[Path]:
-    """An empty folder inside ``out``, removed at the end; an ``OSError`` becomes a ``DataError``. Also removes the
-    folders of killed processes.
-    """
+def staging(out: Path) -> Iterator[Path]:
+    """An empty folder inside ``out``, removed at the end; an ``OSError`` of the block becomes a ``DataError``."""
+    folder = out / ".process"
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        for old in out.glob(f".{name}-*"):
-            if not _alive(old.name.rpartition("-")[2]):
-                shutil.rmtree(old, ignore_errors=True)
-        folder = out / f".{name}-{os.getpid()}"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except PermissionError:
-        return True
-    except (ValueError, ProcessLookupError):
-        return False
-    return True
 
 
 def move_into_place(staged: Path, out: Path, last: str, stale: Mapping[str, str]) -> None:

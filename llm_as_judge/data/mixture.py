@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import cycle, islice
 from typing import Generic, TypeVar
 
 from llm_as_judge.errors import ConfigError
@@ -31,7 +30,6 @@ class Quota(Generic[K]):
         total = sum(exact.values())
         self.shares = {name: ratio / total for name, ratio in exact.items()}
         self.drawn = dict.fromkeys(ratios, 0)
-        self._period = math.lcm(*(share.denominator for share in self.shares.values()))
 
     def next(self) -> K:
         """The name that gets the next slot."""
@@ -43,17 +41,8 @@ class Quota(Generic[K]):
         return name
 
     def take(self, n: int) -> Iterator[K]:
-        """The next ``n`` names. After every period all shares are exact, and the order repeats."""
-        if any(self.drawn.values()):
-            yield from (self.next() for _ in range(n))
-            return
-        period = []
-        for _ in range(min(n, self._period)):
-            period.append(self.next())
-            yield period[-1]
-        for name in islice(cycle(period), n - len(period)):
-            self.drawn[name] += 1
-            yield name
+        """The next ``n`` names."""
+        return (self.next() for _ in range(n))
 
 
 @dataclass(frozen=True, slots=True)

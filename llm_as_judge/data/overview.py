@@ -26,36 +26,29 @@ _SHOWN = 300
 
 @dataclass(slots=True)
 class _Tally:
-    domain: Domain
-    lines: int = 0
-    ids: set[str] = field(default_factory=set)
+    copies: Counter[str] = field(default_factory=Counter)  # of each id
     lengths: array[int] = field(default_factory=lambda: array("l"))
     unanswerable: int = 0
     examples: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, problem: Problem, examples: int) -> None:
-        question = problem.question
-        self.lines += 1
-        if question.id not in self.ids and len(self.examples) < examples:
-            reference = problem.reference
+        question, reference = problem.question, problem.reference
+        if question.id not in self.copies and len(self.examples) < examples:
             answer = reference.tests or " | ".join(reference.answers) or "unanswerable"
             self.examples.append({"id": question.id, "problem": _cut(question.statement), "answer": _cut(answer)})
-        self.ids.add(question.id)
+        self.copies[question.id] += 1
         self.lengths.append(len(question.statement))
-        self.unanswerable += problem.reference.unanswerable
+        self.unanswerable += reference.unanswerable
 
-    def as_json(self) -> dict[str, Any]:
-        lengths = sorted(self.lengths)
+    def as_json(self, domain: Domain) -> dict[str, Any]:
+        lengths, lines, unique = sorted(self.lengths), len(self.lengths), len(self.copies)
         return {
-            "domain": self.domain,
-            "lines": self.lines,
-            "unique": len(self.ids),
-            "repetition": round(self.lines / len(self.ids), 2),
+            "domain": domain,
+            "lines": lines,
+            "unique": unique,
+            "repetition": round(lines / unique, 2),
             "unanswerable": self.unanswerable,
-            "length": {
-                name: lengths[min(len(lengths) - 1, int(len(lengths) * share))]
-                for name, share in (("median", 0.5), ("p95", 0.95), ("max", 1.0))
-            },
+            "length": {"median": lengths[lines // 2], "p95": lengths[int(lines * 0.95)], "max": lengths[-1]},
             "examples": self.examples,
         }
 
@@ -73,15 +66,14 @@ def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[st
     faults = Faults()
     for file in files_in(path):
         for problem in parsed(file, partial(parse_record, fields=fields), faults):
-            key = (problem.question.dataset, problem.question.domain)
-            tallies.setdefault(key, _Tally(problem.question.domain)).add(problem, examples)
+            tallies.setdefault((problem.question.dataset, problem.question.domain), _Tally()).add(problem, examples)
     if faults.count:
         raise DataError(str(faults))
     if not tallies:
         raise DataError(f"{path}: no problems in it")
     domains = Counter(name for name, _ in tallies)
     return {
-        f"{name}, {domain}" if domains[name] > 1 else name: tallies[name, domain].as_json()
+        f"{name}, {domain}" if domains[name] > 1 else name: tallies[name, domain].as_json(domain)
         for name, domain in sorted(tallies)
     }
 
@@ -103,8 +95,6 @@ def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
     for name, expected in files.items():
         if not (out / name).is_file() or sha256_of(out / name) != expected:
             raise DataError(f"{out / name}: is not the file that {path} lists; run llm-as-judge data process again")
-    sides = {
-        side: inspect_file(out / f"mixed/{side}_mixed.jsonl", examples) for side in ("train", "val", "test")
-        if f"mixed/{side}_mixed.jsonl" in files
-    }  # fmt: skip
+    mixes = {side: out / f"mixed/{side}_mixed.jsonl" for side in ("train", "val", "test")}
+    sides = {side: inspect_file(mix, examples) for side, mix in mixes.items() if f"mixed/{mix.name}" in files}
     return {"sides": sides, "notes": info.get("notes", []), "contamination": info.get("contamination", {})}

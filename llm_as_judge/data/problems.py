@@ -20,7 +20,7 @@ from llm_as_judge.data.files import TEST_INDEX, check_whole
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
-from llm_as_judge.data.settings import field_spellings
+from llm_as_judge.data.settings import load_settings
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS, Problem
 
@@ -34,7 +34,7 @@ def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
     Raises ``DataError``, also if ``path`` is part of an interrupted ``data process``.
     """
     check_whole(path)
-    return load_file(path, limit, field_spellings())
+    return load_file(path, limit, load_settings().fields)
 
 
 def load_file(
@@ -135,7 +135,7 @@ def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
 
 
 def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
-    """Those of ``some`` whose question is not in ``others``, compared without spaces and case."""
+    """The problems of ``some`` whose question is not in ``others``, compared without spaces and case."""
 
     def asked(problem: Problem) -> str:
         return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()

@@ -18,6 +18,7 @@ import msgspec
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
@@ -38,8 +39,10 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to process. ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those
-    that do. ``tell`` receives progress messages.
+    """A request to process raw files.
+
+    ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those that do. ``tell``
+    receives progress messages.
     """
 
     settings: DatasetSettings
@@ -59,6 +62,12 @@ class _Pool:
     files: Sequence[Path]
     parse: Callable[[Record], Problem | None]
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Number, bytes and one checksum of the files, independent of their order and folder."""
+        digests = "\n".join(sorted(sha256_of(file) for file in self.files))
+        size = sum(file.stat().st_size for file in self.files)
+        return {"files": len(self.files), "bytes": size, "sha256": hashlib.sha256(digests.encode()).hexdigest()}
+
 
 def process(job: Job) -> dict[str, Any]:
     """Process the files; returns the content of ``info.json``.
@@ -75,9 +84,25 @@ def process(job: Job) -> dict[str, Any]:
     datasets = decontaminated({name: _sides(job, name, domain, index) for name, domain in domains.items()})
     index.clear()
     wanted = [side for side in SIDES if side != "val" or mix.val_fraction]
-    info = _info(job, pools, splits, datasets, domains)
-    with staging(job.out, "process") as staged:
-        files: dict[str, dict[str, Any]] = {}
+    files: dict[str, dict[str, Any]] = {}
+    info: dict[str, Any] = {
+        "split": job.mode,
+        **mix.model_dump(mode="json", include={"seed", "train_test", "val_fraction", "domain_ratios"}),
+        "raw": {pool.name: pool.fingerprint() for pool in pools},
+        "datasets": {
+            name: {
+                "domain": domains[name],
+                "splits": splits.get(name, []),
+                "records": sides.size + sum(sides.dropped.values()),
+                **{side: len(getattr(sides, side)) for side in SIDES},
+                "dropped": dict(sides.dropped),
+            }
+            for name, sides in datasets.items()
+        },
+        "mixed": {},
+        "contamination": contamination(datasets),
+    }
+    with staging(job.out) as staged:
         for name, sides in datasets.items():
             for side in wanted:
                 place = f"processed/{name}_{side}.jsonl"
@@ -104,27 +129,30 @@ def process(job: Job) -> dict[str, Any]:
 def _pools(job: Job) -> tuple[list[_Pool], dict[str, list[str]]]:
     """The pools to read, and the splits that are used of every benchmark."""
     pools, used, missing = list[_Pool](), dict[str, list[str]](), list[str]()
-    for name, source in job.settings.sources(job.settings.mix.datasets).items():
-        dataset, there = DATASETS[name], splits_there(job.raw, name, source)
-        parts: dict[str, tuple[list[str], str | None]]  # pool -> splits to read, the published split to keep of them
+
+    def add(name: str, splits: Sequence[str], parse: Callable[[Record], Problem | None]) -> None:
+        dataset, _, _ = name.partition(" ")
+        try:
+            files = [file for part in splits for file in raw_files(job.raw, dataset, sources[dataset], part)]
+            pools.append(_Pool(name, files, parse))
+        except DataError as error:
+            missing.append(str(error))
+
+    sources = job.settings.sources(job.settings.mix.datasets)
+    for name, source in sources.items():
+        dataset = DATASETS[name]
         if job.mode == "official":
             used[name] = list(source.official.values())
-            parts = {
-                f"{name} {side}": (list(source.splits), wanted) if dataset.split_of else ([wanted], None)
-                for side, wanted in source.official.items()
-            }
-        else:
-            used[name] = list(source.pool)
-            if job.any_split:
-                used[name] = [split for split in source.pool if split in there] or there or used[name]
-            parts = {name: (used[name], None)}
-        for pool, (splits, published) in parts.items():
-            try:
-                files = [file for part in splits for file in raw_files(job.raw, name, source, part)]
-            except DataError as error:
-                missing.append(str(error))
-                continue
-            pools.append(_Pool(pool, files, partial(_parse_of, name, published) if published else dataset.parse))
+            for side, published in source.official.items():
+                if dataset.split_of:
+                    add(f"{name} {side}", list(source.splits), partial(_of_split, dataset, published))
+                else:
+                    add(f"{name} {side}", [published], dataset.parse)
+            continue
+        used[name] = list(source.pool)
+        if job.any_split and (there := splits_there(job.raw, name, source)):
+            used[name] = [split for split in source.pool if split in there] or there
+        add(name, used[name], dataset.parse)
     if missing:
         raise DataError("\n".join(missing))
     if job.custom:
@@ -135,29 +163,29 @@ def _pools(job: Job) -> tuple[list[_Pool], dict[str, list[str]]]:
     return pools, used
 
 
-def _parse_of(name: str, published: str, record: Record) -> Problem | None:
+def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | None:
     """The problem of a record of the ``published`` split; None for those of other splits."""
-    dataset = DATASETS[name]
     return dataset.parse(record) if dataset.split_of and dataset.split_of(record) == published else None
 
 
 def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, dict[Domain, list[Entry]]]:
     """The entries of every pool, by domain. Raises ``DataError`` with every bad record."""
     index: dict[str, dict[Domain, list[Entry]]] = {}
-    faults, seed = Faults(), job.settings.mix.seed
+    faults, seed, count = Faults(), job.settings.mix.seed, 0
     for pool in pools:
         entries = index.setdefault(pool.name, {})
         for file in pool.files:
             for problem in parsed(file, pool.parse, faults):
-                line = line_of(custom.to_record(problem))
+                line = _line(custom.to_record(problem))
                 entries.setdefault(problem.question.domain, []).append(entry_of(problem, seed, line))
+                count += 1
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
-    job.tell(f"read {sum(len(e) for by_domain in index.values() for e in by_domain.values()):,} records")
+    job.tell(f"read {count:,} records")
     return index
 
 
-def line_of(record: Record) -> bytes:
+def _line(record: Record) -> bytes:
     """The record as a JSON line, spaced as by ``json.dumps``."""
     return msgspec.json.format(_encode(record), indent=0) + b"\n"
 
@@ -188,17 +216,16 @@ def _mix(
     mix = job.settings.mix
     size = {"train": mix.train_size, "test": mix.test_size, "val": round(mix.train_size * mix.val_fraction)}[side]
     entries: dict[str, list[Entry]] = {name: getattr(sides, side) for name, sides in datasets.items()}
-    present = set(domains.values())
-    ratios = {domain: ratio for domain, ratio in mix.domain_ratios.items() if domain in present}
+    ratios = {domain: ratio for domain, ratio in mix.domain_ratios.items() if domain in domains.values()}
     mixture = Mixture({name: len(own) for name, own in entries.items()}, domains, ratios, side, mix.seed)
 
     def lines() -> Iterator[bytes]:
         for slot in mixture.take(size):
             line = entries[slot.name][slot.index].line
-            yield line_of({**msgspec.json.decode(line), "repeat": slot.repeat}) if slot.repeat else line
+            yield _line({**msgspec.json.decode(line), "repeat": slot.repeat}) if slot.repeat else line
 
     facts = write_lines(staged / f"mixed/{side}_mixed.jsonl", lines())
-    counts = {domain: 0 for domain in ratios}
+    counts = dict.fromkeys(ratios, 0)
     for name, drawn in mixture.drawn.items():
         counts[domains[name]] += drawn
         unique = min(drawn, len(entries[name]))
@@ -210,63 +237,19 @@ def _mix(
     return facts
 
 
-def _info(
-    job: Job,
-    pools: Sequence[_Pool],
-    used: Mapping[str, Sequence[str]],
-    datasets: Mapping[str, Sides],
-    domains: Mapping[str, Domain],
-) -> dict[str, Any]:
-    mix = job.settings.mix
-    return {
-        "split": job.mode,
-        "seed": mix.seed,
-        "train_test": list(mix.train_test),
-        "val_fraction": mix.val_fraction,
-        "domain_ratios": dict(mix.domain_ratios),
-        "raw": {pool.name: _fingerprint(pool.files) for pool in pools},
-        "datasets": {
-            name: {
-                "domain": domains[name],
-                "splits": used.get(name, []),
-                "records": sides.size + sum(sides.dropped.values()),
-                "train": len(sides.train),
-                "val": len(sides.val),
-                "test": len(sides.test),
-                "dropped": dict(sides.dropped),
-            }
-            for name, sides in datasets.items()
-        },
-        "mixed": {},
-        "contamination": contamination(dict(datasets)),
-        "notes": [],
-    }
-
-
-def _fingerprint(files: Sequence[Path]) -> dict[str, Any]:
-    """Number, bytes and one checksum of a pool's files, independent of their order and folder."""
-    digests = sorted(sha256_of(file) for file in files)
-    total = hashlib.sha256("\n".join(digests).encode()).hexdigest() if len(digests) > 1 else digests[0]
-    return {"files": len(files), "bytes": sum(file.stat().st_size for file in files), "sha256": total}
-
-
 def _notes(job: Job, info: Mapping[str, Any]) -> list[str]:
     notes = []
-    sources = job.settings.sources(job.settings.mix.datasets)
-    for name, source in sources.items():
-        instead = info["datasets"][name]["splits"]
-        if job.mode == "plan-c" and instead != list(source.pool):
-            wanted = ", ".join(source.pool)
-            notes.append(f"{name}: {wanted} had no files; {', '.join(instead)} taken instead (--any-split)")
+    for name, source in job.settings.sources(job.settings.mix.datasets).items() if job.mode == "plan-c" else ():
+        used, wanted = (", ".join(splits) for splits in (info["datasets"][name]["splits"], source.pool))
+        if used != wanted:
+            notes.append(f"{name}: {wanted} had no files; {used} taken instead (--any-split)")
+        if source.pools_test_problems:
+            notes.append(f"{name}: the training part holds published test problems; do not compare with papers")
     for name, facts in info["datasets"].items():
         drawn = facts.get("train_mix")  # absent for a set without training problems
         if drawn and drawn["repetition"] > _OFTEN:
-            notes.append(
-                f"{name}: each of its {drawn['unique']} training problems comes about {drawn['repetition']:.0f} times "
-                "in the training mix"
-            )
-        if job.mode == "plan-c" and name in sources and sources[name].pools_test_problems:
-            notes.append(f"{name}: the training part holds published test problems; do not compare with papers")
+            unique, times = drawn["unique"], drawn["repetition"]
+            notes.append(f"{name}: each of {unique} training problems is {times:.0f} times in the training mix")
     for name, shared in info["contamination"].items():
         if shared["context"]:
             notes.append(f"{name}: {shared['context']} test problems share their context with a training problem")

@@ -7,12 +7,10 @@ compression. A bad line does not end a JSON-lines file; the first syntax error e
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
 import json
-import os
 import re
 import typing
 import zlib
@@ -33,13 +31,8 @@ ENDINGS = ".json, .jsonl or .csv (MMLU's), or one of them and .gz"
 LONGEST = 16 << 20
 _TOO_LONG = f"longer than {LONGEST >> 20} MB"
 _CHUNK = 1 << 20
-_SPACE = re.compile(r"\s*")
-#: The start and the end of an object around an array ``data``, as in SQuAD's release. Its other fields must be scalars,
-#: in at most ``_HEAD`` characters.
-_HEAD = 1 << 12
-_SCALAR = r'(?:"[^"\\]*"|[^\s"\[\]{},]+)'
-_WRAPPER = re.compile(rf'\s*\{{\s*(?:"(?!data")[^"\\]*"\s*:\s*{_SCALAR}\s*,\s*)*"data"\s*:\s*(?=\[)')
-_WRAPPER_END = re.compile(rf'(?:\s*,\s*"[^"\\]*"\s*:\s*{_SCALAR})*\s*\}}\s*\Z')
+#: Start of an array, which may be in an object as in SQuAD's release: fields before ``data`` must be scalars.
+_ARRAY = re.compile(r'\s*(?P<wrapper>\{\s*("[^"\\]*"\s*:\s*("[^"\\]*"|[\w.+-]+)\s*,\s*)*"data"\s*:\s*)?\[')
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 _decode_prefix = json.JSONDecoder().raw_decode
 T = TypeVar("T")
@@ -74,21 +67,11 @@ class Faults:
 
 def files_in(path: Path) -> list[Path]:
     """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` if there are none."""
-
-    def stop(error: OSError) -> None:
-        raise error
-
-    try:
-        path.stat()
-        if not path.is_dir():
-            return [path]
-        files = sorted(Path(folder, name) for folder, _, names in os.walk(path, onerror=stop) for name in names)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file or folder") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(f"{error.filename or path}: cannot be read: {reason}") from error
-    files = [file for file in files if _suffix(file) in SUFFIXES]
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*") if _suffix(file) in SUFFIXES and file.is_file())
     if not files:
         raise DataError(f"{path}: no problems in it: no file name ends in {ENDINGS}")
     return files
@@ -110,17 +93,13 @@ def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> I
 
 def read(path: Path) -> Iterator[Raw]:
     """Every record of ``path``. Raises ``DataError`` for an unknown suffix."""
-    suffix = _suffix(path)
-    if suffix not in SUFFIXES:
+    readers = {".jsonl": _json_lines, ".csv": _csv, ".json": _document}
+    if (suffix := _suffix(path)) not in readers:
         raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {ENDINGS}")
     try:
         with path.open("rb") as raw:
             unpacked = typing.cast("io.RawIOBase", gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw.raw
-            file = io.BufferedReader(unpacked, _CHUNK)
-            if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                yield Raw("1", None, "is UTF-16; save it as UTF-8")
-            else:
-                yield from {".jsonl": _json_lines, ".csv": _csv, ".json": _document}[suffix](file)
+            yield from readers[suffix](io.BufferedReader(unpacked, _CHUNK))
     except (OSError, EOFError, zlib.error) as error:
         yield Raw("1", None, f"cannot be read: {error}")
 
@@ -154,13 +133,13 @@ def _parse_line(line: bytes, place: str) -> Raw:
     except (ValueError, RecursionError):
         pass  # ``json`` explains more, and reads what msgspec refuses: NaN, a lone surrogate, a byte order mark
     try:
-        return _checked(json.loads(line.decode("utf-8-sig" if place == "1" else "utf-8")), place)
+        return _checked(json.loads(line.decode("utf-8-sig")), place)
     except UnicodeDecodeError as error:
         return Raw(place, None, f"not UTF-8: {error.reason} at byte {error.start}")
     except ValueError as error:
         return Raw(place, None, f"not JSON: {error}")
     except RecursionError:
-        return Raw(place, None, "not a record: nested too deeply")
+        return Raw(place, None, "not JSON: nested too deeply")
 
 
 def _checked(value: Any, place: str) -> Raw:
@@ -175,130 +154,67 @@ def _checked(value: Any, place: str) -> Raw:
 
 
 def _csv(file: io.BufferedReader) -> Iterator[Raw]:
-    number = 0
-
-    def text_lines() -> Iterator[str]:
-        nonlocal number
-        for number, line in enumerate(_lines(file), 1):
-            if len(line) > LONGEST:
-                raise csv.Error(f"the line is {_TOO_LONG}")
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-
-    rows = csv.reader(text_lines())
+    rows = csv.reader(line[:LONGEST].decode("utf-8-sig") for line in _lines(file))
     while True:
         try:
             row = next(rows)
-            yield Raw(str(number), mmlu.from_row(row))
+            yield Raw(str(rows.line_num), mmlu.from_row(row))
         except StopIteration:
             return
         except DataError as error:
-            yield Raw(str(number), None, str(error))
+            yield Raw(str(rows.line_num), None, str(error))
         except UnicodeDecodeError as error:
-            yield Raw(str(number), None, f"not UTF-8 from here: {error.reason}")
+            yield Raw(str(rows.line_num + 1), None, f"not UTF-8 from here: {error.reason}")
         except csv.Error as error:
-            yield Raw(str(number), None, f"not CSV: {error}")
-
-
-class _SyntaxFault(Exception):
-    """Why the rest of a JSON document cannot be read."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(line, reason)
-        self.raw = Raw(str(line), None, reason)
-
-
-class _Window:
-    """Text of a JSON document: values are taken from its front, chunks of the file are added at its end."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file, self._decoder = file, codecs.getincrementaldecoder("utf-8-sig")()
-        self.text, self.at, self.ended, self._line = "", 0, False, 1
-        self.fill(_HEAD)
-
-    def fill(self, size: int) -> None:
-        """Read until ``size`` characters are there, or the file ends."""
-        while not self.ended and len(self.text) - self.at < size:
-            self._grow()
-
-    def _grow(self) -> None:
-        rest = self.text[self.at :]
-        self._line += self.text.count("\n", 0, self.at)
-        chunk = self._file.read(max(_CHUNK, len(rest)))
-        try:
-            self.text, self.at, self.ended = rest + self._decoder.decode(chunk, not chunk), 0, not chunk
-        except UnicodeDecodeError as error:
-            line = self._line + rest.count("\n") + chunk[: error.start].count(b"\n")
-            raise _SyntaxFault(line, f"not UTF-8: {error.reason}") from error
-
-    def peek(self) -> str:
-        """The next character that is not a space, or nothing at the end."""
-        while True:
-            self.at = typing.cast("re.Match[str]", _SPACE.match(self.text, self.at)).end()
-            if self.at < len(self.text) or self.ended:
-                return self.text[self.at : self.at + 1]
-            self._grow()
-
-    def take(self, *allowed: str) -> str:
-        """``peek``, which must be one of ``allowed``, removed from the front."""
-        if (char := self.peek()) not in allowed:
-            raise self.fault(f"expected {' or '.join(map(repr, allowed))}, got {repr(char) if char else 'the end'}")
-        self.at += 1
-        return char
-
-    def value(self) -> Any:
-        """The next JSON value, removed from the front."""
-        start = self.peek()
-        while True:
-            try:
-                value, end = _decode_prefix(self.text, self.at)
-            except json.JSONDecodeError as error:
-                if self.ended or start not in '{["':
-                    raise self.fault(error.msg, error.pos) from None
-                if len(self.text) - self.at > LONGEST:
-                    raise self.fault(f"{error.msg}, or a record {_TOO_LONG}", error.pos) from None
-            except RecursionError:
-                raise self.fault("nested too deeply") from None
-            else:
-                if end - self.at > LONGEST:
-                    raise self.fault(f"a record {_TOO_LONG}")
-                self.at = end
-                return value
-            self._grow()
-
-    def fault(self, reason: str, at: int | None = None) -> _SyntaxFault:
-        line = self._line + self.text.count("\n", 0, self.at if at is None else at)
-        return _SyntaxFault(line, f"not JSON: {reason}")
+            yield Raw(str(rows.line_num), None, f"not CSV: {error}")
 
 
 def _document(file: io.BufferedReader) -> Iterator[Raw]:
     number = 0
     try:
-        for value in _values(_Window(file)):
+        for value in _values(io.TextIOWrapper(typing.cast("io.BytesIO", file), "utf-8-sig")):
             for item in _flattened(value):
                 number += 1
                 yield item if isinstance(item, Raw) else _checked(item, f"record {number}")
-    except _SyntaxFault as fault:
-        yield fault.raw
+    except UnicodeDecodeError as error:
+        yield Raw(f"record {number + 1}", None, f"not UTF-8 here or later: {error.reason}")
+    except json.JSONDecodeError as error:
+        yield Raw(f"record {number + 1}", None, f"not JSON: {error.msg}")
+    except RecursionError:
+        yield Raw(f"record {number + 1}", None, "not JSON: nested too deeply")
 
 
-def _values(window: _Window) -> Iterator[Any]:
+def _values(file: io.TextIOWrapper) -> Iterator[Any]:
     """The values of an array, which may be wrapped in an object; else all values of the document."""
-    if wrapper := _WRAPPER.match(window.text):
-        window.at = wrapper.end()
-    if window.peek() != "[":
-        while window.peek():
-            yield window.value()
-        return
-    window.take("[")
-    if window.peek() == "]":
-        window.take("]")
-    else:
-        yield window.value()
-        while window.take(",", "]") == ",":
-            yield window.value()
-    window.fill(_HEAD)
-    if not _WRAPPER_END.match(window.text, window.at) if wrapper else window.peek():
-        raise window.fault("expected nothing else after the array")
+    text, at = file.read(_CHUNK), 0
+    array = _ARRAY.match(text)
+    between = "\n\t ," if array else "\n\t "
+    if array:
+        at = array.end()
+    while True:
+        while at < len(text) and text[at] in between:
+            at += 1
+        if array and text.startswith("]", at):
+            if not array["wrapper"] and (text[at + 1 :] + file.read(_CHUNK)).strip():
+                raise json.JSONDecodeError("expected nothing else after the array", "", 0)
+            return
+        value, end, fault = None, len(text), None
+        try:
+            value, end = _decode_prefix(text, at)
+        except json.JSONDecodeError as error:
+            fault = error
+        if end == len(text):  # the value may go on in the next chunk
+            if end - at > LONGEST:
+                raise json.JSONDecodeError(f"a record {_TOO_LONG}", "", 0)
+            if more := file.read(max(_CHUNK, end - at)):
+                text, at = text[at:] + more, 0
+                continue
+            if at == end and not array:
+                return
+            if fault:
+                raise fault
+        yield value
+        at = end
 
 
 def _flattened(value: Any) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import DOMAINS, Domain, Problem
+from llm_as_judge.types import Domain, Problem
 
 
 class DomainSampler:
@@ -34,8 +34,8 @@ class DomainSampler:
         for domain, ratio in wanted.items():
             if not problems.get(domain):
                 raise DataError(
-                    f"domain_ratios gives {domain} {ratio}, but there are no {domain} problems; add some, or "
-                    f"--set 'domain_ratios={_without_empty(problems, wanted)}'"
+                    f"domain_ratios gives {domain} {ratio}, but there are no {domain} problems; add some, or set its "
+                    "ratio to 0: --set 'domain_ratios={math: 0.5, qa: 0.5, code: 0}'"
                 )
         self._quota = Quota(wanted)
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}
@@ -72,16 +72,6 @@ class DomainSampler:
         self._seed = int(state["seed"])
         self._quota.drawn = {domain: int(state["drawn"][domain]) for domain in self._quota.drawn}
         self._orders = {}
-
-
-def _without_empty(problems: Mapping[Domain, Sequence[Problem]], ratios: Mapping[Domain, float]) -> str:
-    """The ratios of the domains that have problems, scaled to a sum of 1."""
-    present = {domain: ratio for domain, ratio in ratios.items() if problems.get(domain)}
-    shares = {domain: round(ratio / sum(present.values()), 2) for domain, ratio in present.items()}
-    if shares:
-        last = next(reversed(shares))
-        shares[last] = round(1 - sum(share for domain, share in shares.items() if domain != last), 2)
-    return "{" + ", ".join(f"{domain}: {shares.get(domain, 0):g}" for domain in DOMAINS) + "}"
 
 
 def _order(ids: Sequence[str], rng: random.Random) -> list[int]:

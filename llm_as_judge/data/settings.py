@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from llm_as_judge.config.registry import nearest
-from llm_as_judge.config.schema import Float, InputPath, Names
-from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, read_yaml
+from llm_as_judge.config.schema import Float, Names
+from llm_as_judge.config.sources import SHIPPED, environment, find_file, read_yaml
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source, Strict
@@ -50,16 +50,12 @@ class DatasetSettings(Strict):
     datasets: Mapping[str, Source] = {}
     mix: Mix = Mix()
     fields: Mapping[str, Names] = Field(default_factory=lambda: {n: tuple(also) for n, also in custom.FIELDS.items()})
-    path: InputPath = Path(FILE)
 
     @model_validator(mode="after")
     def _known(self) -> DatasetSettings:
-        for name in self.datasets:
-            if name not in DATASETS:
-                raise ValueError(f"datasets has {name!r}; there are {', '.join(DATASETS)}")
-        for name in self.fields:
-            if name not in custom.NAMES:
-                raise ValueError(f"fields has {name!r}; there are {', '.join(custom.NAMES)}")
+        for key, given, known in (("datasets", self.datasets, DATASETS), ("fields", self.fields, custom.NAMES)):
+            if unknown := sorted({*given} - {*known}):
+                raise ValueError(f"{key} has {unknown[0]!r}; there are {', '.join(known)}")
         self.sources(self.mix.datasets)
         return self
 
@@ -73,53 +69,30 @@ class DatasetSettings(Strict):
         return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
-def find_settings() -> Path | None:
-    """``dataset.yaml`` in ./config, else the one shipped with the package."""
-    return next((place / FILE for place in (Path("config"), SHIPPED) if (place / FILE).is_file()), None)
-
-
-def field_spellings() -> Mapping[str, Sequence[str]]:
-    """``fields`` of the ``dataset.yaml`` found, else the built-in ones. Raises ``ConfigError`` if the file is wrong."""
-    return load_settings().fields if find_settings() else custom.FIELDS
-
-
 def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
-    """The settings of ``path`` (default: ``find_settings``). ``changes`` replace values of ``mix``, except by None.
+    """The settings of ``path``, by default of ``dataset.yaml`` in ./config, else of the one shipped with the package.
+    ``changes`` replace values of ``mix``, except by None.
 
-    Raises ``ConfigError`` with file and line.
+    Raises ``ConfigError`` that names every wrong setting.
     """
-    path = find_file(path) if path else find_settings()
-    if path is None:
-        raise ConfigError(f"there is no {FILE} in ./config; give its path with --config")
-    nodes = read_yaml(path)
-    env = environment(Path.cwd())
-    tree = {name: node.plain(name, env) for name, node in nodes.items()}
-    tree["path"] = str(path)
+    own = Path("config") / FILE
+    path = find_file(path) if path else own if own.is_file() else SHIPPED / FILE
+    nodes, env = read_yaml(path), environment(Path.cwd())
+    tree: dict[str, Any] = {name: node.plain(name, env) for name, node in nodes.items()}
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}
     if wanted:
         tree["mix"] = {**tree.get("mix", {}), **wanted}
     try:
         return DatasetSettings.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explained(error, nodes, path, wanted))) from None
+        raise ConfigError("\n".join(_explained(item, path) for item in error.errors(include_url=False))) from None
 
 
-def _explained(error: ValidationError, nodes: Mapping[str, Node], path: Path, changed: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for item in error.errors(include_url=False):
-        location = [str(part) for part in item["loc"]]
-        origin = str(path)
-        level: Any = nodes
-        for part in location:
-            if not isinstance(level, Mapping) or part not in level:
-                break
-            origin, level = level[part].origin, level[part].value
-        if len(location) > 1 and location[0] == "mix" and location[1] in changed:
-            origin = "command line"
-        given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
-        reason = item["msg"].removeprefix("Value error, ")
-        lines.append(f"{origin}: {'.'.join(location) or 'settings'}{given}: {reason}")
-    return lines
+def _explained(item: Any, path: Path) -> str:
+    given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
+    return (
+        f"{path}: {'.'.join(map(str, item['loc'])) or 'settings'}{given}: {item['msg'].removeprefix('Value error, ')}"
+    )
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:

@@ -12,11 +12,12 @@ from statistics import fmean, stdev
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.rewards.terms import TERMS
+from llm_as_judge.runlog import json_data
 
 PARTS = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
-#: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom.
+#: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom; the last one
+#: is used beyond the table, which makes intervals slightly too wide.
 _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604,
             2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)  # fmt: skip
 
@@ -53,12 +54,13 @@ class Worth:
     added: Difference  # tokens
 
     def as_json(self) -> dict[str, Any]:
+        worth, added = ([one.mean, json_data(one.half)] for one in (self.worth, self.added))
         return {
             "part": self.part,
             "accuracy": self.accuracy,
             "tokens": self.tokens,
-            "worth": [self.worth.mean, number(self.worth.half)],
-            "tokens_added": [self.added.mean, number(self.added.half)],
+            "worth": worth,
+            "tokens_added": added,
         }
 
 
@@ -83,15 +85,7 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Differe
     n = len(pairs)
     if n < 2:
         return Difference(fmean(pairs), math.nan)
-    return Difference(fmean(pairs), students_t(n - 1) * stdev(pairs) / math.sqrt(n))
-
-
-def students_t(freedom: int) -> float:
-    """Two-sided 95 % quantile; beyond the table the first terms of its expansion about the normal quantile."""
-    if freedom <= len(_STUDENT):
-        return _STUDENT[freedom - 1]
-    z, n = 1.959964, freedom
-    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+    return Difference(fmean(pairs), _STUDENT[min(n - 1, len(_STUDENT)) - 1] * stdev(pairs) / math.sqrt(n))
 
 
 def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:

@@ -1,25 +1,33 @@
-"""Rollouts of a run by domain, dataset, operator, shape, lint code and failure, and over time.
+"""A run's log summed up: ``analyze_log`` for ``analyze``, ``read_story`` for the report.
 
-A log of any length is read once. Only sums are kept, by step, so that steps which a resumed run repeats count once.
+Figures are by domain, dataset, operator, shape, lint code and failure, and over time. A log is read once. Rollouts are
+kept by step without their texts, so that steps which a resumed run repeats count once.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.evaluation.metrics import mean_known
-from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
+import msgspec
+
+from llm_as_judge.evaluation.metrics import mean, mean_known
+from llm_as_judge.events import EvalEvent, PromptEvent, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.runlog import LogReader, json_data
+from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.lint.codes import CODES
 
-DIMENSIONS = ("domain", "dataset", "operator", "shape", "lint", "failure")
 _PARTS = 10  # of a run, over time
 _LONGEST = 80  # characters of a failure
+#: Part of the run that counts as its beginning, and as its end.
+ENDS = 0.1
+_SHOWN = 5  # of the best and of the worst rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,90 +71,65 @@ class Analysis:
         return {**json_data(self), "time": [part.as_json() for part in self.time]}
 
 
-@dataclass(slots=True)
-class _Sums:
-    rollouts: int = 0
-    scored: int = 0
-    right: int = 0
-    finished: int = 0
-    faults: int = 0
-    tokens: int = 0
-    reward: float = 0.0
-    cost: float = 0.0
-
-    def add(self, rollout: RolloutEvent) -> None:
-        self.rollouts += 1
-        self.tokens += rollout.executor_tokens
-        self.cost += rollout.cost
-        self.finished += rollout.outcome == "finished"
-        self.faults += rollout.outcome == "fault"
-        if rollout.reward is not None:
-            self.scored += 1
-            self.right += rollout.correct is True
-            self.reward += rollout.reward
-
-    def join(self, other: _Sums) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def line(self) -> Line:
-        return Line(
-            rollouts=self.rollouts,
-            accuracy=_share(self.right, self.scored),
-            valid_rate=_share(self.finished, self.rollouts - self.faults),
-            reward=_share(self.reward, self.scored),
-            executor_tokens=_share(self.tokens, self.rollouts),
-            cost=self.cost,
-            unscored=self.rollouts - self.scored,
-        )
-
-
-_Key = tuple[str, str]
-
-
 @dataclass
 class LogSums:
-    """Sums of rollouts by step, dimension and key."""
+    """Rollouts by step, without their texts."""
 
-    _steps: dict[int, dict[_Key, _Sums]] = field(default_factory=dict)
+    steps: dict[int, list[RolloutEvent]] = field(default_factory=dict)
 
     def add(self, event: RolloutEvent | RunEvent) -> None:
         if isinstance(event, RunEvent):
-            self._steps = {step: sums for step, sums in self._steps.items() if step <= event.kept}
-            return
-        sums = self._steps.setdefault(event.step, {})
-        for key in _keys(event):
-            sums.setdefault(key, _Sums()).add(event)
+            self.steps = {step: own for step, own in self.steps.items() if step <= event.kept}
+        else:
+            light = msgspec.structs.replace(event, text="", workflow=None, calls=(), judged=(), reference=())
+            self.steps.setdefault(event.step, []).append(light)
 
     def analysis(self, path: Path, reports: Iterable[StepReport]) -> Analysis:
-        joined = _joined(self._steps.values())
-        by: dict[str, dict[str, Line]] = {dimension: {} for dimension in DIMENSIONS}
-        for (dimension, key), sums in sorted(joined.items(), key=lambda item: (-item[1].rollouts, item[0])):
-            if dimension:
-                by[dimension][key] = sums.line()
-        return Analysis(path, joined.get(("", ""), _Sums()).line(), by, self._over_time(reports))
+        rollouts = [rollout for own in self.steps.values() for rollout in own]
+        by: dict[str, dict[str, Line]] = {}
+        for dimension, keys in DIMENSIONS.items():
+            groups: dict[str, list[RolloutEvent]] = {}
+            for rollout in rollouts:
+                for key in set(keys(rollout)):
+                    groups.setdefault(key, []).append(rollout)
+            ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+            by[dimension] = {key: _line(own) for key, own in ranked}
+        return Analysis(path, _line(rollouts), by, self._over_time(reports))
 
     def _over_time(self, reports: Iterable[StepReport]) -> list[Part]:
         known = {report.step: report for report in reports}
-        steps = sorted(self._steps)
+        steps = sorted(self.steps)
         size = max(1, math.ceil(len(steps) / _PARTS))
         parts = []
         for start in range(0, len(steps), size):
             own = steps[start : start + size]
-            sums = _joined({("", ""): self._steps[step]["", ""]} for step in own)["", ""]
             part = [known[step] for step in own if step in known]
+            groups = sum(report.groups for report in part)
             parts.append(
                 Part(
                     first=own[0],
                     last=own[-1],
-                    line=sums.line(),
-                    zero_variance=_share(sum(r.skipped_groups for r in part), sum(r.groups for r in part)),
-                    kl=mean_known([r.kl for r in part]),
-                    entropy=mean_known([r.entropy for r in part]),
-                    seconds=mean_known([sum(r.seconds.values()) for r in part]),
+                    line=_line([rollout for step in own for rollout in self.steps[step]]),
+                    zero_variance=sum(report.skipped_groups for report in part) / groups if groups else math.nan,
+                    kl=mean_known([report.kl for report in part]),
+                    entropy=mean_known([report.entropy for report in part]),
+                    seconds=mean_known([sum(report.seconds.values()) for report in part]),
                 )
             )
         return parts
+
+
+def _line(rollouts: Sequence[RolloutEvent]) -> Line:
+    scored = [rollout for rollout in rollouts if rollout.reward is not None]
+    return Line(
+        rollouts=len(rollouts),
+        accuracy=mean([rollout.correct is True for rollout in scored]),
+        valid_rate=mean([rollout.outcome == "finished" for rollout in rollouts if rollout.outcome != "fault"]),
+        reward=mean([rollout.reward or 0.0 for rollout in scored]),
+        executor_tokens=mean([rollout.executor_tokens for rollout in rollouts]),
+        cost=sum(rollout.cost for rollout in rollouts),
+        unscored=len(rollouts) - len(scored),
+    )
 
 
 def analyze_log(path: Path) -> Analysis:
@@ -158,25 +141,108 @@ def analyze_log(path: Path) -> Analysis:
     return sums.analysis(path, reader.steps)
 
 
-def failure_of(event: RolloutEvent) -> str:
-    """What went wrong in a rollout, in a few words; empty for a correct answer."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    rollout: RolloutEvent
+    prompt: PromptEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """``before`` and ``after`` count the shapes of the first and last steps, by domain. The rollouts in ``best`` and in
+    ``worst`` differ in domain, shape or outcome. ``results`` is the run's results file; empty until its end.
+    """
+
+    log: Path
+    run: RunEvent
+    steps: Sequence[StepReport]
+    evals: Sequence[EvalEvent]
+    costs: Sequence[float]  # of the run up to each step
+    before: Mapping[Domain, Counter[str]]
+    after: Mapping[Domain, Counter[str]]
+    best: Sequence[Shown]
+    worst: Sequence[Shown]
+    analysis: Analysis
+    results: Mapping[str, Any]
+
+
+def read_story(log: Path, results: Path) -> Story:
+    """``results`` is the run's results file; results of another run are ignored."""
+    reader, sums = LogReader(log), LogSums()
+    best, worst = dict[tuple[str, ...], Shown](), dict[tuple[str, ...], Shown]()
+    for found in reader.finished():
+        if isinstance(found, RunEvent):
+            sums.add(found)
+            continue
+        for rollout in found.rollouts:
+            sums.add(rollout)
+            if rollout.reward is None:
+                continue
+            kind, shown = (
+                (rollout.domain, rollout.shape, rollout.outcome),
+                Shown(rollout, found.prompts.get(rollout.problem)),
+            )
+            best[kind] = max(shown, best.get(kind, shown), key=_reward)
+            worst[kind] = min(shown, worst.get(kind, shown), key=_reward)
+    rollouts = [sums.steps.get(step.step, []) for step in reader.steps]
+    few = max(1, round(ENDS * len(rollouts)))
+    return Story(
+        log=log,
+        run=reader.run,
+        steps=reader.steps,
+        evals=reader.evals,
+        costs=list(itertools.accumulate(sum(rollout.cost for rollout in own) for own in rollouts)),
+        before=_shapes(rollouts[:few]),
+        after=_shapes(rollouts[-few:]),
+        best=_first(sorted(best.values(), key=_reward, reverse=True)),
+        worst=_first(sorted(worst.values(), key=_reward)),
+        analysis=sums.analysis(log, reader.steps),
+        results=_results(results, reader.run.id),
+    )
+
+
+def _reward(shown: Shown) -> float:
+    return shown.rollout.reward or 0.0
+
+
+def _first(ranked: Sequence[Shown]) -> list[Shown]:
+    """The first ones, with at most two that failed in the same way."""
+    failed, found = Counter[str](), list[Shown]()
+    for shown in ranked:
+        outcome = shown.rollout.outcome
+        failed[outcome] += outcome != "finished"
+        if failed[outcome] <= 2:
+            found.append(shown)
+    return found[:_SHOWN]
+
+
+def _shapes(steps: Sequence[Sequence[RolloutEvent]]) -> dict[Domain, Counter[str]]:
+    rollouts = [rollout for own in steps for rollout in own]
+    counts = {d: Counter(r.shape or "no operator" for r in rollouts if r.domain == d) for d in DOMAINS}
+    return {domain: own for domain, own in counts.items() if own}
+
+
+def _results(path: Path, run: str) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return found if isinstance(found, dict) and found.get("run_id") == run else {}
+
+
+def first_fatal(event: RolloutEvent) -> str:
+    """The first fatal finding of lint with its meaning; empty without one."""
+    code = next((code for code in event.lint if CODES.get(code, ("", False))[1]), "")
+    return f"{code} {CODES[code][0]}" if code else ""
+
+
+def _failure(event: RolloutEvent) -> str:
+    """Kind of failure of a rollout; empty for a correct answer."""
     if event.correct is None:
         return f"unscored: {_head(event.reason or event.error)}"
-    if event.outcome == "invalid":
-        fatal = next((code for code in event.lint if CODES.get(code, ("", False))[1]), "")
-        return f"invalid: {fatal} {CODES[fatal][0]}" if fatal else f"invalid: {_head(event.error)}"
     if event.outcome != "finished":
-        return f"{event.outcome}: {_head(event.error)}"
+        return f"{event.outcome}: {first_fatal(event) or _head(event.error)}"
     return "" if event.correct else "wrong answer"
-
-
-def _keys(event: RolloutEvent) -> list[_Key]:
-    keys = [("", ""), ("domain", event.domain), ("dataset", event.dataset or "none")]
-    keys.append(("shape", event.shape or "no operator"))
-    keys += [("operator", name) for name in set(event.operators)]
-    keys += [("lint", code) for code in set(event.lint)]
-    failure = failure_of(event)
-    return [*keys, ("failure", failure)] if failure else keys
 
 
 def _head(text: str) -> str:
@@ -185,13 +251,12 @@ def _head(text: str) -> str:
     return re.sub(r"\d+", "N", first)[:_LONGEST] or "no reason given"
 
 
-def _joined(parts: Iterable[Mapping[_Key, _Sums]]) -> dict[_Key, _Sums]:
-    total: dict[_Key, _Sums] = {}
-    for part in parts:
-        for key, sums in part.items():
-            total.setdefault(key, _Sums()).join(sums)
-    return total
-
-
-def _share(part: float, whole: int) -> float:
-    return part / whole if whole else math.nan
+#: Dimensions and the keys of a rollout in each.
+DIMENSIONS: Mapping[str, Callable[[RolloutEvent], Iterable[str]]] = {
+    "domain": lambda event: (event.domain,),
+    "dataset": lambda event: (event.dataset or "none",),
+    "operator": lambda event: event.operators,
+    "shape": lambda event: (event.shape or "no operator",),
+    "lint": lambda event: event.lint,
+    "failure": lambda event: filter(None, (_failure(event),)),
+}

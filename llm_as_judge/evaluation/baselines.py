@@ -56,7 +56,7 @@ class Row:
 
 
 def row(name: str, records: Sequence[RolloutEvent], plan: Mapping[Domain, str] | None = None) -> Row:
-    """From one record for each problem."""
+    """A row made of one record for each problem."""
     return _row(name, plan or {}, [share([r.correct]) for r in records], [r.domain for r in records], records)
 
 
@@ -68,7 +68,7 @@ class Matrix:
 
     @property
     def problems(self) -> Iterator[Mapping[str, RolloutEvent]]:
-        """For each problem, its record by plan."""
+        """Records of each problem, by plan."""
         for records in zip(*(e.records for e in self.evaluations.values()), strict=True):
             yield dict(zip(self.evaluations, records, strict=True))
 

@@ -130,7 +130,7 @@ async def evaluate(
 
 
 def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:
-    """With the scores of the benchmark's official script; none after an infrastructure fault."""
+    """The record of a rollout, with official scores unless it ended in an infrastructure fault."""
     question, execution = rollout.problem.question, rollout.execution
     if execution.outcome == "fault":
         return rollout_event(rollout, index=index, sample=sample)

@@ -13,6 +13,7 @@ import msgspec
 
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean
 from llm_as_judge.evaluation.official import Official, official, share
 from llm_as_judge.events import RolloutEvent
@@ -20,7 +21,6 @@ from llm_as_judge.files import write_whole
 from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.shapes import SHAPES, name_of
 
 
@@ -83,7 +83,7 @@ class Summary:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
             optional = {name: found.pop(name) for name in ("by_problem", "between") if name in found}
-            return msgspec.convert(measured(found) | optional, Summary)  # null stands for NaN
+            return msgspec.convert(measured(found) | optional, Summary)  # null means NaN
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{path} holds no evaluation: {error}") from error
 
@@ -106,11 +106,8 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
         abstained=sum(r.abstained for r in records),
         unscored=_counted(records, lambda r: r.reason or r.error or r.outcome, lambda r: r.correct is None),
         outcomes=_counted(records, lambda r: r.outcome),
-        invalid=_counted(records, _first_fatal, lambda r: r.outcome == "invalid"),
-        shapes={
-            d: _counted(records, lambda r: name_of(r.source, r.domain) or r.shape or "no operator", _of(d))
-            for d in domains
-        },
+        invalid=_counted(records, lambda r: first_fatal(r) or r.error, lambda r: r.outcome == "invalid"),
+        shapes={domain: _counted([r for r in records if r.domain == domain], _plan_or_shape) for domain in domains},
         tokens=mean([float(r.executor_tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
         cost=sum(r.cost for r in records),
@@ -133,13 +130,8 @@ def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:
     return with_abstentions(False), with_abstentions(True)
 
 
-def _first_fatal(record: RolloutEvent) -> str:
-    code = next((code for code in record.lint if CODES.get(code, ("", False))[1]), "")
-    return f"{code} {CODES[code][0]}" if code else record.error
-
-
-def _of(domain: Domain) -> Callable[[RolloutEvent], bool]:
-    return lambda record: record.domain == domain
+def _plan_or_shape(record: RolloutEvent) -> str:
+    return name_of(record.source, record.domain) or record.shape or "no operator"
 
 
 def _counted(

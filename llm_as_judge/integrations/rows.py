@@ -39,7 +39,7 @@ def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any
 
 
 def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
-    """If the chat template has no system message, the user's message holds its text."""
+    """Rows of ``problems``. Without a system message in the chat template, its text is in the user's message."""
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))
     prompt = Layer1(config.workflow.model_copy(update={"prefill": False}))
     return [

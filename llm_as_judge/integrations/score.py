@@ -12,14 +12,14 @@ engines do with it differs.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
@@ -37,23 +37,12 @@ Row = Mapping[str, Any]
 
 def problem_of(row: Row) -> Problem:
     """The problem of a row: its ``record``, or the row itself in the project's own format. Raises ``DataError``."""
-    record = row.get(RECORD)
-    if record is None:
+    if RECORD not in row:
         return parse(row)
-    if not isinstance(record, str):
-        raise DataError(f"column {RECORD!r} must be a problem as JSON text, got {type(record).__name__}")
-    return _parsed(record)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(record: str) -> Problem:
     try:
-        loaded = json.loads(record)
-    except ValueError as error:
-        raise DataError(f"column {RECORD!r} is not JSON: {error}") from error
-    if not isinstance(loaded, dict):
-        raise DataError(f"column {RECORD!r} must be an object, got {type(loaded).__name__}")
-    return parse(loaded)
+        return parse(msgspec.json.decode(row[RECORD], type=dict[str, Any]))
+    except (msgspec.DecodeError, TypeError) as error:
+        raise DataError(f"column {RECORD!r} must be a problem as JSON text: {error}") from error
 
 
 def reason_of(rollout: Rollout) -> str:

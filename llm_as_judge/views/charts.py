@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_as_judge.evaluation.analysis import ENDS, Story
 from llm_as_judge.evaluation.metrics import mean_known
-from llm_as_judge.evaluation.story import ENDS, Story
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
@@ -158,7 +158,7 @@ class Plot:
 
 
 def plots(story: Story) -> Iterator[Plot]:
-    """Those of a run's report for which the run has figures."""
+    """Plots of a run's report, without those that the run has no figures for."""
     steps = story.steps
 
     def each(name: str) -> list[float]:
@@ -194,7 +194,7 @@ def plots(story: Story) -> Iterator[Plot]:
 
 
 def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
-    """Of all rollouts, and of each domain that has any."""
+    """Accuracy of each step: of all rollouts, and of each domain with rollouts."""
     found: dict[str, list[float]] = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in DOMAINS}
     known = {d: values for d, values in found.items() if not all(map(math.isnan, values))}
     return {"all": [step.accuracy for step in steps], **known}

@@ -101,8 +101,8 @@ class _Transcript:
 def step_log(step: FinishedStep) -> logs.EvalLog:
     """The log of a training step."""
     run, report, members, samples = step.run, step.report, Counter[str](), []
-    models = [run.setting(role, key) or role for role, key in (("executor", "model"), ("judge", "model"))]
-    models = [run.setting("model", "model_name") or "policy", *models]
+    models = [run.setting("model", "model_name") or "policy"]
+    models += [run.setting(role, "model") or role for role in ("executor", "judge")]
     for rollout in step.rollouts:
         members[rollout.problem] += 1
         prompt = step.prompts.get(rollout.problem)
@@ -240,23 +240,20 @@ def time_of(file: Path) -> float:
 
 def _scores(rollout: RolloutEvent) -> dict[str, Score]:
     """Verdict, official scores, reward and its terms; an evaluation has no reward."""
-    tier, answer = rollout.tier, rollout.answer
-    explanation = f"{rollout.reason} (decided by {tier})" if tier != "none" else rollout.reason
-    if rollout.correct is None:
-        scores = {"correct": Score.unscored(answer=answer, explanation=explanation)}
-    else:
-        scores = {"correct": Score(value="C" if rollout.correct else "I", answer=answer, explanation=explanation)}
-    scores |= {name: _score(value) for name, value in rollout.scores.items()}
+    tier = rollout.tier
+    why: dict[str, str | None] = {
+        "correct": f"{rollout.reason} (decided by {tier})" if tier != "none" else rollout.reason
+    }
+    values: dict[str, Any] = {"correct": {True: "C", False: "I", None: None}[rollout.correct], **rollout.scores}
     if rollout.step:
-        advantage = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
-        scores["reward"] = _score(rollout.reward, advantage)
-    return scores | {term: _score(value) for term, value in rollout.terms.items()}
-
-
-def _score(value: float | None, explanation: str | None = None) -> Score:
-    if value is None:
-        return Score.unscored(explanation=explanation)
-    return Score(value=round(value, 4), explanation=explanation)
+        values["reward"] = rollout.reward
+        why["reward"] = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
+    scores = {}
+    for name, value in {**values, **rollout.terms}.items():
+        about: dict[str, Any] = {"answer": rollout.answer, "explanation": why.get(name)}
+        shown = round(value, 4) if isinstance(value, float) else value
+        scores[name] = Score.unscored(**about) if value is None else Score(value=shown, **about)
+    return scores
 
 
 def _moment(time: float) -> datetime:

@@ -15,9 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.analysis import Line
+from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.metrics import mean_known
-from llm_as_judge.evaluation.story import Shown, Story
 from llm_as_judge.events import StepReport
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.watch import figure, percent

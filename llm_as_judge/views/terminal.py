@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console
@@ -24,6 +24,7 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch
+    from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
@@ -31,17 +32,6 @@ if TYPE_CHECKING:  # these import torch
 
 #: Share of answers that the judge may leave open before an alarm is shown.
 ABSTENTION_ALARM = 0.1
-
-
-class Measured(Protocol):
-    """A line of the result table: a ``Summary`` or a ``baselines.Row``."""
-
-    @property
-    def overall(self) -> Estimate: ...
-    @property
-    def domains(self) -> Mapping[Domain, Estimate]: ...
-    @property
-    def tokens(self) -> float: ...
 
 
 class TerminalProgress:
@@ -131,7 +121,7 @@ def validation_line(step: int, summary: Summary) -> str:
     )
 
 
-def result_table(lines: Mapping[str, Measured], problems: int) -> Table:
+def result_table(lines: Mapping[str, Summary | Row], problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts/run_full_pipeline.sh"
 #: A fake interpreter that logs each command of llm-as-judge; other scripts really run.
@@ -61,25 +59,3 @@ def test_all_steps_run_in_order_and_every_test_set_is_evaluated(tmp_path: Path) 
     assert evaluate[evaluate.index("--limit") + 1] == "4" and evaluate[evaluate.index("--device") + 1] == "cpu"
     files = [file for word, file in itertools.pairwise(evaluate) if word == "--data"]
     assert files == [f"{tmp_path}/data/test/{name}_test.jsonl" for name in ("gsm8k", "mbpp")]
-
-
-def test_steps_can_be_skipped_and_a_validation_part_is_used(tmp_path: Path) -> None:
-    (tmp_path / "data/test").mkdir(parents=True)
-    (tmp_path / "data/test/math_test.jsonl").touch()
-    (tmp_path / "data/mixed").mkdir()
-    (tmp_path / "data/mixed/val_mixed.jsonl").touch()
-    done, commands = run(tmp_path, "--model", "nano", "--skip-download", "--skip-process")
-    assert done.returncode == 0, done.stderr
-    assert [words[0] for words in commands] == ["train", "evaluate"]
-    assert "--max-steps" not in commands[0] and "--limit" not in commands[1]
-    assert f"data.val_dataset={tmp_path}/data/mixed/val_mixed.jsonl" in commands[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [(("--modle", "nano"), "unknown option --modle"), (("--model",), "needs a value")],
-)
-def test_wrong_use_is_shown_before_anything_runs(tmp_path: Path, options: tuple[str, ...], shown: str) -> None:
-    done, commands = run(tmp_path, *options)
-    assert done.returncode == 2 and shown in done.stderr
-    assert commands == []

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
@@ -46,20 +45,6 @@ def test_every_domain_stays_within_one_of_its_share(batches: list[int], parts: t
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(0, 150), st.integers(0, 150))
-def test_slots_are_exact_at_every_step_taken_at_once_or_one_by_one(weights: list[int], first: int, second: int) -> None:
-    ratios = {i: weight / 100 for i, weight in enumerate(weights)}
-    taken, one_by_one = Quota(ratios), Quota(ratios)
-    names = []
-    for slot in range(1, first + second + 1):
-        names.append(one_by_one.next())
-        for i, weight in enumerate(weights):
-            assert abs(one_by_one.drawn[i] - Fraction(weight, sum(weights)) * slot) < 1
-    assert [*taken.take(first), *taken.take(second)] == names
-    assert taken.drawn == one_by_one.drawn
-
-
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
 def test_nothing_repeats_before_its_epoch_ends_and_copies_are_spread(
     unique: int, copies: int, size: int, seed: int
@@ -69,13 +54,6 @@ def test_nothing_repeats_before_its_epoch_ends_and_copies_are_spread(
     drawn = [id_ for _ in range(2 * len(pool)) for id_ in ids(sampler.sample(size))]
     for start in range(0, len(drawn) - unique + 1, unique):
         assert len(set(drawn[start : start + unique])) == unique
-
-
-def test_epochs_and_seeds_differ_in_order() -> None:
-    first = ids(DomainSampler(problems(math=30), {"math": 1.0}, 1).sample(60))
-    assert first == ids(DomainSampler(problems(math=30), {"math": 1.0}, 1).sample(60))
-    assert first[:30] != first[30:]
-    assert first != ids(DomainSampler(problems(math=30), {"math": 1.0}, 2).sample(60))
 
 
 @settings(deadline=None, max_examples=30)
@@ -99,7 +77,7 @@ def test_other_problems_missing_domains_and_bad_ratios_are_refused() -> None:
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
-    with pytest.raises(DataError, match=r"no code problems; .*\{math: 0\.57, code: 0, qa: 0\.43\}"):
+    with pytest.raises(DataError, match="no code problems; add some"):
         DomainSampler(problems(math=5, qa=5), RATIOS)
     DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
     for ratios in ({"math": -1.0}, {"math": 0.0}, {"math": float("nan")}):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.assembly.problems import heldout_problems, open_problems
+from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
 from llm_as_judge.data.problems import read_problems, spread, unseen
@@ -37,18 +37,6 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
     (tmp_path / "mixed" / MARKER).touch()
     with pytest.raises(DataError, match="broke off"):
         open_problems(config)
-
-
-def test_naming_a_training_file_selects_files(tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    records = [{"problem": f"{i}?", "answer": i, "type": domain} for i in range(3) for domain in ("math", "qa")]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
-    config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios])
-    assert config.data.source == "files"
-    assert {problem.question.dataset for problem in open_problems(config, measured=False).sampler.sample(4)} == {
-        "custom"
-    }
 
 
 def test_files_next_to_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
@@ -93,30 +81,6 @@ def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_s
     assert spread(problems, 90) == spread(problems, 1000) == problems
     places = [problems.index(p) for p in chosen if p.question.domain == "math"]
     assert max(places) > 40, "not the first ones alone"
-
-
-@pytest.mark.parametrize("setting", ["test_dataset", "val_dataset"])
-def test_held_out_problems_are_spread_over_their_file(tmp_path: Path, setting: str) -> None:
-    held = sorted_file(tmp_path / "held.jsonl", ("math", 40), ("qa", 20))
-    seen = sorted_file(tmp_path / "train.jsonl", ("math", 3), ("qa", 3))
-    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
-    files = [f"train_dataset={seen}", f"test_dataset={seen.with_name('t.jsonl')}", f"{setting}={held}"]
-    sorted_file(tmp_path / "t.jsonl", ("math", 1))
-    often = f"eval_every={int(setting == 'val_dataset')}"
-    config = load_config(ROOT / "config/embedded.yaml", [*files, ratios, "eval_problems=12", often])
-    problems = open_problems(config)
-    chosen = problems.heldout if setting == "test_dataset" else problems.validation
-    assert Counter(p.question.domain for p in chosen) == {"math": 8, "qa": 4}
-    if setting == "test_dataset":
-        assert Counter(p.question.domain for p in heldout_problems(config.data, 3)) == {"math": 2, "qa": 1}
-
-
-def test_training_problems_that_are_limited_keep_their_domains(tmp_path: Path) -> None:
-    path = sorted_file(tmp_path / "train.jsonl", ("math", 40), ("qa", 20))
-    ratios = "domain_ratios={math: 0.5, qa: 0.5, code: 0}"
-    config = load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", ratios, "max_problems=9"])
-    drawn = open_problems(config, measured=False).sampler.peek(99)
-    assert Counter(p.question.domain for p in drawn) == {"math": 6, "qa": 3}
 
 
 def test_one_file_for_training_and_testing_is_refused_with_the_cure(tmp_path: Path) -> None:

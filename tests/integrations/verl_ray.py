@@ -11,10 +11,10 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import ray
 import torch
@@ -68,37 +68,9 @@ def scores(manager: RewardLoopManager, data: DataProto) -> dict[str, Any]:
     return {"score": found.batch["rm_scores"].sum(-1).tolist(), **columns}
 
 
-def children(pid: int) -> list[int]:
-    """All processes below ``pid``."""
-    parents = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found, new = [], {pid}
-    while new:
-        new = {child for child, parent in parents.items() if parent in new}
-        found += new
-    return found
-
-
-def start_ray(tries: int = 3) -> None:
-    """Ray allows 30 seconds to start, which is too short on a busy machine."""
-    for left in reversed(range(tries)):
-        try:
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_FOLDER"])
-            return
-        except Exception:
-            ray.shutdown()
-            if not left:
-                raise
-
-
 def main() -> None:
     parquet, config, tokenizer, *overrides = sys.argv[1:]
-    start_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_FOLDER"])
     found: dict[str, Any] = {}
     try:
         data = batch(parquet, tokenizer)
@@ -106,17 +78,14 @@ def main() -> None:
         found["before"] = scores(manager, data)
         victim = manager.reward_loop_workers[0]
         pid = ray.get(victim.__ray_call__.remote(lambda worker: os.getpid()))
-        below = children(pid)
+        below = psutil.Process(pid).children(recursive=True)
         found["below"] = len(below)
         os.kill(pid, signal.SIGKILL)
         try:
             found["killed"] = scores(manager, data)
         except ray.exceptions.RayActorError as error:
             found["killed"] = type(error).__name__
-        deadline = time.monotonic() + 10
-        while (left := [p for p in below if os.path.exists(f"/proc/{p}")]) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        found["left"] = len(left)
+        found["left"] = len(psutil.wait_procs(below, timeout=10)[1])
         manager.reward_loop_workers.remove(victim)
         found["after"] = scores(manager, data)
     finally:

@@ -12,7 +12,7 @@ from helpers.browser import Browsing
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-@pytest.fixture(scope="module")  # an event loop runs while it is open, beside which no other test's can
+@pytest.fixture(scope="module")  # its event loop excludes those of other tests
 def chromium() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives it: pip install playwright")
     if CHROMIUM is None:

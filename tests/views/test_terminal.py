@@ -8,13 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.views.terminal import TerminalProgress, gain_line, plans_table, result_table, shapes_table, step_line
+from llm_as_judge.types import Domain
+from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
 
 
 @dataclass(frozen=True)
@@ -93,22 +92,6 @@ def test_the_result_table_shows_percent_with_intervals() -> None:
     assert row(lines, "random") == ["random policy", "-", "-", "-", "-", "-", "60"]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_figure_is_cut_off(width: int) -> None:
-    full = Estimate(1.0, 0.975, 1.0, 150)
-    lines = {"best single workflow everywhere": Line(full, dict.fromkeys(DOMAINS, full), full, 1234.0)}
-    text = "\n".join(shown(result_table(lines, 150), width))
-    assert "\u2026" not in text
-    assert text.count("100.0") == text.count("[98-100]") == 5 and "1234" in text
-
-
-def test_the_gain_has_its_interval() -> None:
-    assert gain_line(Estimate(0.36, 0.28, 0.441, 150, 2)) == (
-        "Trained minus untrained policy: +36.0 points [+28.0, +44.1], paired over 150 problems"
-    )
-    assert "no problem was scored" in gain_line(Estimate(math.nan, -1, 1, 0))
-
-
 def test_the_plans_table_marks_learned_plans() -> None:
     accuracies = {"direct": {"math": 0.2, "code": 0.0}, "program": {"math": 0.9, "code": 0.0}}
     lines = shown(plans_table(accuracies, {"math": "program"}))
@@ -122,10 +105,6 @@ def test_the_shapes_table_shows_the_three_most_frequent() -> None:
     text = "\n".join(lines)
     assert "75 % A" in text and "25 % invalid" in text
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
-
-
-def test_a_domain_without_shapes_before_has_an_empty_cell() -> None:
-    assert row(shown(shapes_table({}, {"qa": {"A": 1}})), "qa") == ["qa", "100 % A"]
 
 
 def test_progress_shows_bars_for_running_and_lines_for_finished_work() -> None:

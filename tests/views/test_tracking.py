@@ -20,8 +20,6 @@ import pytest
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
 from llm_as_judge.commands.app import main
-from llm_as_judge.config.identity import identity
-from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.report import StepReport
@@ -32,7 +30,7 @@ REPORT = StepReport(
     learning_rate=1e-3, groups=4, rollouts=16, skipped_groups=1, refilled_groups=0, unscored=2,
     seconds={"generate": 1.0, "update": 2.0}, truncated=0.125, reward_std=2.0, terms={"format": 7.5},
 )  # fmt: skip
-#: Ours, for which TRL has no name.
+#: Metrics without a name in TRL.
 OWN = r"train/(accuracy(/\w+)?|valid_rate|executor_tokens|unscored|abstained|temperature|seconds/\w+)"
 
 
@@ -70,7 +68,9 @@ def test_names_are_trls_where_trl_has_them() -> None:
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
 
 
-def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     good, bad = Kept(), Kept(fails=True)
     found = Tracking((), "p", {"bad": bad, "good": good})
     with caplog.at_level(logging.WARNING):
@@ -82,7 +82,7 @@ def test_what_was_not_measured_is_not_told_and_a_failing_tool_costs_no_run(caplo
     assert good.closed
 
 
-def test_a_missing_library_is_told_before_any_work(
+def test_a_missing_library_is_reported_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,20 +93,6 @@ def test_a_missing_library_is_told_before_any_work(
     assert not list(tmp_path.iterdir())
     with pytest.raises(ConfigError, match=r"report_to=none"), tracking(TrackingConfig(report_to=("trackio",))):
         pass
-
-
-def test_the_setting_takes_a_name_a_list_or_none(root: Path) -> None:
-    def told(*overrides: str) -> tuple[str, ...]:
-        return load_config(root / "config/embedded.yaml", overrides).tracking.report_to
-
-    assert told() == () == told("tracking.report_to=[]") == told("report_to=none")
-    assert told("report_to=trackio") == ("trackio",)
-    assert told("report_to=[wandb, tensorboard]") == ("wandb", "tensorboard")
-    with pytest.raises(ConfigError, match="report_to"):
-        told("report_to=mlflow")
-    assert load_config(root / "config/training.yaml").tracking.report_to == ("trackio",)
-    one, other = (load_config(root / "config/embedded.yaml", [f"report_to={name}"]) for name in ("none", "wandb"))
-    assert identity(one) == identity(other), "who is told of a run is no part of it"
 
 
 @pytest.mark.slow

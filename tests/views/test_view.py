@@ -178,6 +178,6 @@ def test_the_command_writes_the_newest_runs_logs(
     config = root / "config/embedded.yaml"
     assert main(["view", "--write-only", "--config", str(config)]) == 0
     assert "2 new Inspect logs in logs/nano/mine.inspect" in capsys.readouterr().out
-    assert main(["view", "nobody", "--write-only", "--config", str(config)]) == 2
+    assert main(["view", "absent", "--write-only", "--config", str(config)]) == 2
     assert "runs: nano/mine" in capsys.readouterr().err
     assert inspect_logs(load_config(config, []), "mine").update() == []
