@@ -192,29 +192,7 @@ def test_padding_may_hold_anything() -> None:
     assert poisoned.logprobs.grad is not None and bool(torch.isfinite(poisoned.logprobs.grad).all())
 
 
-def test_extreme_ratios_stay_finite() -> None:
-    new, old = torch.tensor([[-0.1]], requires_grad=True), torch.tensor([[-500.0]])
-    inputs = LossInputs(new, torch.tensor([-1.0]), torch.tensor([[True]]), old)
-    assert math.isfinite(float(policy_loss(inputs, TrainingConfig(), Normaliser(1, 1)).loss.detach()))
-
-
-def test_a_kl_term_without_reference_is_refused() -> None:
-    with pytest.raises(ValueError, match="ref_logprobs"):
-        policy_loss(replace(batch(), ref_logprobs=None), settings_of("grpo", 0.1), WHOLE)
-
-
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, -1.0, -3.0]])
-
-
-def test_filters_leave_a_renormalised_distribution() -> None:
-    probabilities = LOGITS.softmax(-1)[0]
-    top2 = sampling_logprobs(LOGITS, top_k=2)[0].exp()
-    assert top2.tolist() == pytest.approx([*(probabilities[:2] / probabilities[:2].sum()).tolist(), 0, 0, 0])
-    # .610 + .224 + .136: the third token is the one that passes .9.
-    nucleus = sampling_logprobs(LOGITS, top_p=0.9)[0].exp()
-    assert (nucleus > 0).tolist() == [True, True, True, False, False]
-    assert float(nucleus.sum()) == pytest.approx(1)
-    assert torch.equal(sampling_logprobs(LOGITS, 0.5), (LOGITS / 0.5).log_softmax(-1))
 
 
 def test_filters_equal_those_of_hugging_face() -> None:
