@@ -126,9 +126,19 @@ def stages(
         raise ValueError(f"the token budget must be >= 1, got {budget}")
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     whole = [len(prompts[i]) for i in order]
-    shared = [0, *(_common(prompts[i], prompts[j]) for i, j in pairwise(order))]
+    shared = [0, *(common_length(prompts[i], prompts[j]) for i, j in pairwise(order))]
     chunks = _chunks(order, [a - b for a, b in zip(whole, shared, strict=True)], whole, budget)
     return [_stage(chunk, prompts, completions, budget, min_share) for chunk in chunks]
+
+
+def common_length(first: Tokens, *others: Tokens) -> int:
+    """Length of the beginning that all sequences share."""
+    end = len(first)
+    for other in others:
+        if first[:end] != other[:end]:
+            pairs = enumerate(zip(first[:end], other, strict=False))
+            end = next((i for i, (x, y) in pairs if x != y), min(end, len(other)))
+    return end
 
 
 def dense_mask(layout: Layout) -> Tensor:
@@ -245,7 +255,7 @@ def _branches(
         if len(sequences[i]) > at:
             branches.setdefault(sequences[i][at], []).append(i)
     for branch in branches.values():
-        end = at + _common(*(sequences[i][at:] for i in branch)) if len(branch) > 1 else len(sequences[branch[0]])
+        end = at + common_length(*(sequences[i][at:] for i in branch)) if len(branch) > 1 else len(sequences[branch[0]])
         if len(branch) > 1 and end - at < min_share and any(len(sequences[i]) > end for i in branch):
             yield from (([i], len(sequences[i])) for i in branch)
         else:
@@ -269,13 +279,3 @@ def _chunks(items: Sequence[int], added: Sequence[int], alone: Sequence[int], bu
 def _check(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> None:
     if not prompts or any(not p for p in prompts) or any(not c for c in completions):
         raise ValueError("a batch needs a sequence, and every prompt and every completion at least one token")
-
-
-def _common(first: Tokens, *others: Tokens) -> int:
-    """Length of the beginning that all sequences share."""
-    end = len(first)
-    for other in others:
-        if first[:end] != other[:end]:
-            pairs = enumerate(zip(first[:end], other, strict=False))
-            end = next((i for i, (x, y) in pairs if x != y), min(end, len(other)))
-    return end

@@ -19,6 +19,7 @@ from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 
 logger = logging.getLogger(__name__)
@@ -59,12 +60,6 @@ class Runner(Protocol):
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution: ...
 
 
-class GroupRewards(Protocol):
-    """Rewards computed from a whole step, added to those of the single workflows."""
-
-    async def add(self, groups: Sequence[Group]) -> list[Group]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
     """Everything that turns a workflow's text into a reward.
@@ -79,7 +74,7 @@ class RolloutParts:
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
-    extra: GroupRewards | None = None
+    extra: CustomRewards | None = None
     max_unscored: float = 1.0
     patience_s: float = 0.0
     on_pause: Callable[[str], None] = logger.warning

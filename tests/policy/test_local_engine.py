@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
+from test_exact import HEADS
 from transformers import Lfm2Config
 
 from llm_as_judge.errors import ConfigError
@@ -156,14 +157,7 @@ def greedy(policy: Policy, prompt: list[int], count: int) -> list[int]:
 
 
 #: Operations between hidden state and logits, or a window without ``layer_types``.
-OTHERS = {
-    "qwen2": {},
-    "granite": {"logits_scaling": 8.0},
-    "cohere": {"logit_scale": 0.1},
-    "gemma3_text": {"final_logit_softcapping": 2.0, "head_dim": 8, "query_pre_attn_scalar": 8},
-    "mistral": {"sliding_window": 40},
-    "gpt2": {"n_embd": 32, "n_head": 4},
-}
+OTHERS: dict[str, Any] = {**HEADS, "mistral": {"sliding_window": 40}}
 
 
 @pytest.mark.parametrize("family", OTHERS)
