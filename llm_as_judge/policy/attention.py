@@ -12,7 +12,7 @@ always uses the right one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, cast
 
@@ -61,7 +61,8 @@ class Tree:
         """Mask for all layers, built once."""
         if self._mask is None:
             make: Callable[[Layout], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
-            self._mask = make(_on(self.layout, device))
+            first, last = self.layout.first.to(device), self.layout.last.to(device)
+            self._mask = make(replace(self.layout, first=first, last=last))
         return self._mask
 
 
@@ -230,10 +231,6 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 def _flex() -> Callable[..., Any]:
     """FlexAttention, compiled once for all row lengths."""
     return torch.compile(flex_attention, dynamic=True)
-
-
-def _on(layout: Layout, device: torch.device) -> Layout:
-    return Layout(layout.pieces, layout.first.to(device), layout.last.to(device), layout.queries)
 
 
 AttentionInterface.register(ATTENTION, attention)

@@ -1,4 +1,4 @@
-"""Token ids of a prompt by a model's chat template, and text of sampled ids.
+"""Token ids of a prompt by a model's chat template, and completions from sampled ids.
 
 Templates differ in what they accept: some refuse or drop a system message, some refuse earlier turns. What a template
 does not accept is put in front of the next message.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import TemplateError
 
-from llm_as_judge.types import Prompt
+from llm_as_judge.types import Completion, Prompt
 
 Messages = list[dict[str, str]]
 
@@ -71,6 +71,15 @@ def _renders(tokenizer: Any, messages: Messages, contents: Sequence[str]) -> boo
     except (TemplateError, ValueError):
         return False
     return all(content in text for content in contents)
+
+
+def completion_of(
+    tokenizer: Any, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], stopped: bool, version: int
+) -> Completion:
+    """Completion from sampled ids; if ``stopped``, the last one ends the sequence and is not part of the text."""
+    text = text_of(tokenizer, ids[:-1] if stopped else ids)
+    reason: Literal["stop", "length"] = "stop" if stopped else "length"
+    return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason, version)
 
 
 def text_of(tokenizer: Any, token_ids: Sequence[int]) -> str:

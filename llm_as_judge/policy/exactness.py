@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,6 +115,17 @@ def tolerance(precision: torch.dtype) -> float:
     return _LOGPROB.get(precision, _MEAN_LOGPROB)
 
 
+@contextmanager
+def explained(what: str, cure: str) -> Iterator[None]:
+    """Turns an error in a model's own code into a ``ConfigError``."""
+    try:
+        yield
+    except (ConfigError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ConfigError(f"{what} ({type(error).__name__}: {error}); {cure}") from error
+
+
 def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
     """Compares log-probs of the longest and the shortest sequence, padded to each other, with ``plain_logprobs``.
 
@@ -124,16 +136,10 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
     if policy.config.lora_dropout:  # the only noise that is left on in training
         policy.model.eval()
     try:
-        with torch.no_grad():
+        with explained(f"{name} cannot be trained here", "see docs/reports/architectures.md"), torch.no_grad():
             scores = policy.logprobs(pair)
             policy.model.eval()
             own = [plain_logprobs(base, completion) for completion in pair]
-    except (ConfigError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"{name} cannot be trained here ({type(error).__name__}: {error}); see docs/reports/architectures.md"
-        ) from error
     finally:
         policy.model.train(was_training)
     worst = apart(scores.logprobs[scores.mask], torch.cat(own), base.dtype)
@@ -165,22 +171,16 @@ def check_exact(
     compared = completions[:: -(-len(completions) // SEQUENCES)]
     budget = max(1, budget * len(compared) // len(completions))  # as many stages as the whole batch would take
     kept = [(p, p.grad) for p in policy.trainable_parameters()]
+    name, cure = policy.base.config.model_type, "set training.shared_prefix=false to forward padded rows"
+    layouts: tuple[Layout, Layout] = ("tree", "padded")
     try:
-        tree, rows = (
-            torch.cat(policy.own_logprobs(compared, sampling, layout, budget)) for layout in ("tree", "padded")
-        )
-        logprob = apart(tree, rows, policy.base.dtype)
-        few = _relatives(compared)
-        with torch.enable_grad():
-            tree, rows = (_gradient(policy, few, sampling, layout, budget) for layout in ("tree", "padded"))
-        gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
-    except (ConfigError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"prefixes of {policy.base.config.model_type} cannot be shared ({type(error).__name__}: {error}); set "
-            "training.shared_prefix=false to forward padded rows"
-        ) from error
+        with explained(f"prefixes of {name} cannot be shared", cure):
+            tree, rows = (torch.cat(policy.own_logprobs(compared, sampling, x, budget)) for x in layouts)
+            logprob = apart(tree, rows, policy.base.dtype)
+            few = _relatives(compared)
+            with torch.enable_grad():
+                tree, rows = (_gradient(policy, few, sampling, x, budget) for x in layouts)
+            gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
     finally:
         for parameter, grad in kept:
             parameter.grad = grad
@@ -189,9 +189,9 @@ def check_exact(
     # not >, so that NaN fails
     if not (logprob <= most_logprob and gradient <= most_gradient):
         raise ConfigError(
-            f"on the first batch, the shared-prefix and the padded computation of {policy.base.config.model_type} "
-            f"differ by {logprob:.1e} nats in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in "
-            f"the gradient (at most {most_gradient:g}); set training.shared_prefix=false to forward padded rows"
+            f"on the first batch, the shared-prefix and the padded computation of {name} differ by {logprob:.1e} nats "
+            f"in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in the gradient (at most "
+            f"{most_gradient:g}); {cure}"
         )
     return Difference(logprob, gradient)
 

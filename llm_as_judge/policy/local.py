@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy.chat import text_of
-from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
+from llm_as_judge.policy.chat import completion_of
+from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import Store, prefill
@@ -101,19 +101,12 @@ class LocalEngine:
         draw = torch.Generator().manual_seed(0)
         tokens = torch.randint(base.config.get_text_config().vocab_size, (30,), generator=draw).tolist()
         prompts = [tokens[:14], tokens[:8] + tokens[14:20], tokens[:8] + tokens[20:]]
-        try:
+        with explained(f"generation.engine=local cannot decode {name}", "set generation.engine=vllm"):
             groups = self.generate(prompts, 2, max_new_tokens=6)
             with self._policy.generation_weights(), torch.inference_mode():
                 sampled = [c for group in groups for c in group]
                 own = torch.cat([plain_logprobs(base, c) for c in sampled])
                 worst = apart(torch.tensor([p for c in sampled for p in c.logprobs]), own, base.dtype)
-        except (ConfigError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise ConfigError(
-                f"generation.engine=local cannot decode {name} ({type(error).__name__}: {error}); set "
-                "generation.engine=vllm"
-            ) from error
         if not worst <= most:  # not >, so that NaN fails
             raise ConfigError(
                 f"generation.engine=local would sample {name} wrongly: its log-probabilities are {worst:.1e} "
@@ -149,14 +142,7 @@ class LocalEngine:
 
     def _completion(self, prompt: Sequence[int], ended: _Ended) -> Completion:
         stopped = ended.ids[-1] in self._policy.eos_token_ids
-        return Completion(
-            text=text_of(self._tokenizer, ended.ids[:-1] if stopped else ended.ids),
-            prompt_ids=tuple(prompt),
-            token_ids=tuple(ended.ids),
-            logprobs=tuple(ended.logprobs),
-            finish_reason="stop" if stopped else "length",
-            policy_version=self.version,
-        )
+        return completion_of(self._tokenizer, prompt, ended.ids, ended.logprobs, stopped, self.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,8 +222,8 @@ class Policy:
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
         layers: list[Any] = [m for m in base.modules() if isinstance(m, LoraLayer)]
-        layers = [m for m in layers if isinstance(m.get_base_layer(), torch.nn.Linear)]
-        merge = base.dtype == torch.float32 and len(layers) == sum(isinstance(m, LoraLayer) for m in base.modules())
+        linear = all(isinstance(m.get_base_layer(), torch.nn.Linear) for m in layers)
+        merge = linear and base.dtype == torch.float32
         originals = [m.get_base_layer().weight.data for m in layers] if merge else []
         self.model.eval()
         try:

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden
-from llm_as_judge.policy.tree import trunk
+from llm_as_judge.policy.tree import common_length, trunk
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Store:
 
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
     """Last hidden state [P, hidden] of every prompt, and the store to decode from."""
-    common = _common(prompts)
+    # Each prompt keeps at least one token of its own.
+    common = min(common_length(*prompts), min(map(len, prompts)) - 1)
     lengths = torch.tensor([len(p) for p in prompts]) - common
     shared = kernel_for(base.device) == "cascade"
     hidden, cached = (_tree_prefill if shared else _padded_prefill)(base, prompts, common)
@@ -85,15 +86,6 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     at = torch.arange(int(lengths.max()), device=base.device)
     padding = torch.zeros(len(prompts), len(at), device=base.device).masked_fill(at >= lengths[:, None], -torch.inf)
     return hidden, Store(layers, lengths + common, padding[:, None, None, None, :], len(prompts), group)
-
-
-def _common(prompts: list[list[int]]) -> int:
-    """Number of tokens at the beginning that all prompts share; each keeps at least one token of its own."""
-    shortest = min(len(p) for p in prompts)
-    common = 0
-    while common < shortest - 1 and len({p[common] for p in prompts}) == 1:
-        common += 1
-    return common
 
 
 def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:

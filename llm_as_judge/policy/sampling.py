@@ -39,7 +39,7 @@ def sampling_logprobs(
 
 def entropy_of(logprobs: Tensor) -> Tensor:
     """Entropy [...] in nats of log-probabilities [..., V] that may be -inf."""
-    return -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+    return -(logprobs.exp() * logprobs).nansum(-1)  # 0 * -inf counts as 0
 
 
 def _drop(logits: Tensor, drop: Tensor, keep: Tensor | None) -> Tensor:

@@ -156,11 +156,7 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
         full = sampling_logprobs(
             logits_of(base, states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids
         )
-        logprobs, fixed = full.gather(-1, ids[:, None])[:, 0], full.detach()
-        if sampling.top_p < 1 or sampling.top_k:
-            return logprobs, entropy_of(fixed)
-        # Nothing is filtered, which saves a pass over the vocabulary.
-        return logprobs, -fixed.exp().mul_(fixed).nansum(-1)  # a logit of -inf gives 0 * -inf
+        return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
 
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:

@@ -11,13 +11,14 @@ token, because the loss reads edges (row, target) instead of shifted labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor
 
-Span = tuple[int, int]
+Tokens = Sequence[int]
 
 #: Shorter shared runs are forwarded once per sequence: a node costs about as much as this many tokens.
 MIN_SHARE = 8
@@ -25,12 +26,10 @@ MIN_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Tokens ``start:end`` of the row, ``depth`` tokens below the root; its descendants are ``end:last``."""
+    """Tokens ``start:end`` of the row; its descendants are ``end:last``."""
 
     start: int
     end: int
-    depth: int
-    parent: int  # index of a node, -1 = root
     last: int
 
 
@@ -71,7 +70,6 @@ class TreePlan:
 
     ids: Tensor  # [T]
     positions: Tensor  # [T] depth of each token
-    nodes: tuple[Node, ...]
     layout: Layout
     rows: Tensor  # [E] positions whose hidden states predict ``targets``; in a stage, T + j is position j of the trunk
     targets: Tensor  # [E]
@@ -92,46 +90,32 @@ class Stage:
     members: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    nodes: list[Node]
-    ids: list[int]
-    positions: list[int]
-    paths: list[list[int]]  # nodes of every sequence, from the root down
-
-    def rows(self, sequence: int) -> list[int]:
-        return [row for n in self.paths[sequence] for row in range(self.nodes[n].start, self.nodes[n].end)]
-
-
-def plan(
-    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], min_share: int = MIN_SHARE
-) -> TreePlan:
+def plan(prompts: Sequence[Tokens], completions: Sequence[Tokens], min_share: int = MIN_SHARE) -> TreePlan:
     """One row for sequences prompt + completion. Raises ``ValueError`` for an empty prompt or completion."""
     _check(prompts, completions)
+    row = _Row(min_share)
     # The last completion token predicts nothing: it is only a target.
-    tree = _grow([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)], 0, min_share)
-    rows = [tree.rows(i)[len(prompt) - 1 :] for i, prompt in enumerate(prompts)]
-    return _finish(tree, _own_layout(tree), rows, completions)
+    paths = row.add([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)])
+    rows = [row.places(path)[len(prompt) - 1 :] for path, prompt in zip(paths, prompts, strict=True)]
+    return row.finish(rows, completions)
 
 
-def trunk(prompts: Sequence[Sequence[int]], min_share: int = MIN_SHARE) -> tuple[TreePlan, list[list[int]]]:
+def trunk(prompts: Sequence[Tokens], min_share: int = MIN_SHARE) -> tuple[TreePlan, list[list[int]]]:
     """One row for prompts only, and the positions of each prompt's tokens. Raises ``ValueError`` for an empty one."""
     _check(prompts, prompts)
-    tree = _grow(prompts, 0, min_share)
-    return _finish(tree, _own_layout(tree), [], []), [tree.rows(i) for i in range(len(prompts))]
+    row = _Row(min_share)
+    paths = row.add(prompts)
+    return row.finish(), [row.places(path) for path in paths]
 
 
-def padded_tokens(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> int:
+def padded_tokens(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> int:
     """Number of tokens that one padded batch of the sequences forwards."""
     lengths = [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)]
     return max(lengths) * len(lengths)
 
 
 def stages(
-    prompts: Sequence[Sequence[int]],
-    completions: Sequence[Sequence[int]],
-    budget: int,
-    min_share: int = MIN_SHARE,
+    prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int = MIN_SHARE
 ) -> list[Stage]:
     """Trunks and rows of at most ``budget`` tokens each, or of a single longer sequence.
 
@@ -140,20 +124,21 @@ def stages(
     _check(prompts, completions)
     if budget < 1:
         raise ValueError(f"the token budget must be >= 1, got {budget}")
-    planned, at = [], 0
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
-    while at < len(order):
-        end, held = at, 0
-        before: Sequence[int] = ()
-        while end < len(order):
-            prompt = prompts[order[end]]
-            added = len(prompt) - _common(before, prompt)
-            if held and held + added > budget:
-                break
-            held, before, end = held + added, prompt, end + 1
-        planned.append(_stage(order[at:end], prompts, completions, budget, min_share))
-        at = end
-    return planned
+    whole = [len(prompts[i]) for i in order]
+    shared = [0, *(common_length(prompts[i], prompts[j]) for i, j in pairwise(order))]
+    chunks = _chunks(order, [a - b for a, b in zip(whole, shared, strict=True)], whole, budget)
+    return [_stage(chunk, prompts, completions, budget, min_share) for chunk in chunks]
+
+
+def common_length(first: Tokens, *others: Tokens) -> int:
+    """Length of the beginning that all sequences share."""
+    end = len(first)
+    for other in others:
+        if first[:end] != other[:end]:
+            pairs = enumerate(zip(first[:end], other, strict=False))
+            end = next((i for i, (x, y) in pairs if x != y), min(end, len(other)))
+    return end
 
 
 def dense_mask(layout: Layout) -> Tensor:
@@ -162,166 +147,135 @@ def dense_mask(layout: Layout) -> Tensor:
     return (queries >= layout.first) & (queries < layout.last)
 
 
-def _check(prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]]) -> None:
-    if not prompts or any(not p for p in prompts) or any(not c for c in completions):
-        raise ValueError("a batch needs a sequence, and every prompt and every completion at least one token")
+@dataclass(slots=True)
+class _Row:
+    """A row under construction; its nodes are in depth-first order."""
 
+    min_share: int
+    nodes: list[Node] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
 
-def _grow(sequences: Sequence[Sequence[int]], depth: int, min_share: int) -> _Tree:
-    """Tree of ``sequences``, which begin ``depth`` tokens below the root; empty ones have no path."""
-    tree = _Tree([], [], [], [[] for _ in sequences])
-    parents: list[int] = []
-    spans: list[tuple[int, int, int]] = []
-    # Stack of branches to add: (members, tokens already on the path, end of the branch, parent).
-    todo: list[tuple[list[int], int, int, int]] = []
+    def add(self, sequences: Sequence[Tokens], depth: int = 0) -> list[list[int]]:
+        """Appends a tree of ``sequences``, which begin ``depth`` tokens below the root; returns each one's nodes."""
+        paths: list[list[int]] = [[] for _ in sequences]
 
-    def fork(members: Sequence[int], at: int, parent: int) -> None:
-        branches: dict[int, list[int]] = {}
-        for i in members:
-            if len(sequences[i]) > at:
-                branches.setdefault(sequences[i][at], []).append(i)
-        for branch in reversed(branches.values()):
-            end = _shared(sequences, branch, at)
-            if len(branch) > 1 and end - at < min_share and any(len(sequences[i]) > end for i in branch):
-                todo.extend(([i], at, len(sequences[i]), parent) for i in reversed(branch))
-            else:
-                todo.append((branch, at, end, parent))
+        def grow(members: Sequence[int], at: int) -> None:
+            for branch, end in _branches(sequences, members, at, self.min_share):
+                index, start = len(self.nodes), len(self.ids)
+                self.ids += sequences[branch[0]][at:end]
+                self.positions += range(depth + at, depth + end)
+                self.nodes.append(Node(start, len(self.ids), len(self.ids)))
+                for i in branch:
+                    paths[i].append(index)
+                grow(branch, end)
+                self.nodes[index] = Node(start, start + end - at, len(self.ids))
 
-    fork(range(len(sequences)), 0, -1)
-    while todo:
-        members, at, end, parent = todo.pop()
-        index, start = len(spans), len(tree.ids)
-        tree.ids.extend(sequences[members[0]][at:end])
-        tree.positions.extend(range(depth + at, depth + end))
-        spans.append((start, len(tree.ids), depth + at))
-        parents.append(parent)
-        for i in members:
-            tree.paths[i].append(index)
-        fork(members, end, index)
-    last = [end for _, end, _ in spans]
-    for index in range(len(spans) - 1, -1, -1):
-        if parents[index] >= 0:
-            last[parents[index]] = max(last[parents[index]], last[index])
-    tree.nodes.extend(Node(*span, parents[i], last[i]) for i, span in enumerate(spans))
-    return tree
+        grow(range(len(sequences)), 0)
+        return paths
 
+    def places(self, path: Sequence[int]) -> list[int]:
+        """Positions in the row of the tokens on a path of nodes."""
+        return [place for n in path for place in range(self.nodes[n].start, self.nodes[n].end)]
 
-def _own_layout(tree: _Tree) -> Layout:
-    pieces, last = _own_pieces(tree, 0, 0)
-    return Layout(pieces, torch.arange(len(tree.ids)), torch.tensor(last, dtype=torch.long), len(tree.ids))
+    def finish(
+        self,
+        rows: Sequence[Sequence[int]] = (),
+        completions: Sequence[Tokens] = (),
+        trunk_pieces: Sequence[Piece] = (),
+        trunk_keys: int = 0,
+    ) -> TreePlan:
+        """The plan; ``rows`` are the positions that predict each token of ``completions``."""
+        edges: dict[tuple[int, int], int] = {}
+        edge = [
+            edges.setdefault((row, target), len(edges))
+            for own, completion in zip(rows, completions, strict=True)
+            for row, target in zip(own, completion, strict=True)
+        ]
+        return TreePlan(
+            ids=torch.tensor(self.ids, dtype=torch.long),
+            positions=torch.tensor(self.positions, dtype=torch.long),
+            layout=self._layout(trunk_pieces, trunk_keys),
+            rows=torch.tensor([row for row, _ in edges], dtype=torch.long),
+            targets=torch.tensor([target for _, target in edges], dtype=torch.long),
+            edge=torch.tensor(edge, dtype=torch.long),
+            lengths=tuple(len(c) for c in completions),
+        )
 
-
-def _own_pieces(tree: _Tree, queries: int, keys: int) -> tuple[tuple[Piece, ...], list[int]]:
-    """Pieces of a tree whose row begins at query ``queries`` and key ``keys``, and the end of each key's interval."""
-    pieces: list[Piece] = []
-    last: list[int] = []
-    for n in tree.nodes:
-        own = (keys + n.start, keys + n.end)
-        pieces.append(Piece(queries + n.start, queries + n.end, *own, True))
-        if n.last > n.end:
-            pieces.append(Piece(queries + n.end, queries + n.last, *own, False))
-        last += [queries + n.last] * (n.end - n.start)
-    return tuple(pieces), last
-
-
-def _finish(tree: _Tree, layout: Layout, rows: list[list[int]], completions: Sequence[Sequence[int]]) -> TreePlan:
-    edges: dict[tuple[int, int], int] = {}
-    edge = [
-        edges.setdefault((row, target), len(edges))
-        for own, completion in zip(rows, completions, strict=True)
-        for row, target in zip(own, completion, strict=True)
-    ]
-    return TreePlan(
-        ids=torch.tensor(tree.ids, dtype=torch.long),
-        positions=torch.tensor(tree.positions, dtype=torch.long),
-        nodes=tuple(tree.nodes),
-        layout=layout,
-        rows=torch.tensor([row for row, _ in edges], dtype=torch.long),
-        targets=torch.tensor([target for _, target in edges], dtype=torch.long),
-        edge=torch.tensor(edge, dtype=torch.long),
-        lengths=tuple(len(c) for c in completions),
-    )
+    def _layout(self, trunk_pieces: Sequence[Piece], trunk_keys: int) -> Layout:
+        pieces, queries = list(trunk_pieces), len(self.ids)
+        for n in self.nodes:
+            keys = (trunk_keys + n.start, trunk_keys + n.end)
+            pieces.append(Piece(n.start, n.end, *keys, causal=True))
+            if n.last > n.end:
+                pieces.append(Piece(n.end, n.last, *keys, causal=False))
+        first = torch.arange(-trunk_keys, queries).clamp(min=0)
+        last = torch.zeros(trunk_keys + queries, dtype=torch.long)
+        for piece in pieces:
+            last[piece.k0 : piece.k1] = piece.q1
+        for piece in trunk_pieces:
+            first[piece.k0 : piece.k1] = piece.q0
+        return Layout(tuple(pieces), first, last, queries)
 
 
 def _stage(
-    members: list[int],
-    prompts: Sequence[Sequence[int]],
-    completions: Sequence[Sequence[int]],
-    budget: int,
-    min_share: int,
+    members: Sequence[int], prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int
 ) -> Stage:
-    trunk = _grow([prompts[i] for i in members], 0, min_share)
+    trunk = _Row(min_share)
+    paths = dict(zip(members, trunk.add([prompts[i] for i in members]), strict=True))
     # In the trunk's depth-first order, so that the completions below each node are one span.
-    order = sorted(range(len(members)), key=lambda m: (trunk.paths[m][-1], members[m]))
-    micro_batches: list[TreePlan] = []
-    taken: list[tuple[int, ...]] = []
-    at = 0
-    while at < len(order):
-        end, held = at, 0
-        while end < len(order) and (end == at or held + len(completions[members[order[end]]]) <= budget):
-            held, end = held + len(completions[members[order[end]]]), end + 1
-        taken.append(tuple(members[m] for m in order[at:end]))
-        micro_batches.append(_micro_batch(trunk, order[at:end], [completions[i] for i in taken[-1]], min_share))
-        at = end
-    plan_of_trunk = _finish(trunk, _own_layout(trunk), [], [])
-    return Stage(plan_of_trunk, tuple(micro_batches), tuple(taken))
+    order = sorted(members, key=lambda i: (paths[i][-1], i))
+    lengths = [len(completions[i]) for i in order]
+    chunks = _chunks(order, lengths, lengths, budget)
+    rows = tuple(_micro_batch(trunk, [(paths[i], completions[i]) for i in chunk], min_share) for chunk in chunks)
+    return Stage(trunk.finish(), rows, tuple(map(tuple, chunks)))
 
 
-def _micro_batch(trunk: _Tree, members: list[int], completions: Sequence[Sequence[int]], min_share: int) -> TreePlan:
-    """Row of completions whose prompts are the paths of ``members`` in ``trunk``, in the order of these paths."""
-    row = _Tree([], [], [], [])
-    seen: dict[int, Span] = {}  # queries below each trunk node
-    own: list[Piece] = []
-    last: list[int] = []
-    rows: list[list[int]] = []
-    keys, at = len(trunk.ids), 0
-    lasts = [trunk.rows(m)[-1] for m in members]
-    while at < len(members):
-        end = at
-        while end < len(members) and trunk.paths[members[end]] == trunk.paths[members[at]]:
-            end += 1
-        begin, nodes = len(row.ids), len(row.nodes)
-        depth = len(trunk.rows(members[at]))
-        below = _grow([c[:-1] for c in completions[at:end]], depth, min_share)
-        pieces, ends = _own_pieces(below, begin, keys + begin)
-        own += pieces
-        last += ends
-        row.ids.extend(below.ids)
-        row.positions.extend(below.positions)
-        row.nodes.extend(
-            Node(begin + n.start, begin + n.end, n.depth, n.parent + nodes if n.parent >= 0 else -1, begin + n.last)
-            for n in below.nodes
-        )
-        for i in range(end - at):
-            rows.append([-1 - lasts[at + i], *(begin + r for r in below.rows(i))])
-        for n in trunk.paths[members[at]]:
-            seen[n] = (seen.get(n, (begin, 0))[0], len(row.ids))
-        at = end
-    queries = len(row.ids)
-    below_nodes = [(trunk.nodes[n], span) for n, span in sorted(seen.items())]
-    across = [Piece(q0, q1, n.start, n.end, False) for n, (q0, q1) in below_nodes if q1 > q0]
-    first_of = torch.arange(-keys, queries)
-    last_of = torch.cat([torch.zeros(keys, dtype=torch.long), torch.tensor(last, dtype=torch.long)])
-    first_of[:keys] = 0
-    for piece in across:
-        first_of[piece.k0 : piece.k1] = piece.q0
-        last_of[piece.k0 : piece.k1] = piece.q1
-    layout = Layout((*across, *own), first_of, last_of, queries)
-    rows = [[queries - 1 - r if r < 0 else r for r in own_rows] for own_rows in rows]
-    return _finish(row, layout, rows, completions)
+def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]], min_share: int) -> TreePlan:
+    """Row of completions, each with the path of its prompt in ``trunk``; equal paths are neighbours."""
+    row, spans, own = _Row(min_share), dict[int, tuple[int, int]](), list[tuple[int, list[int]]]()
+    for path, group in groupby(members, key=lambda member: member[0]):
+        begin, prompt = len(row.ids), trunk.places(path)
+        below = row.add([completion[:-1] for _, completion in group], len(prompt))
+        own += [(prompt[-1], row.places(nodes)) for nodes in below]
+        for n in path:
+            spans[n] = (spans.get(n, (begin, 0))[0], len(row.ids))
+    nodes = [(trunk.nodes[n], span) for n, span in sorted(spans.items())]
+    pieces = [Piece(q0, q1, node.start, node.end, causal=False) for node, (q0, q1) in nodes if q1 > q0]
+    rows = [[len(row.ids) + last, *places] for last, places in own]
+    return row.finish(rows, [completion for _, completion in members], pieces, len(trunk.ids))
 
 
-def _shared(sequences: Sequence[Sequence[int]], members: Sequence[int], depth: int) -> int:
-    """End of the tokens from ``depth`` on that all ``members`` share."""
-    end = min(len(sequences[i]) for i in members)
-    first = sequences[members[0]]
-    for i in members[1:]:
-        other = sequences[i]
-        if other[depth:end] != first[depth:end]:
-            end = depth + _common(other[depth:end], first[depth:end])
-    return end
+def _branches(
+    sequences: Sequence[Tokens], members: Sequence[int], at: int, min_share: int
+) -> Iterator[tuple[list[int], int]]:
+    """Groups of ``members`` with the same next token, and the end of what each group shares."""
+    branches: dict[int, list[int]] = {}
+    for i in members:
+        if len(sequences[i]) > at:
+            branches.setdefault(sequences[i][at], []).append(i)
+    for branch in branches.values():
+        end = at + common_length(*(sequences[i][at:] for i in branch)) if len(branch) > 1 else len(sequences[branch[0]])
+        if len(branch) > 1 and end - at < min_share and any(len(sequences[i]) > end for i in branch):
+            yield from (([i], len(sequences[i])) for i in branch)
+        else:
+            yield branch, end
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common beginning."""
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+def _chunks(items: Sequence[int], added: Sequence[int], alone: Sequence[int], budget: int) -> list[list[int]]:
+    """Consecutive ``items`` of at most ``budget`` tokens together; the first of a chunk costs ``alone`` tokens."""
+    chunks: list[list[int]] = []
+    held = 0
+    for item, more, whole in zip(items, added, alone, strict=True):
+        if chunks and held + more <= budget:
+            chunks[-1].append(item)
+            held += more
+        else:
+            chunks.append([item])
+            held = whole
+    return chunks
+
+
+def _check(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> None:
+    if not prompts or any(not p for p in prompts) or any(not c for c in completions):
+        raise ValueError("a batch needs a sequence, and every prompt and every completion at least one token")

@@ -28,7 +28,7 @@ from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.llm.transport import Transport, model_names, parse_json
-from llm_as_judge.policy.chat import text_of
+from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.vllm_server import OwnServer
 from llm_as_judge.types import Completion
 
@@ -185,17 +185,10 @@ class VLLMEngine:
         return [self._completion(prompt, choice) for choice in choices]
 
     def _completion(self, prompt: list[int], choice: Mapping[str, Any]) -> Completion:
+        """Completion with text from the ids, not vLLM's text, so that both engines decode alike."""
         ids, logprobs = self._sampled(choice)
-        stopped = choice["finish_reason"] == "stop"
-        return Completion(
-            # Not vLLM's text, so that both engines decode alike; token_ids include the end-of-sequence id.
-            text=text_of(self._tokenizer, ids[:-1] if stopped else ids),
-            prompt_ids=tuple(prompt),
-            token_ids=tuple(ids),
-            logprobs=tuple(logprobs),
-            finish_reason="stop" if stopped else "length",
-            policy_version=self.version,
-        )
+        stopped = choice["finish_reason"] == "stop"  # then the ids include the end-of-sequence id
+        return completion_of(self._tokenizer, prompt, ids, logprobs, stopped, self.version)
 
     def _sampled(self, choice: Mapping[str, Any]) -> tuple[list[int], list[float]]:
         """Token ids and log-probs of a choice, equally many."""

@@ -134,32 +134,17 @@ def load(
     try:
         raw = torch.load(path / "state.pt", weights_only=True)
         moments = torch.load(path / "optimizer.pt", weights_only=True, map_location=device)
-        raw.setdefault("pending", [])  # missing in older checkpoints
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
         policy.load_adapter(path)
-        _check_shapes(optimizer, moments)
         optimizer.load_state_dict(moments)
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
     return state
 
 
-def _check_shapes(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Raises ``ValueError`` for moments of other shapes, which torch would accept and fail on in the next step."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for index, moments in state["state"].items():
-        for name, value in moments.items():
-            if name != "step" and tuple(value.shape) != tuple(parameters[index].shape):
-                shapes = f"{tuple(value.shape)} instead of {tuple(parameters[index].shape)}"
-                raise ValueError(f"the optimiser's {name} of parameter {index} has shape {shapes}")
-
-
 def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:

@@ -19,6 +19,7 @@ from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _FIRST_WAIT_S = 5.0
 #: ``(index of the problem, index in the group, ...)``
 OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
+RewardLike = Callable[[Problem, Completion, Execution, Verdict], Reward]
 
 
 class Engine(Protocol):
@@ -58,22 +60,6 @@ class Runner(Protocol):
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution: ...
 
 
-class RewardLike(Protocol):
-    def __call__(
-        self,
-        problem: Problem,
-        completion: Completion,
-        execution: Execution,
-        verdict: Verdict,
-    ) -> Reward: ...
-
-
-class GroupRewards(Protocol):
-    """Rewards computed from a whole step, added to those of the single workflows."""
-
-    async def add(self, groups: Sequence[Group]) -> list[Group]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
     """Everything that turns a workflow's text into a reward.
@@ -88,14 +74,10 @@ class RolloutParts:
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
-    extra: GroupRewards | None = None
+    extra: CustomRewards | None = None
     max_unscored: float = 1.0
     patience_s: float = 0.0
     on_pause: Callable[[str], None] = logger.warning
-
-    def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency must be >= 1, got {self.concurrency}")
 
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -134,15 +116,6 @@ async def collect(
     return await collector.groups()
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    problem: Problem
-    completion: Completion
-    seed: int  # of the executor's sampling
-    place: int  # index of the problem
-    member: int  # index in the group
-
-
 class Collector:
     """The rollouts of one batch; each starts when its completion is available.
 
@@ -164,16 +137,14 @@ class Collector:
         self._seed = seed
         self._on_rollout = on_rollout
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
-        self._work: dict[tuple[int, int], _Work] = {}
+        self._completions: dict[tuple[int, int], Completion] = {}
         self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
 
     def start(self, place: int, member: int, completion: Completion) -> None:
         """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before."""
-        key, problem = (place, member), self._problems[place]
-        if key not in self._work:
-            seed = derived_seed(self._seed, problem.question.id, member)
-            self._work[key] = _Work(problem, completion, seed, place, member)
-            self._run(key)
+        if (place, member) not in self._completions:
+            self._completions[place, member] = completion
+            self._run(place, member)
 
     async def groups(self) -> list[Group]:
         """All that was started, when it is done, in the order of problems and members.
@@ -191,12 +162,12 @@ class Collector:
                 )
             parts.on_pause(f"paused: {cause}; retrying those in {wait:.0f} s")
             await asyncio.sleep(wait)
-            for key, rollout in zip(sorted(self._work), rollouts, strict=True):
+            for key, rollout in zip(sorted(self._tasks), rollouts, strict=True):
                 if rollout.verdict.correct is None:
-                    self._run(key)
+                    self._run(*key)
             rollouts = await self._done()
         members: list[list[Rollout]] = [[] for _ in self._problems]
-        for (place, _), rollout in zip(sorted(self._work), rollouts, strict=True):
+        for (place, _), rollout in zip(sorted(self._tasks), rollouts, strict=True):
             members[place].append(rollout)
         groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
         return groups if parts.extra is None else await parts.extra.add(groups)
@@ -214,13 +185,15 @@ class Collector:
             await self.aclose()
             raise
 
-    def _run(self, key: tuple[int, int]) -> None:
-        self._tasks[key] = asyncio.ensure_future(self._rollout(self._work[key]))
+    def _run(self, place: int, member: int) -> None:
+        self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
-    async def _rollout(self, work: _Work) -> Rollout:
+    async def _rollout(self, place: int, member: int) -> Rollout:
+        problem = self._problems[place]
+        seed = derived_seed(self._seed, problem.question.id, member)
         async with self._limit:
-            rollout = await roll_out(work.problem, work.completion, self._parts, work.seed)
-        self._on_rollout(work.place, work.member, rollout)
+            rollout = await roll_out(problem, self._completions[place, member], self._parts, seed)
+        self._on_rollout(place, member, rollout)
         return rollout
 
 

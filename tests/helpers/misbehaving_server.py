@@ -17,6 +17,24 @@ SEEN: Counter[str] = Counter()
 LOG: dict[str, list[dict[str, Any]]] = {}
 LOCK = threading.Lock()
 VERDICT = "<analysis>a</analysis><true_false>{}</true_false>"
+#: Content, finish reason and reasoning of replies.
+REPLIES: dict[str, tuple[str | None, str, str]] = {
+    "true": (VERDICT.format("True"), "stop", ""),
+    "false": (VERDICT.format("False"), "stop", ""),
+    "empty_length": (None, "length", ""),
+    "cut_verdict": (VERDICT.format("True"), "length", ""),
+    "truncated_verdict": ('{"analysis": "the same", "true_fal', "stop", ""),
+    "reasoning_only": ("", "stop", VERDICT.format("True")),
+    "wrong_word": (VERDICT.format("Maybe"), "stop", ""),
+}
+#: HTTP status and text of other answers.
+STATUSES = {
+    "busy": (429, "slow down"),
+    "broken": (500, "oops"),
+    "unauthorised": (401, "no key"),
+    "too_long": (400, "This model's maximum context length is 8 tokens"),
+    "truncated_body": (200, '{"choices": [{"message": {"content": "<true_fal'),
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,13 +52,18 @@ class Handler(BaseHTTPRequestHandler):
             steps = model.partition("/")[2].split("+")
             step = steps[min(SEEN[model], len(steps) - 1)]
             SEEN[model] += 1
-        getattr(self, f"do_{step}")(body)
+        if step in REPLIES:
+            self._reply(*REPLIES[step])
+        elif step in STATUSES:
+            self._send(*STATUSES[step], **({"Retry-After": "0.3"} if step == "busy" else {}))
+        else:
+            getattr(self, f"do_{step}")(body)
 
     def _send(self, status: int, text: str, **headers: str) -> None:
         data = text.encode()
         self.send_response(status)
         for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -51,50 +74,14 @@ class Handler(BaseHTTPRequestHandler):
         choices = [{"index": 0, "message": message, "finish_reason": finish}]
         self._send(200, json.dumps({"choices": choices, "usage": usage}))
 
-    def do_true(self, body: Any) -> None:
-        self._reply(VERDICT.format("True"))
-
-    def do_false(self, body: Any) -> None:
-        self._reply(VERDICT.format("False"))
-
-    def do_busy(self, body: Any) -> None:
-        self._send(429, "slow down", Retry_After="0.3")
-
-    def do_broken(self, body: Any) -> None:
-        self._send(500, "oops")
-
-    def do_unauthorised(self, body: Any) -> None:
-        self._send(401, "no key")
-
     def do_silent(self, body: Any) -> None:
         time.sleep(30)
-
-    def do_empty_length(self, body: Any) -> None:
-        self._reply(None, "length")
-
-    def do_cut_verdict(self, body: Any) -> None:
-        self._reply(VERDICT.format("True"), "length")
-
-    def do_truncated_body(self, body: Any) -> None:
-        self._send(200, '{"choices": [{"message": {"content": "<true_fal')
-
-    def do_truncated_verdict(self, body: Any) -> None:
-        self._reply('{"analysis": "the same", "true_fal')
-
-    def do_reasoning_only(self, body: Any) -> None:
-        self._reply("", "stop", reasoning=VERDICT.format("True"))
-
-    def do_wrong_word(self, body: Any) -> None:
-        self._reply("<analysis>a</analysis><true_false>Maybe</true_false>")
 
     def do_no_schema(self, body: Any) -> None:
         if "response_format" in body:
             self._send(400, "response_format is not supported")
         else:
-            self.do_true(body)
-
-    def do_too_long(self, body: Any) -> None:
-        self._send(400, "This model's maximum context length is 8 tokens")
+            self._reply(*REPLIES["true"])
 
     def do_schema(self, body: Any) -> None:
         self._reply(json.dumps({"analysis": "a", "true_false": "response_format" in body}))

@@ -123,7 +123,7 @@ def differences(found: Any, expected: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("double", "logprob", "gradient"), [(False, 1e-6, 1e-5), (True, 1e-12, 1e-12)])
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(
     family=st.sampled_from(list(FAMILIES)),
     kind=st.sampled_from(KINDS),
@@ -166,37 +166,6 @@ def test_gradient_checkpointing_changes_nothing() -> None:
     for budget in (WHOLE, 30):
         scores, gradients = differences(result(saving, completions, "tree", budget), expected)
         assert scores <= 1e-6 and gradients <= 1e-5
-
-
-class Held:
-    """Bytes saved by autograd and not used yet: current and maximum."""
-
-    def __init__(self) -> None:
-        self.now = self.most = 0
-
-    def pack(self, tensor: torch.Tensor) -> list[torch.Tensor | int]:
-        size = tensor.numel() * tensor.element_size()
-        self.now += size
-        self.most = max(self.most, self.now)
-        return [tensor, size]
-
-    def unpack(self, box: list[Any]) -> torch.Tensor:
-        self.now -= box[1]
-        box[1] = 0
-        tensor: torch.Tensor = box[0]
-        return tensor
-
-
-def test_stages_need_less_memory() -> None:
-    system = tuple(range(4, 20)) * 4
-    completions = [completion(system, tuple(4 + (7 * i + j) % 20 for j in range(30))) for i in range(24)]
-    most = []
-    for budget in (WHOLE, 64):
-        held = Held()
-        with torch.autograd.graph.saved_tensors_hooks(held.pack, held.unpack):
-            result(policy_of("qwen2"), completions, "tree", budget)
-        most.append(held.most)
-    assert most[1] < most[0] / 3
 
 
 # --- mistakes are noticed ---

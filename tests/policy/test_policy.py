@@ -7,53 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import VOCABULARY, NumberTokenizer, random_completions, tiny_policy
+from helpers.tiny import NumberTokenizer, random_completions, tiny_policy
 from peft import PeftModel
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy import scoring
-from llm_as_judge.policy.model import Policy, fit_threads, resolve_dtype
+from llm_as_judge.policy.model import Policy, resolve_dtype
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.types import Completion, Prompt
-
-
-def test_logprobs_equal_one_sequence_at_a_time_with_zeros_as_padding() -> None:
-    policy, completions = tiny_policy(perturb=0.1), random_completions()
-    for shared_prefix in (False, True):
-        scores = policy.logprobs(completions, Sampling(0.4), shared_prefix=shared_prefix)
-        for row, completion in enumerate(completions):
-            ids, length = torch.tensor([[*completion.prompt_ids, *completion.token_ids]]), len(completion.token_ids)
-            logits = policy.model(input_ids=ids).logits[0, len(completion.prompt_ids) - 1 : -1] / 0.4
-            expected = logits.log_softmax(-1).gather(-1, torch.tensor(completion.token_ids)[:, None])[:, 0]
-            assert torch.allclose(scores.logprobs[row, :length], expected, atol=1e-5)
-            assert scores.mask[row].sum() == length
-            assert not scores.logprobs[row, length:].any() and not scores.entropy[row, length:].any()
-
-
-def test_first_token_and_end_token_get_gradient_and_the_prompt_none() -> None:
-    policy = tiny_policy(perturb=0.1)
-    completion = Completion("", (5, 6), (7, 8, 1), (), "stop")
-    seen: list[torch.Tensor] = []
-    head = policy.base.get_output_embeddings()
-    handle = head.register_forward_hook(lambda m, i, o: seen.append(o) or o.retain_grad())
-    policy.logprobs([completion]).logprobs.sum().backward()
-    handle.remove()
-    assert seen[0].shape == (1, 3, VOCABULARY)  # three predictions, no logits for the prompt
-    assert seen[0].grad is not None and bool((seen[0].grad.abs().sum(-1) > 0).all())
-
-
-def test_chunked_logits_and_gradient_checkpointing_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    completions, found = random_completions(), []
-    for elements, checkpointing in ((scoring.LOGIT_ELEMENTS, False), (5 * VOCABULARY, False), (10**6, True)):
-        monkeypatch.setattr(scoring, "LOGIT_ELEMENTS", elements)
-        policy = tiny_policy(perturb=0.1, gradient_checkpointing=checkpointing)
-        scores = policy.logprobs(completions)
-        scores.logprobs.sum().backward()
-        found.append([scores.logprobs, scores.entropy, *(p.grad for p in policy.trainable_parameters())])
-    for other in found[1:]:
-        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found[0], other, strict=True))  # type: ignore[arg-type]
 
 
 def test_the_reference_is_the_model_without_adapter_and_without_gradient() -> None:
@@ -126,20 +88,6 @@ def test_wrong_settings_are_named() -> None:
         resolve_dtype("float33", torch.device("cpu"), 1)
     with pytest.raises(ValueError, match="at least one token"):
         tiny_policy().logprobs([Completion("", (1,), (), (), "length")])
-
-
-def test_a_small_model_gets_one_thread_unless_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = torch.get_num_threads()
-    try:
-        for variable, threads in (("3", 3), (None, 1)):
-            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-            if variable is not None:
-                monkeypatch.setenv("OMP_NUM_THREADS", variable)
-            torch.set_num_threads(3)
-            fit_threads(tiny_policy())
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", ["mamba", "mamba2"])

@@ -204,14 +204,6 @@ def test_a_loaded_adapter_is_accepted_and_a_server_without_loading_refused(serve
     assert len(server.requests) == 2
 
 
-def test_overload_is_retried_and_then_reported(server: FakeServer, tmp_path: Path) -> None:
-    server.failures = [(503, "busy"), (429, "busy")]
-    assert engine(server, tmp_path).generate([[4]])[0][0].text == "4 9"
-    server.failures = [(503, "busy")] * 3
-    with pytest.raises(ProviderError, match="503"):
-        engine(server, tmp_path).generate([[4]])
-
-
 def test_a_lost_adapter_is_loaded_again(server: FakeServer, tmp_path: Path) -> None:
     vllm = engine(server, tmp_path)
     vllm.sync(tiny_policy(), 4)

@@ -72,14 +72,6 @@ def test_a_group_with_an_abstention_is_left_out() -> None:
         assert (kept.left_out, kept.unscored) == (False, 1), "a failure of ours does not bias the others"
 
 
-def test_credit_is_returned_per_group() -> None:
-    groups = [group(1.0, 3.0), group(NAN, 5.0, 9.0)]
-    credited = credit(groups, "none")
-    assert [c.group for c in credited] == groups
-    assert [c.advantages for c in credited] == [(-1.0, 1.0), (0.0, -2.0, 2.0)]
-    assert credited[0].rewards == (1.0, 3.0) and credited[1].rewards[1:] == (5.0, 9.0)
-
-
 def test_shuffling_permutes_the_scored_rewards_over_the_batch() -> None:
     groups = [group(*map(float, range(6 * i, 6 * i + 6))) for i in range(5)] + [group(NAN, 40.0)]
     found = [c.rewards for c in credit(groups, "none", shuffle_seed=3)]

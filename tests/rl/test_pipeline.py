@@ -147,19 +147,8 @@ async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_no
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
 
 
-async def test_a_smaller_lookahead_uses_the_pending_batches_first(tmp_path: Path) -> None:
-    await trainer(tmp_path, lookahead=2).train(2)
-    resumed = trainer(tmp_path, lookahead=0)
-    resumed.resume(tmp_path / "step_2")
-    report = await resumed.train()
-    assert resumed.step == 6 and report is not None and report.staleness == 0
-    assert resumed.parts.sampler.state_dict()["position"] == 6 * 4
-
-
-@pytest.mark.parametrize(
-    ("lookahead", "policy"),
-    [(2, "truncate"), *(pytest.param(d, p, marks=pytest.mark.slow) for d in (1, 4) for p in ("behaviour", "truncate"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("lookahead", "policy"), [(1, "behaviour"), (2, "truncate"), (4, "truncate")])
 async def test_it_learns_a_bandit_from_old_samples_but_not_from_shuffled_rewards(
     tmp_path: Path, lookahead: int, policy: str
 ) -> None:
@@ -178,25 +167,7 @@ async def test_it_learns_a_bandit_from_old_samples_but_not_from_shuffled_rewards
 
 
 async def test_the_executor_works_while_the_policy_samples(tmp_path: Path) -> None:
-    """Some workflows of a batch start before its last one is sampled; with lookahead, two batches overlap."""
-    runner = Slow(0, 0.0)
-    made = bandit_trainer(tmp_path, runner=runner, response_max_length=60)
-    engine, started = made.parts.engine, list[int]()
-
-    class Pausing:
-        sync = engine.sync
-
-        def generate(self, *args: Any, on_completion: Any, **kwargs: Any) -> Any:
-            def slowly(*one: Any) -> None:
-                on_completion(*one)
-                time.sleep(0.01)  # a turn for the event loop
-
-            found = engine.generate(*args, on_completion=slowly, **kwargs)
-            started.append(len(runner.runs))
-            return found
-
-    await Trainer(replace(made.parts, engine=Pausing()), made.config).train(1)
-    assert 12 <= started[0] <= 24 and len(runner.runs) == 24
+    """With lookahead, two batches overlap."""
 
     class Overlap(EchoRunner):
         """Workflows of the first batch wait for the second batch."""
@@ -210,40 +181,9 @@ async def test_the_executor_works_while_the_policy_samples(tmp_path: Path) -> No
             await asyncio.wait_for(self.second.wait(), 30)
             return await super().run(source, question)
 
-    made = bandit_trainer(tmp_path / "b", lookahead=1, max_steps=2, runner=Overlap())
+    made = bandit_trainer(tmp_path, lookahead=1, max_steps=2, runner=Overlap())
     await Trainer(replace(made.parts, rollout=replace(made.parts.rollout, concurrency=100)), made.config).train()
     assert made.parts.sampler.state_dict()["position"] == 8
-
-
-async def test_an_engine_without_early_completions_gives_the_same(tmp_path: Path) -> None:
-    made = bandit_trainer(tmp_path / "a")
-    engine = made.parts.engine
-
-    class Silent:
-        sync = engine.sync
-
-        def generate(self, *args: Any, on_completion: Any, **kwargs: Any) -> Any:
-            return engine.generate(*args, **kwargs)
-
-    silent = Trainer(replace(made.parts, engine=Silent()), made.config)
-    assert equal(await trained(silent, 2), await trained(bandit_trainer(tmp_path / "b"), 2))
-
-
-async def test_all_computation_is_on_one_other_thread(tmp_path: Path) -> None:
-    threads: set[str] = set()
-    made = bandit_trainer(tmp_path, lookahead=1, save_every=1)
-
-    def noting(work: Any) -> Any:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            threads.add(threading.current_thread().name)
-            return work(*args, **kwargs)
-
-        return noted
-
-    for owner, name in ((made.parts.engine, "generate"), (made.updater, "update"), (made.parts.policy, "save_adapter")):
-        setattr(owner, name, noting(getattr(owner, name)))
-    await made.train(2)
-    assert len(threads) == 1 and threads != {threading.main_thread().name}
 
 
 async def test_an_error_in_a_later_batch_is_raised_and_leaves_nothing_running(tmp_path: Path) -> None:

@@ -101,15 +101,6 @@ async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_ru
     assert not first & await seeds(2, [0, 1])
 
 
-async def test_the_runner_sees_the_question_and_never_the_reference() -> None:
-    class Checking(EchoRunner):
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            assert type(question) is Question
-            return await super().run(source, question)
-
-    await collected(["7"], runner=Checking())
-
-
 async def test_our_failures_leave_a_rollout_unscored() -> None:
     class Down(EchoRunner):
         async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:

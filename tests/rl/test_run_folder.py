@@ -91,14 +91,6 @@ def test_two_at_once_are_refused_with_the_cure(config: Config) -> None:
     opened(config, resume=False)  # and the lock is free again
 
 
-def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_it_taken(config: Config) -> None:
-    started, said = run(config, 1, 2), Said()
-    (started.folder.checkpoints / "step_2" / "state.pt").write_bytes(b"")
-    folder = opened(config, resume=True, said=said)
-    assert folder.resumed_from == folder.checkpoints / "step_1"
-    assert any("step_2 is damaged: state.pt" in line for line in said.lines)
-
-
 def test_nothing_to_resume_is_said(config: Config) -> None:
     with pytest.raises(ConfigError, match="nothing to resume"):
         opened(config, resume=True)
@@ -169,18 +161,3 @@ def test_two_runs_at_once_do_not_share_a_buffer(config: Config, tmp_path: Path) 
     with open_folder(config, resume=False, progress=Said()), taken:
         opened(other, resume=False)
     opened(other, resume=False)
-
-
-def test_a_torn_identity_is_found_again_in_the_checkpoint(config: Config) -> None:
-    started = run(config, 3)
-    (started.folder.checkpoints / "run.json").write_text('{"id": "2026')
-    assert opened(config, resume=True).previous == started.id
-
-
-def test_runs_of_two_models_keep_apart(config: Config) -> None:
-    run(config, 60)
-    places = [f"{name}={getattr(config.output, name)}" for name in ("output_dir", "log_dir", "results_dir")]
-    other = load_config(None, [*places, "model_name=other/policy"])
-    with pytest.raises(ConfigError, match="nothing to resume"):
-        opened(other, resume=True)
-    assert not run(other, 1).folder.previous

@@ -65,14 +65,6 @@ def test_shared_prefixes_change_nothing_and_are_dropped_if_inexact(
     assert len(checks) == 1 and "they differ by 3 nats" in caplog.text
 
 
-def test_the_rate_rises_then_falls() -> None:
-    loop = WarmUp(tiny_policy(), WarmupConfig(sft_steps=10, sft_learning_rate=1.0), TrainingConfig())
-    rates = []
-    for loop.steps in range(10):
-        rates.append(loop.learning_rate)
-    assert rates[0] < rates[2] > rates[5] > rates[9] > 0
-
-
 def test_the_warmed_policy_is_the_reference_and_remains_it(tmp_path: Path) -> None:
     warmed = tiny_policy(rank=8)
     warm_up(warmed)
