@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.places import Load
