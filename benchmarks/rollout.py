@@ -24,7 +24,7 @@ import torch
 from measure import Claim, median_seconds, report
 from update import ROOT, random_policy
 
-from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.vllm import VLLMEngine

@@ -60,11 +60,7 @@ async def learned(tmp_path: Path, *, shuffle: bool) -> dict[Domain, float]:
         engine=author.engine,
         sampler=open_problems(config).sampler,
         build_prompt=author.prompt,
-        rollout=RolloutParts(
-            Runner(),
-            Judge(),
-            RewardFunction(config.reward),
-        ),
+        rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)),
         log=log,
         checkpoint_dir=tmp_path,
     )

@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_as_judge.evaluation.metrics import (
-    accuracy,
-    bootstrap_interval,
-    paired_difference,
-    pass_at_k,
-    wilson_interval,
-)
+from llm_as_judge.evaluation.metrics import accuracy, bootstrap_interval, paired_difference, pass_at_k, wilson_interval
 
 
 def test_wilson_matches_published_values() -> None:

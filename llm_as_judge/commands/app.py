@@ -42,7 +42,7 @@ from llm_as_judge.commands import (
     view,
     warmup,
     workflow,
-)
+)  # fmt: skip
 from llm_as_judge.commands.options import Interrupted
 from llm_as_judge.errors import LLMAsJudgeError
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Download, check, mix and inspect problems.", no_args_is_help=True, rich_markup_mode=None)
 
 Settings = Annotated[
-    Path | None,
-    typer.Option("--config", dir_okay=False, help="Dataset settings (default: config/dataset.yaml)."),
+    Path | None, typer.Option("--config", dir_okay=False, help="Dataset settings (default: config/dataset.yaml).")
 ]
 Datasets = Annotated[
     list[str] | None,
@@ -187,8 +186,7 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
 def inspect(
     out: Out = _OUT,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help="Your own file or folder instead of processed data."),
+        Path | None, typer.Option("--file", metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     png: Annotated[

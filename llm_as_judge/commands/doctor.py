@@ -22,7 +22,8 @@ import typer
 from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, print_json
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config, EndpointConfig
+    from llm_as_judge.config.endpoints import EndpointConfig
+    from llm_as_judge.config.schema import Config
     from llm_as_judge.types import OperatorCall
 
 

@@ -78,12 +78,10 @@ def calibrate(
         typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
     ],
     mode: Annotated[
-        str | None,
-        typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid (default: configured mode)."),
+        str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
     png: Annotated[
-        Path | None,
-        typer.Option("--png", metavar="FILE", callback=picture, help="File of the confusion chart."),
+        Path | None, typer.Option("--png", metavar="FILE", callback=picture, help="File of the confusion chart.")
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")

@@ -63,8 +63,7 @@ RunName = Annotated[
 Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Polling interval in seconds.")]
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
 EntryPoint = Annotated[
-    str | None,
-    typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems."),
+    str | None, typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems.")
 ]
 Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]

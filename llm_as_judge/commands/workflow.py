@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 WorkflowPath = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", exists=True, help="Workflow file, or folder with graph.py and prompt.py."),
+    Path, typer.Argument(metavar="PATH", exists=True, help="Workflow file, or folder with graph.py and prompt.py.")
 ]
 
 
@@ -43,12 +42,7 @@ async def run_workflow(config: Config, workflow: WorkflowSource, question: Quest
 
 @app.command()
 @grouped
-def lint(
-    options: ConfigOptions,
-    path: WorkflowPath,
-    entry_point: EntryPoint = None,
-    as_json: AsJson = False,
-) -> None:
+def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
     """List errors and warnings of a workflow.
 
     The exit status is 1 if the workflow cannot run.

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic.fields import FieldInfo
 
-from llm_as_judge.config.schema import LEAVES, Input
+from llm_as_judge.config.fields import Input
+from llm_as_judge.config.schema import LEAVES
 
 
 @dataclass(frozen=True, slots=True)

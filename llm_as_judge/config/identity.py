@@ -17,15 +17,8 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
 _CONNECTION = (
-    "api_key",
-    "base_url",
-    "more_urls",
-    "timeout_s",
-    "max_retries",
-    "concurrency",
-    "no_proxy",
-    "second_base_url",
-)
+    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url",
+)  # fmt: skip
 _IRRELEVANT = ("output", "budget", "tracking")
 _PLACES = ("persistence_dir", "cache")
 #: Of a larger file, only this many bytes at each end are read, and its size: weights take gigabytes.

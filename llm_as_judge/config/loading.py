@@ -17,8 +17,9 @@ import yaml
 from pydantic import ValidationError
 
 from llm_as_judge.config.describe import names_input, takes_empty_text, takes_text
+from llm_as_judge.config.endpoints import DEFAULT_API_KEY
 from llm_as_judge.config.registry import nearest
-from llm_as_judge.config.schema import DEFAULT_API_KEY, LEAVES, SECTIONS, BaseModelEntry, Config
+from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, parse_text, read_yaml
 from llm_as_judge.errors import ConfigError
 

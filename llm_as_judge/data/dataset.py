@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from llm_as_judge.config.schema import Names
+from llm_as_judge.config.fields import Names
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Domain, Problem
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
+from llm_as_judge.config.fields import Float, Names
 from llm_as_judge.config.registry import nearest
-from llm_as_judge.config.schema import Float, Names
 from llm_as_judge.config.sources import SHIPPED, environment, find_file, read_yaml
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS

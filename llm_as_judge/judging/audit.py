@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from llm_as_judge.answers.equivalence import matches
-from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import ChatModel

@@ -17,7 +17,7 @@ from llm_as_judge.answers.equivalence import compare
 from llm_as_judge.answers.extraction import LONGEST_REPLY, extract_answer
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
-from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge

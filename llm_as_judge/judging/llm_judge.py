@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
 from llm_as_judge.judging import prompts
 from llm_as_judge.judging.prompts import fence

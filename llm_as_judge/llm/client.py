@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.places import Load

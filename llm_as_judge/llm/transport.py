@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 import openai
 
-from llm_as_judge.config.schema import ServerConfig
+from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.places import Places
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import ref
 
-from llm_as_judge.config.schema import EngineConfig
+from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.llm.transport import Transport, model_names, parse_json

@@ -21,7 +21,8 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
-from llm_as_judge.config.schema import Config, EngineConfig
+from llm_as_judge.config.endpoints import EngineConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 
 #: LoRA ranks that vLLM supports.

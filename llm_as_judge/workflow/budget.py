@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded
 
 #: Upper bound on the tokens that a chat template adds to a prompt.

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
 from llm_as_judge.llm.client import ChatModel, LLMReply, derived_seed
 from llm_as_judge.operators import catalog, published

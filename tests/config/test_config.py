@@ -82,12 +82,7 @@ def test_off_is_a_word_where_the_setting_is_text() -> None:
 
 def test_lists_null_and_mappings_work_in_set() -> None:
     config = load_config(
-        None,
-        [
-            "lora_target_modules=[q_proj, v_proj]",
-            "max_problems=null",
-            "domain_ratios={math: 1, code: 0, qa: 0}",
-        ],
+        None, ["lora_target_modules=[q_proj, v_proj]", "max_problems=null", "domain_ratios={math: 1, code: 0, qa: 0}"]
     )
     assert config.model.lora_target_modules == ("q_proj", "v_proj")
     assert config.data.max_problems is None
@@ -264,9 +259,7 @@ def test_environment_text_is_not_interpolated_again() -> None:
 # Models and endpoints
 
 
-def test_model_key_gives_path_and_defaults_that_the_file_overrides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_model_key_gives_path_and_defaults_that_the_file_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     write("big:\n  path: ${BIG:-org/big}\n  defaults: {dtype: bfloat16, lora_rank: 8}\n", "models.yaml")
     config = load_config(write("model_name: big\nlora_rank: 16\n"))
     assert (config.model.dtype, config.model.lora_rank) == ("bfloat16", 16)

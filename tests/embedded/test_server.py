@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.embedded import supervise
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher

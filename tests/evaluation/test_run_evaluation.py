@@ -23,7 +23,8 @@ from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
-from llm_as_judge.config.schema import Config, EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError, ProviderError
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.files import write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from llm_as_judge.config.schema import JudgeConfig
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.llm.client import LLMReply
 
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"

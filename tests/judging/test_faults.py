@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from helpers.judging import HYBRID, asked
 
-from llm_as_judge.config.schema import EndpointConfig, JudgeConfig
+from llm_as_judge.config.endpoints import EndpointConfig, JudgeConfig
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.types import Problem, Question, Reference, Verdict

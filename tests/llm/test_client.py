@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import EndpointConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMClient, Usage

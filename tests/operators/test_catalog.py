@@ -8,7 +8,7 @@ from dataclasses import astuple, fields
 import pytest
 from scripted import ARGUMENTS, CODE, Chat, Runner, build
 
-from llm_as_judge.config.schema import EndpointConfig
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox

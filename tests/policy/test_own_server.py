@@ -21,8 +21,9 @@ import torch
 from helpers.vllm import PYTHON, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config, EngineConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.policy.scoring import Sampling

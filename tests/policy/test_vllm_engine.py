@@ -15,8 +15,8 @@ from helpers.tiny import EOS, NumberTokenizer, tiny_policy
 from safetensors.torch import load_file
 
 from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion

@@ -12,8 +12,8 @@ import torch
 from helpers.vllm import START_S, Server, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import EngineConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy

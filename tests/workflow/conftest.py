@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from running import QUESTION, Run, Script, Wait
 
-from llm_as_judge.config.schema import EndpointConfig, SandboxConfig, WorkflowConfig
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.operators.base import no_enhancement
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Execution, Question

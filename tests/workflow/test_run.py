@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
 
-from llm_as_judge.config.schema import EndpointConfig, WorkflowConfig
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import PromptTooLong, ProviderError
 from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox

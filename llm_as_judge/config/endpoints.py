@@ -1,0 +1,92 @@
+"""Sections of the configuration that describe servers: policy engine, executor and judge."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from llm_as_judge.config.fields import Float, InputPath, Names, OutputPath, Strict, Url, Urls
+
+DEFAULT_API_KEY = "sk-dummy"
+
+
+class ServerConfig(Strict):
+    """Connection to an OpenAI-compatible server."""
+
+    base_url: Url = Field(
+        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
+    )
+    api_key: str = Field(
+        DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
+    )
+    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
+    max_retries: int = Field(4, ge=0, description="Retries of a failed request.")
+    concurrency: int = Field(
+        32, gt=0, description="Maximum number of requests in flight; lowered while the server is overloaded."
+    )
+    no_proxy: str = Field("localhost,127.0.0.1", description="Hosts that bypass the proxy, separated by commas.")
+
+
+class EngineConfig(ServerConfig):
+    """The vLLM server that samples workflows if ``generation.engine`` is vllm."""
+
+    base_url: Url = Field(
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="URL of the API, including /v1; empty: the run starts its own server.",
+    )
+    api_key: str = Field(
+        DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY} rather than the key itself."
+    )
+    timeout_s: Float = Field(
+        600.0, gt=0, description="Time limit for sampling all workflows of one problem, in seconds."
+    )
+    restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server to start or restart.")
+    gpu_memory_utilization: Float = Field(0.35, gt=0, le=1, description="GPU memory share of the run's own server.")
+    gpus: str = Field(
+        "",
+        pattern=r"^[\w-]+(,[\w-]+)*$|^$",
+        description="CUDA devices of the run's own server, such as 1 or 2,3; empty: the policy's.",
+    )
+    python: str = Field("", description="Python interpreter with vLLM; empty: this one.")
+    options: Names = Field((), description="Further vLLM options of the run's own server.")
+
+
+class EndpointConfig(ServerConfig):
+    """An OpenAI-compatible LLM service: the executor's, and extended by ``JudgeConfig`` the judge's."""
+
+    provider: Literal["embedded", "openai"] = Field(
+        "embedded", description="embedded: the nano model, served by the run; openai: the service at base_url."
+    )
+    more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
+    model: str = Field("nano-executor", min_length=1, description="Model name at the service.")
+    temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
+    top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
+    max_tokens: int = Field(2048, gt=0, description="Maximum tokens of a reply, including reasoning.")
+    price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
+    price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
+    reasoning_effort: str = Field(
+        "", pattern=r"^[a-z]*$", description="Reasoning effort (low, medium, high); empty = not sent."
+    )
+
+
+class JudgeConfig(EndpointConfig):
+    mode: Literal["hybrid", "llm", "rules"] = Field(
+        "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm or rules: only that."
+    )
+    structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
+    two_stage: bool = Field(False, description="Extract the candidate's final answer first, then judge that.")
+    votes: int = Field(1, gt=0, le=32, description="Verdicts per answer; the majority decides, a tie abstains.")
+    second_model: str = Field("", description="Model name of a second judge; empty = none.")
+    second_role: Literal["verdicts", "audit"] = Field(
+        "verdicts", description="verdicts: both judges must accept; audit: it only checks a share of the verdicts."
+    )
+    second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
+    prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
+    cache: OutputPath | None = Field(None, description="SQLite file for the judge's replies; null = in memory.")
+    audit_share: Float = Field(
+        0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that another method checks."
+    )
+    audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
+    audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")

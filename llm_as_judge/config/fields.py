@@ -1,0 +1,90 @@
+"""Value types of settings: strict numbers, paths, URLs and lists, and the base class of all sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from typing_extensions import Self
+
+
+def _float(value: Any) -> Any:
+    """Read ``5e-6`` as a number: YAML 1.1, which PyYAML reads, makes it a string because it has no dot."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _path(value: Any) -> Any:
+    return Path(value).expanduser() if isinstance(value, str) and value else value
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Input:
+    """Marks a setting that names files to read; in a configuration file, paths are relative to that file."""
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        right = not value or (parts.hostname and parts.port != 0)
+    except ValueError as error:
+        raise ValueError(f"is not a URL: {error}; write http://HOST:PORT/v1") from None
+    if not right:
+        raise ValueError("is not a URL; write http://HOST:PORT/v1")
+    return value
+
+
+#: Largest integer that kernel limits, sockets and tensors accept.
+_MAX_INT = 2**31 - 1
+#: Largest float; single-precision tensors can still calculate with it.
+_MAX_FLOAT = 1e18
+#: Largest number of things held in memory at once.
+MAX_ITEMS = 1 << 16
+Url = Annotated[str, AfterValidator(_url)]
+Urls = Annotated[tuple[Url, ...], BeforeValidator(_tuple)]
+Float = Annotated[float, BeforeValidator(_float)]
+InputPath = Annotated[Path, BeforeValidator(_path), Input()]
+OutputPath = Annotated[Path, BeforeValidator(_path)]
+
+
+def tool_names(value: Any) -> Any:
+    """Accept one tool without a list, and ``none`` for no tool."""
+    named = [value] if isinstance(value, str) else value
+    return _tuple([] if named in (None, ["none"]) else named)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+
+
+def check_shares(name: str, shares: Mapping[Any, float], members: Sequence[str]) -> None:
+    missing = [member for member in members if member not in shares]
+    if missing:
+        raise ValueError(f"{name} lacks {', '.join(missing)}; give a share to each, 0 to leave one out")
+    if min(shares.values()) < 0:
+        raise ValueError(f"{name} must not be negative, got {dict(shares)}")
+    if abs(sum(shares.values()) - 1) > 1e-6:
+        raise ValueError(f"{name} must sum to 1, got {sum(shares.values()):g}")
+
+
+class Strict(BaseModel):
+    # protected_namespaces: pydantic would otherwise warn about ``model_name``
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="after")
+    def _numbers_fit(self) -> Self:
+        for name, value in self:
+            if isinstance(value, int) and value > _MAX_INT:
+                raise ValueError(f"{name} must be at most {_MAX_INT}, got {value}")
+            if isinstance(value, float) and abs(value) > _MAX_FLOAT:
+                raise ValueError(f"{name} must be at most {_MAX_FLOAT:g}, got {value:g}")
+        return self
