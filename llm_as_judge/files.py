@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -33,6 +34,15 @@ def write_whole(path: Path, content: str | bytes) -> None:
             os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -39,6 +39,9 @@ _ORDER_ASKED = re.compile(
 _COST_ASKED = re.compile(r"\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit)", re.IGNORECASE)
 _ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
 _MONEY = frozenset("$€£¥")
+_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
 _NOUN = re.compile(
     r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?[A-Za-z][A-Za-z ]*\}"
     r"|\s(?:square |cubic )?units?)"
@@ -68,7 +71,10 @@ def _same_text(a: str, b: str) -> bool:
 
 
 def _qa_form(text: str) -> str:
-    """Case, edge punctuation and a leading article removed; inner signs stay."""
+    """Case, edge punctuation and a leading article removed, dates in one order; inner signs stay."""
+    if date := _DATE.fullmatch(text.strip(EDGES + " ")):
+        day, month, other_month, other_day, year = date.groups()
+        return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
     words = text.split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
@@ -216,4 +222,6 @@ def _other_unit(answer: str, reference: str, question: str) -> bool:
         return False
     if unit.quantity == "°":
         return _ANGLE_ASKED.search(question) is None
-    return unit.quantity not in _MONEY or bool(quantities & _MONEY) or _COST_ASKED.search(question) is None
+    if unit.quantity not in _MONEY or quantities & _MONEY:
+        return True
+    return "how many" in question.lower() and _COST_ASKED.search(question) is None

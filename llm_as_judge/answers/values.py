@@ -21,6 +21,7 @@ _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations and unions
 _MOST_ITEMS = 40
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
+_RATIO_IN_WORDS = re.compile(r"\d+(?: to \d+)+")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
 _CLOSING = {"(": ")]", "[": ")]", "{": "}"}
 INTERVALS = ("()", "[)", "(]", "[]")
@@ -69,6 +70,8 @@ def read(text: str) -> Value:
     if plain.startswith("{") and plain.endswith("}") and _balanced(plain[1:-1]):  # LaTeX does not show such braces
         inner = plain[1:-1].strip()
         plain = inner if "," not in inner else plain
+    if _RATIO_IN_WORDS.fullmatch(plain):
+        plain = plain.replace(" to ", ":")
     if _ALL_REAL.fullmatch(plain):
         plain = "(-\\infty,\\infty)"
     return (

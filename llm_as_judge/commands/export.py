@@ -154,4 +154,4 @@ def export(
     show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if not result.scores:
         show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
-    show(console, f"publish it with: huggingface-cli upload OWNER/NAME {folder}")
+    show(console, f"publish it with: hf upload OWNER/NAME {folder}")

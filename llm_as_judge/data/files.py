@@ -86,9 +86,3 @@ def check_whole(path: Path) -> None:
     marker = path.parent / MARKER
     if marker.exists():
         raise DataError(f"{path}: an earlier run broke off while it replaced this folder; run it again (see {marker})")
-
-
-def sha256_of(path: Path) -> str:
-    """The checksum of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

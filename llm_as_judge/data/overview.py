@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.files import check_whole, sha256_of
+from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.problems import parse_record
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import sha256_of
 from llm_as_judge.types import Domain, Problem
 
 _SHOWN = 300

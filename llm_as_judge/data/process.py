@@ -19,14 +19,14 @@ import msgspec
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.files import TEST_INDEX, move_into_place, sha256_of, staging, write_lines
+from llm_as_judge.data.files import TEST_INDEX, move_into_place, staging, write_lines
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.files import write_json
+from llm_as_judge.files import sha256_of, write_json
 from llm_as_judge.types import Domain, Problem
 
 SplitMode = Literal["plan-c", "official"]

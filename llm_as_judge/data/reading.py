@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import typing
 import zlib
@@ -67,11 +68,19 @@ class Faults:
 
 def files_in(path: Path) -> list[Path]:
     """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` if there are none."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.rglob("*") if _suffix(file) in SUFFIXES and file.is_file())
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    try:
+        path.stat()
+        if not path.is_dir():
+            return [path]
+        files = sorted(Path(folder, name) for folder, _, names in os.walk(path, onerror=stop) for name in names)
+    except OSError as error:
+        reason = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+        raise DataError(f"{error.filename or path}: cannot be read: {reason.lower()}") from error
+    files = [file for file in files if _suffix(file) in SUFFIXES]
     if not files:
         raise DataError(f"{path}: no problems in it: no file name ends in {ENDINGS}")
     return files

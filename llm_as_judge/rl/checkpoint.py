@@ -8,7 +8,6 @@ written under another name and renamed, so an existing ``step_N`` was complete; 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -26,7 +25,7 @@ import torch
 from safetensors import SafetensorError
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import naming
+from llm_as_judge.files import naming, sha256_of
 from llm_as_judge.policy.model import Policy
 
 logger = logging.getLogger(__name__)
@@ -76,7 +75,7 @@ def save(
                 aside / "state.pt",
             )
             (aside / "config.yaml").write_text(config_text, encoding="utf-8")
-            sums = {path.name: _checksum(path) for path in sorted(aside.iterdir())}
+            sums = {path.name: sha256_of(path) for path in sorted(aside.iterdir())}
             manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     except (RuntimeError, SafetensorError) as error:  # raised instead of OSError if a file cannot be written
@@ -117,7 +116,7 @@ def verify(path: Path) -> str:
         raise DataError(f"{path} has checkpoint format {version}, this program reads format {FORMAT}")
     for name, expected in sums.items():
         file = path / name
-        if not file.is_file() or _checksum(file) != expected:
+        if not file.is_file() or sha256_of(file) != expected:
             what = "was changed" if file.is_file() else "is missing"
             raise DataError(f"{path} is damaged: {name} {what}; use an earlier checkpoint")
     return run_id
@@ -140,11 +139,6 @@ def load(
     except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
     return state
-
-
-def _checksum(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:

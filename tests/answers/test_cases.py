@@ -170,7 +170,7 @@ RIGHT_WITH_QUESTION = [
     (LEGS, r"Thus, the number of legs left is $\boxed{6}$.", "6"), (LEGS, "8 - 2 = 6\n\n**Answer: 6**", "6"),
     (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We subtract.\n\n6", "6"), ("How long is it in km?", "6 km", "6"),
     ("Compute it.", r"\log_2(8) = 3", "3"), ("Compute it.", r"\sin(\frac{\pi}{2}) = 1", "1"), ("", "x²", "x^2"),
-    ("", "3x² + 2x", "3x^2+2x"), ("", "−½", r"-\frac12"), ("", "2½", "5/2"),
+    ("", "3x² + 2x", "3x^2+2x"), ("", "−½", r"-\frac12"), ("", "2½", "5/2"), ("", "1 to 2", "1:2"),
     ("What percent of them is red?", "40", r"40\%"), ("What percent of them is red?", "40%", "40"),
     ("How many minutes does it take?", "5 minutes", "5"), ("How many metres and how many km?", "5 km", "5"),
     ("How many cm long is it?", r"6\pi \text{ cm}", r"6\pi"), ("How many dollars are left?", "$5", "5"),
@@ -187,6 +187,7 @@ WRONG_WITH_QUESTION = [
 ]  # fmt: skip
 QA_RIGHT_WITH_QUESTION = [
     (CAPITAL, "It is Paris.", "Paris"), ("Which day?", "It is a Monday.", "Monday"),
+    ("When?", "4 July 1776", "July 4, 1776"), ("When?", "July 4th, 1776", "4th of July 1776"),
     ("Which?\nA. a lamp\nB. a heart", "B. a heart", "B"), ("Which?\nA. a lamp\nB. no or not", "B. no or not", "B"),
     ("Which?\nA. a lamp\nB. a heart", "(B) a heart", "B"),
 ]  # fmt: skip

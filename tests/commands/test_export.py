@@ -194,5 +194,5 @@ def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(
     found = json.loads(capsys.readouterr().out)
     assert found["checkpoint"].endswith("step_7") and found["files"]["adapter_model.safetensors"] > 10_000
     assert main(["export", "merged", "--merge"]) == 0
-    assert "model.safetensors" in (printed := capsys.readouterr().out) and "huggingface-cli upload" in printed
+    assert "model.safetensors" in (printed := capsys.readouterr().out) and "hf upload" in printed
     assert main(["export", "out"]) == 2

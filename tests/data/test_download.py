@@ -13,10 +13,10 @@ import yaml
 from llm_as_judge.commands.app import main
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.download import download, fetch_from_hub
-from llm_as_judge.data.files import sha256_of
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import DatasetSettings, load_settings
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import sha256_of
 
 CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
 GSM8K = [{"question": f"{i} + {i}?", "answer": f"#### {2 * i}"} for i in range(30)]

@@ -25,18 +25,21 @@ needs_vllm = [
 class Server:
     """vLLM on a free port, in its own process group."""
 
-    def __init__(self, model: str, log: Path, name: str) -> None:
+    def __init__(
+        self, model: str, log: Path, name: str, *, dtype: str = "float32", length: int = 2048, rank: int = 64
+    ) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.model, self.log, self.name = model, log, name
+        self.model, self.log = model, log
+        self.name, self.dtype, self.length, self.rank = name, dtype, length, rank
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         options = (
             f"--host 127.0.0.1 --port {self.port} --served-model-name {self.name} --enable-lora "
-            "--max-lora-rank 64 --max-loras 2 --dtype float32 --max-model-len 2048 "
+            f"--max-lora-rank {self.rank} --max-loras 2 --dtype {self.dtype} --max-model-len {self.length} "
             "--max-num-seqs 32 --enforce-eager --logprobs-mode processed_logprobs"
         )
         quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
