@@ -178,10 +178,8 @@ def read_story(log: Path, results: Path) -> Story:
             sums.add(rollout)
             if rollout.reward is None:
                 continue
-            kind, shown = (
-                (rollout.domain, rollout.shape, rollout.outcome),
-                Shown(rollout, found.prompts.get(rollout.problem)),
-            )
+            kind = rollout.domain, rollout.shape, rollout.outcome
+            shown = Shown(rollout, found.prompts.get(rollout.problem))
             best[kind] = max(shown, best.get(kind, shown), key=_reward)
             worst[kind] = min(shown, worst.get(kind, shown), key=_reward)
     rollouts = [sums.steps.get(step.step, []) for step in reader.steps]

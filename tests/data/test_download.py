@@ -1,4 +1,4 @@
-"""Downloads: complete files or none, nothing fetched twice, the manifest last, and help without a network."""
+"""Downloads: complete files or none, nothing fetched twice, and help without a network."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def settings() -> DatasetSettings:
     return load_settings(CONFIG)
 
 
-def test_files_and_manifest_are_written_and_every_configuration_is_joined(
+def test_files_are_written_and_reported_and_every_configuration_is_joined(
     tmp_path: Path, settings: DatasetSettings
 ) -> None:
     hub, seen = Hub(), list[tuple[str, str, int, int]]()
-    manifest = download(settings, tmp_path, ["gsm8k", "math"], fetch=hub, progress=lambda *step: seen.append(step))
-    assert set(manifest["files"]) == {"gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/train.jsonl", "math/test.jsonl"}
-    for name, facts in manifest["files"].items():
+    report = download(settings, tmp_path, ["gsm8k", "math"], fetch=hub, progress=lambda *step: seen.append(step))
+    assert set(report["files"]) == {"gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/train.jsonl", "math/test.jsonl"}
+    for name, facts in report["files"].items():
         assert facts["sha256"] == sha256_of(tmp_path / name)
         assert facts["lines"] == (tmp_path / name).read_bytes().count(b"\n")
-    assert manifest["files"]["math/train.jsonl"]["lines"] == 21  # seven subjects of three
+    assert report["files"]["math/train.jsonl"]["lines"] == 21  # seven subjects of three
     assert ("gsm8k", "train", 30, 30) in seen
     assert sorted(p.name for p in tmp_path.iterdir()) == ["gsm8k", "math"]
 
@@ -132,8 +132,8 @@ def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processe
     config = tmp_path / "dataset.yaml"
     config.write_text(yaml.safe_dump({"datasets": {"gsm8k": source}}))
     settings = load_settings(config, {"datasets": ["gsm8k"], "train_size": 20, "test_size": 5})
-    manifest = download(settings, tmp_path / "raw", ["gsm8k"], fetch=fetch_from_hub)
-    assert [facts["lines"] for facts in manifest["files"].values()] == [30, 30]
+    report = download(settings, tmp_path / "raw", ["gsm8k"], fetch=fetch_from_hub)
+    assert [facts["lines"] for facts in report["files"].values()] == [30, 30]
     info = process(Job(settings, tmp_path / "raw", tmp_path / "out"))
     assert (info["datasets"]["gsm8k"]["train"], info["datasets"]["gsm8k"]["test"]) == (25, 5)
     with pytest.raises(DataError, match="Error"):
