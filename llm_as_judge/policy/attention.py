@@ -47,8 +47,8 @@ _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_f
 class Tree:
     """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: by layer, keys and values of a trunk, which precede the row's own. ``caught``: receives the row's keys and
-    values by layer.
+    ``past``: by layer, keys and values of a trunk, which precede those of every row. ``caught``: receives the rows' keys
+    and values by layer.
     """
 
     layout: Layout
@@ -74,18 +74,23 @@ def kernel_for(device: torch.device) -> Kernel:
 
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
     """Last hidden states [T, hidden] of a row."""
+    return rows_hidden(base, tree.ids[None], tree.positions[None], attention)[0]
+
+
+def rows_hidden(base: Any, ids: Tensor, positions: Tensor, attention: Tree) -> Tensor:
+    """Last hidden states [B, T, hidden] of rows ``ids`` [B, T] of the same layout at ``positions`` [1, T]."""
     device = base.device
     with own_precision(base):
         out = base.get_decoder()(
-            input_ids=tree.ids[None].to(device),
-            position_ids=tree.positions[None].to(device),
+            input_ids=ids.to(device),
+            position_ids=positions.to(device),
             # Ignored by ``attention``. Without a four-dimensional mask, transformers would take decreasing positions
             # for the beginnings of packed documents.
             attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
             use_cache=False,
             tree=attention,
         )
-    hidden: Tensor = out.last_hidden_state[0]
+    hidden: Tensor = out.last_hidden_state
     return hidden
 
 
@@ -111,7 +116,7 @@ def attention(
         # Gradient checkpointing calls this again, with tensors that the gradient does not go to.
         tree.caught.setdefault(module.layer_idx, (key, value))
     if tree.past is not None:
-        past_key, past_value = tree.past[module.layer_idx]
+        past_key, past_value = (x.expand(len(key), -1, -1, -1) for x in tree.past[module.layer_idx])
         key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if tree.kernel == "cascade":

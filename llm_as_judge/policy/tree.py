@@ -114,6 +114,19 @@ def padded_tokens(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> i
     return max(lengths) * len(lengths)
 
 
+def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Consecutive indices, as many as fit into ``budget`` tokens when padded to the longest of them, up to ``most``."""
+    members: list[int] = []
+    longest = 0
+    for i, length in enumerate(lengths):
+        if members and (max(longest, length) * (len(members) + 1) > budget or len(members) == most):
+            yield tuple(members)
+            members, longest = [], 0
+        members.append(i)
+        longest = max(longest, length)
+    yield tuple(members)
+
+
 def stages(
     prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int = MIN_SHARE
 ) -> list[Stage]:
