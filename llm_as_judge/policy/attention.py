@@ -47,8 +47,8 @@ _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_f
 class Tree:
     """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: by layer, keys and values of a trunk, which precede those of every row. ``caught``: receives the rows' keys
-    and values by layer.
+    ``past``: by layer, keys and values of a trunk, which precede those of every row. ``caught``: receives the keys and
+    values of the rows by layer.
     """
 
     layout: Layout

@@ -79,6 +79,9 @@ class Policy:
                     self.model: Any = get_peft_model(base, lora)
                 except (ValueError, re.error) as error:
                     raise ConfigError(_no_adapter(config, base.config.model_type, layers, error)) from error
+        for layer in self._adapted():
+            # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
+            layer.cast_input_dtype_enabled = False
         if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # name in newer releases
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
@@ -221,7 +224,7 @@ class Policy:
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
-        layers: list[Any] = [m for m in base.modules() if isinstance(m, LoraLayer)]
+        layers = self._adapted()
         linear = all(isinstance(m.get_base_layer(), torch.nn.Linear) for m in layers)
         merge = linear and base.dtype == torch.float32
         originals = [m.get_base_layer().weight.data for m in layers] if merge else []
@@ -277,6 +280,9 @@ class Policy:
             raise ConfigError(f"{directory} is an adapter of other modules: it lacks {missing[:3]}")
         if result.unexpected_keys:
             raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
+
+    def _adapted(self) -> list[Any]:
+        return [module for module in self.base.modules() if isinstance(module, LoraLayer)]
 
     def _refuse(self, layout: Layout, completions: Sequence[Completion]) -> None:
         longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)
