@@ -38,6 +38,9 @@ SHORT = 256
 #: Tile of FlexAttention's block mask, in tokens.
 BLOCK = 128
 
+#: Compilations of FlexAttention in one process.
+RECOMPILE_LIMIT = 64
+
 # Missing in older releases of torch, where the dense kernel is used.
 _flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
@@ -161,9 +164,13 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
         order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
         return count[None, None], order.int()[None, None]
 
-    return BlockMask.from_kv_blocks(
+    mask = BlockMask.from_kv_blocks(
         *table(partial), *table(full), BLOCK_SIZE=block, mask_mod=sees, seq_lengths=(queries, keys)
     )
+    for blocks in mask.as_tuple():
+        if isinstance(blocks, Tensor):  # torch takes a number of tiles for that of the heads if they are equal
+            torch._dynamo.maybe_mark_dynamic(blocks, tuple(range(2, blocks.dim())))
+    return mask
 
 
 class _Cascade(torch.autograd.Function):
@@ -234,8 +241,14 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 
 @cache
 def _flex() -> Callable[..., Any]:
-    """FlexAttention, compiled once for all row lengths."""
-    return torch.compile(flex_attention, dynamic=True)
+    """FlexAttention, compiled for all row lengths; an error instead of the eager kernel, which would run out of memory.
+
+    Rows of one or more tiles, whole or after a trunk, with and without gradient are compiled on their own: more than
+    torch's limit for one function.
+    """
+    compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
+    limited: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)(compiled)
+    return limited
 
 
 AttentionInterface.register(ATTENTION, attention)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden, rows_hidden
-from llm_as_judge.policy.tree import Layout, common_length, padded_batches, trunk
+from llm_as_judge.policy.tree import causal, common_length, padded_batches, trunk
 
 #: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
 PREFILL_TOKENS = 2**14
@@ -126,10 +126,9 @@ def _padded_prefill(base: Any, prompts: list[list[int]], common: int, longest: i
         width = len(rows[-1])
         ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
         # Padding is on the right, where the causal pattern hides it from every real token.
-        at = torch.arange(-common, width)
-        layout = Layout((), at.clamp(min=0), torch.full_like(at, width), width)
         caught: dict[int, KeyValue] = {}
-        hidden = rows_hidden(base, ids, at[None, common:] + common, Tree(layout, "dense", past, caught))
+        attention = Tree(causal(common, width), "dense", past, caught)
+        hidden = rows_hidden(base, ids, torch.arange(common, common + width)[None], attention)
         last.append(hidden[torch.arange(len(rows)), [len(row) - 1 for row in rows]])
         places = torch.tensor(order[members[0] : members[-1] + 1], device=device)
         for layer, own in caught.items():

@@ -154,6 +154,12 @@ def common_length(first: Tokens, *others: Tokens) -> int:
     return end
 
 
+def causal(past: int, queries: int) -> Layout:
+    """Attention to ``past`` keys of a trunk and, causally, to the row's own. Without pieces."""
+    first = torch.arange(-past, queries).clamp(min=0)
+    return Layout((), first, torch.full_like(first, queries), queries)
+
+
 def dense_mask(layout: Layout) -> Tensor:
     """Attention pattern as [Q, K] bool."""
     queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
