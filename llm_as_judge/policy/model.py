@@ -35,7 +35,7 @@ from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.scoring import Layout, MicroBatch, Sampling, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
-from llm_as_judge.policy.weights import load_folder, load_gguf
+from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
 
 #: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
@@ -254,9 +254,14 @@ class Policy:
             if f".{_REFERENCE}." in name:
                 parameter.requires_grad_(False)
 
-    def save_adapter(self, directory: Path) -> None:
-        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read."""
-        self.model.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
+    def save_adapter(self, directory: Path, dtype: torch.dtype | None = None) -> None:
+        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype`` is by default its own."""
+        trained = ((name, p.detach()) for name, p in self.model.named_parameters() if p.requires_grad)
+        weights = {name: weight.to(dtype or weight.dtype) for name, weight in trained}
+        self.model.save_pretrained(
+            str(directory), save_embedding_layers=False, selected_adapters=["default"], state_dict=weights
+        )
+        let_others_read(directory)
 
     def load_adapter(self, directory: Path) -> None:
         """Replaces the adapter's weights by saved ones of the same shapes.

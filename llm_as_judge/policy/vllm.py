@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WEIGHTS = "adapter_model.safetensors"
-
 
 class VLLMEngine:
     """Client of one vLLM server. Before the first ``sync``, the base model answers.
@@ -146,14 +144,8 @@ class VLLMEngine:
         aside = self._adapter_dir / f".policy-v{version}"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        policy.save_adapter(aside)
-        import torch  # not at the top: `doctor` uses the engine without torch
-        from safetensors.torch import load_file, save_file
-
-        if policy.base.dtype != torch.float32:
-            weights = {key: value.to(policy.base.dtype) for key, value in load_file(aside / _WEIGHTS).items()}
-            save_file(weights, aside / _WEIGHTS, {"format": "pt"})
-        digest = hashlib.blake2b((aside / _WEIGHTS).read_bytes(), digest_size=4).hexdigest()
+        policy.save_adapter(aside, policy.base.dtype)
+        digest = hashlib.blake2b((aside / "adapter_model.safetensors").read_bytes(), digest_size=4).hexdigest()
         target = self._adapter_dir / f"policy-v{version}-{digest}"
         shutil.rmtree(target, ignore_errors=True)
         aside.rename(target)
