@@ -187,7 +187,7 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
     if ranks.size > 1:
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         total = ranks.add_up(torch.cat([grad.flatten() for grad in own]))  # one message instead of one per adapter
-        for parameter, grad in zip(parameters, total.split([p.numel() for p in parameters]), strict=True):
+        for parameter, grad in zip(parameters, torch.split(total, [p.numel() for p in parameters]), strict=True):
             parameter.grad = grad.view_as(parameter)
 
 
