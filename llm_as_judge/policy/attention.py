@@ -247,7 +247,8 @@ def _flex() -> Callable[..., Any]:
     torch's limit for one function.
     """
     compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
-    limited: Callable[..., Any] = torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT)(compiled)
+    # torch 2.6 knows the limit by this name only, later releases also as recompile_limit.
+    limited: Callable[..., Any] = torch._dynamo.config.patch(cache_size_limit=RECOMPILE_LIMIT)(compiled)
     return limited
 
 
