@@ -16,6 +16,7 @@ from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
+from llm_as_judge.evaluation.written import look_at
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.lint.check import lint
@@ -180,6 +181,9 @@ async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pyt
         ": 5 (5 tokens), 4 (4 tokens)"
     )
     assert [len(group) for group in author.write([p.question for p in problems], any_length=True)] == [1] * 4
+    written = look_at(author, [p.question for p in problems], samples=2)
+    assert engine.calls[-1]["prompts"] == 2 and written.workflows == 8
+    assert written.findings["the prompt exceeds training.prompt_max_length=3"] == 4 < sum(written.findings.values())
 
 
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
