@@ -141,9 +141,12 @@ class VLLMEngine:
 
     def _write(self, policy: Any, version: int) -> str:
         """Writes the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
+        if not self._adapter_dir.exists():
+            self._adapter_dir.mkdir(parents=True)
+            self._adapter_dir.chmod(0o755)  # for a server under another user
         aside = self._adapter_dir / f".policy-v{version}"
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        aside.mkdir()
         policy.save_adapter(aside, policy.base.dtype)
         digest = hashlib.blake2b((aside / "adapter_model.safetensors").read_bytes(), digest_size=4).hexdigest()
         target = self._adapter_dir / f"policy-v{version}-{digest}"

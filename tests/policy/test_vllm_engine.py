@@ -184,7 +184,8 @@ def test_the_adapter_is_written_once_in_the_servers_precision_and_readable_for_i
                 assert value.dtype == torch.float32 and torch.equal(value.to(dtype), saved[key])
             written.clear()
             modes = {oct(file.stat().st_mode & 0o777) for file in path.iterdir()}
-            assert modes == {"0o644"} and path.stat().st_mode & 0o777 == 0o755
+            assert modes == {"0o644"}
+            assert all(folder.stat().st_mode & 0o777 == 0o755 for folder in (path, path.parent))
     finally:
         os.umask(before)
 
