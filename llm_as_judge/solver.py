@@ -241,7 +241,7 @@ class Solver:
         errors = [_too_long(author, question) for question in questions]
         fitting = [question for question, error in zip(questions, errors, strict=True) if error is None]
         start = secrets.randbits(31) if draw.seed is None else draw.seed % 2**31
-        written = iter(author.write(fitting, start=start) if fitting else ())
+        written = iter(author.write(fitting, start=start, any_length=True) if fitting else ())
         return [error or next(written)[0] for error in errors]
 
 

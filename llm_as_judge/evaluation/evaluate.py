@@ -6,6 +6,7 @@ Infrastructure faults are counted and left out of every mean.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -23,8 +24,12 @@ from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
+logger = logging.getLogger(__name__)
+
 #: Workflows in one call of the engine.
 _CHUNK = 64
+#: Stands for the workflow of a problem whose prompt is too long.
+_TOO_LONG = "# not written: the prompt has {} tokens, training.prompt_max_length={}"
 
 
 class Author(Protocol):
@@ -46,12 +51,27 @@ class PolicyAuthor:
     config: Config
     version: int = 0
 
-    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
+    def write(
+        self, questions: Sequence[Question], samples: int = 1, start: int = 0, *, any_length: bool = False
+    ) -> list[list[Completion]]:
+        """Workflows are invalid where the prompt exceeds ``training.prompt_max_length``, unless ``any_length``."""
         generation, training = self.config.generation, self.config.training
         asked = [self.prompt(question) for question in questions]
+        ids = [self.policy.encode(prompt) for prompt in asked]
+        limit = training.prompt_max_length
+        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit and not any_length}
+        if long:
+            logger.warning(
+                "no workflow is written for %d of %d problems, and they count as wrong; raise "
+                "training.prompt_max_length=%d, which their prompts exceed: %s",
+                len(long),
+                len(ids),
+                limit,
+                ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items()),
+            )
         self.engine.sync(self.policy, self.version)
-        groups = self.engine.generate(
-            [self.policy.encode(prompt) for prompt in asked],
+        sampled = self.engine.generate(
+            [prompt for i, prompt in enumerate(ids) if i not in long],
             samples,
             temperature=generation.eval_temperature,
             top_p=generation.top_p,
@@ -59,9 +79,12 @@ class PolicyAuthor:
             max_new_tokens=training.response_max_length,
             seed=1_000_003 + training.seed + start,
         )
+        groups = iter(sampled)
         return [
-            [replace(completion, prefill=prompt.prefill) for completion in group]
-            for group, prompt in zip(groups, asked, strict=True)
+            [Completion(_TOO_LONG.format(long[i], limit), (), (), (), "stop", verbatim=True)] * samples
+            if i in long
+            else [replace(completion, prefill=prompt.prefill) for completion in next(groups)]
+            for i, prompt in enumerate(asked)
         ]
 
 

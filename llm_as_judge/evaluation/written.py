@@ -62,24 +62,31 @@ class Written:
 def look_at(
     author: PolicyAuthor, questions: Sequence[Question], samples: int, prompts: Sequence[Prompt] = ()
 ) -> Written:
-    """Samples workflows for each question and checks them; ``prompts`` default to those without examples."""
-    config = author.config
+    """Samples workflows for each question and checks them; ``prompts`` default to those without examples.
+
+    Where a prompt exceeds ``training.prompt_max_length``, workflows count as invalid and are not sampled.
+    """
+    config, limit = author.config, author.config.training.prompt_max_length
     operators = load_operators(config.workflow.operators)
     prompts = prompts or [author.prompt(question) for question in questions]
+    encoded = [author.policy.encode(prompt) for prompt in prompts]
+    fitting = [i for i, ids in enumerate(encoded) if len(ids) <= limit]
     author.engine.sync(author.policy, author.version)
     groups = author.engine.generate(
-        [author.policy.encode(prompt) for prompt in prompts],
+        [encoded[i] for i in fitting],
         samples,
         temperature=1.0,
         max_new_tokens=config.training.response_max_length,
         seed=config.training.seed,
     )
     shapes: Counter[str] = Counter()
-    findings: Counter[str] = Counter()
+    too_long = samples * (len(encoded) - len(fitting))
+    findings = +Counter({f"the prompt exceeds training.prompt_max_length={limit}": too_long})
     unseen = set[str]()
-    for question, prompt, group in zip(questions, prompts, groups, strict=True):
+    for i, group in zip(fitting, groups, strict=True):
+        question = questions[i]
         for completion in group:
-            source = extract_code(completion.text, prompt.prefill)
+            source = extract_code(completion.text, prompts[i].prefill)
             fatal = [f for f in lint(source, entry_point=question.entry_point, operators=operators) if f.fatal]
             if fatal:
                 findings[f"{fatal[0].code} {fatal[0].message}"] += 1

@@ -15,6 +15,7 @@ The reward of a rollout that could not be scored is None: TRL leaves it out of i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -31,6 +32,8 @@ from llm_as_judge.types import Rollout
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+logger = logging.getLogger(__name__)
 
 Message = dict[str, str]
 
@@ -53,6 +56,7 @@ class WorkflowReward:
     def __init__(self, config: str | Path | Config, overrides: Sequence[str] = ()) -> None:
         self.scorer = Scorer(config, overrides)
         self.__name__ = "workflow_reward"  # name of TRL's metrics
+        self._warned = False
         self._limit = self.scorer.config.training.response_max_length
         self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
 
@@ -71,13 +75,24 @@ class WorkflowReward:
         records = columns.get(RECORD)
         if records is None:
             raise ConfigError(f"the data set has no column {RECORD!r}; create it with integrations.trl.dataset")
+        cut = [self._cut(ids) for ids in completion_ids] if completion_ids else [False] * len(completions)
+        if cut and all(cut) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "all %d completions of a batch were cut off after %d tokens without the end token %d: raise "
+                "training.response_max_length, or give GRPOTrainer the policy's tokenizer, "
+                "processing_class=llm_as_judge.policy.weights.load_tokenizer(path)",
+                len(cut),
+                self._limit,
+                self._eos,
+            )
         step = getattr(trainer_state, "global_step", 0)
         rollouts = await asyncio.gather(
             *(
                 self.scorer.score(
                     {RECORD: record},
                     _text(completion),
-                    finish_reason="length" if completion_ids and self._cut(completion_ids[place]) else "stop",
+                    finish_reason="length" if cut[place] else "stop",
                     seed=derived_seed(self.scorer.config.training.seed, step, record, place),
                 )
                 for place, (record, completion) in enumerate(zip(records, completions, strict=True))

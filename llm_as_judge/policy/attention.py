@@ -38,6 +38,9 @@ SHORT = 256
 #: Tile of FlexAttention's block mask, in tokens.
 BLOCK = 128
 
+#: Compilations of FlexAttention in one process.
+RECOMPILE_LIMIT = 64
+
 # Missing in older releases of torch, where the dense kernel is used.
 _flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
@@ -47,8 +50,8 @@ _flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_f
 class Tree:
     """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: by layer, keys and values of a trunk, which precede the row's own. ``caught``: receives the row's keys and
-    values by layer.
+    ``past``: by layer, keys and values of a trunk, which precede those of every row. ``caught``: receives the keys and
+    values of the rows by layer.
     """
 
     layout: Layout
@@ -74,18 +77,23 @@ def kernel_for(device: torch.device) -> Kernel:
 
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
     """Last hidden states [T, hidden] of a row."""
+    return rows_hidden(base, tree.ids[None], tree.positions[None], attention)[0]
+
+
+def rows_hidden(base: Any, ids: Tensor, positions: Tensor, attention: Tree) -> Tensor:
+    """Last hidden states [B, T, hidden] of rows ``ids`` [B, T] of the same layout at ``positions`` [1, T]."""
     device = base.device
     with own_precision(base):
         out = base.get_decoder()(
-            input_ids=tree.ids[None].to(device),
-            position_ids=tree.positions[None].to(device),
+            input_ids=ids.to(device),
+            position_ids=positions.to(device),
             # Ignored by ``attention``. Without a four-dimensional mask, transformers would take decreasing positions
             # for the beginnings of packed documents.
             attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
             use_cache=False,
             tree=attention,
         )
-    hidden: Tensor = out.last_hidden_state[0]
+    hidden: Tensor = out.last_hidden_state
     return hidden
 
 
@@ -111,7 +119,7 @@ def attention(
         # Gradient checkpointing calls this again, with tensors that the gradient does not go to.
         tree.caught.setdefault(module.layer_idx, (key, value))
     if tree.past is not None:
-        past_key, past_value = tree.past[module.layer_idx]
+        past_key, past_value = (x.expand(len(key), -1, -1, -1) for x in tree.past[module.layer_idx])
         key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if tree.kernel == "cascade":
@@ -156,9 +164,13 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
         order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
         return count[None, None], order.int()[None, None]
 
-    return BlockMask.from_kv_blocks(
+    mask = BlockMask.from_kv_blocks(
         *table(partial), *table(full), BLOCK_SIZE=block, mask_mod=sees, seq_lengths=(queries, keys)
     )
+    for blocks in mask.as_tuple():
+        if isinstance(blocks, Tensor):  # torch takes a number of tiles for that of the heads if they are equal
+            torch._dynamo.maybe_mark_dynamic(blocks, tuple(range(2, blocks.dim())))
+    return mask
 
 
 class _Cascade(torch.autograd.Function):
@@ -229,8 +241,15 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 
 @cache
 def _flex() -> Callable[..., Any]:
-    """FlexAttention, compiled once for all row lengths."""
-    return torch.compile(flex_attention, dynamic=True)
+    """FlexAttention, compiled for all row lengths; an error instead of the eager kernel, which would run out of memory.
+
+    Rows of one or more tiles, whole or after a trunk, with and without gradient are compiled on their own: more than
+    torch's limit for one function.
+    """
+    compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
+    # torch 2.6 knows the limit by this name only, later releases also as recompile_limit.
+    limited: Callable[..., Any] = torch._dynamo.config.patch(cache_size_limit=RECOMPILE_LIMIT)(compiled)
+    return limited
 
 
 AttentionInterface.register(ATTENTION, attention)

@@ -12,6 +12,7 @@ from peft.utils import get_peft_model_state_dict
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.weights import let_others_read
 
 
 def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
@@ -52,3 +53,4 @@ def write_merged(policy: Policy, directory: Path) -> None:
         del whole.config.quantization_config
     whole.save_pretrained(directory)
     policy.tokenizer.save_pretrained(directory)
+    let_others_read(directory)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from peft.tuners.lora import LoraLayer
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
@@ -17,21 +16,13 @@ def own_precision(base: Any) -> Iterator[None]:
     """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
 
     Adapters are trained in float32 on a base of lower precision. If their products were computed in float32 too, every
-    layer would widen its input and multiply slowly. Mixed precision rounds the small adapter instead, as an engine that
-    serves it does.
+    layer would multiply slowly. Mixed precision rounds the small adapter instead, as an engine that serves it does.
     """
     if base.dtype not in (torch.bfloat16, torch.float16):
         yield
         return
-    layers: list[Any] = [module for module in base.modules() if isinstance(module, LoraLayer)]
-    for layer in layers:
-        layer.cast_input_dtype_enabled = False  # autocast rounds the weights; PEFT would widen the inputs
-    try:
-        with torch.autocast(base.device.type, dtype=base.dtype):
-            yield
-    finally:
-        for layer in layers:
-            layer.cast_input_dtype_enabled = True
+    with torch.autocast(base.device.type, dtype=base.dtype):
+        yield
 
 
 class _Hidden(BaseModelOutputWithPast):

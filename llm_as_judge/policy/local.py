@@ -26,9 +26,13 @@ from llm_as_judge.policy.prefill import Store, prefill
 from llm_as_judge.policy.sampling import sampling_logprobs
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.policy.shareable import why_not_attention
+from llm_as_judge.policy.tree import padded_batches
 from llm_as_judge.types import Completion
 
 ATTENTION = "llm_as_judge_shared_prefix_decode"
+#: Tokens of keys and values that a decoding batch holds at most, unless one prompt's sequences need more: 15 GB for
+#: Qwen2.5-7B.
+CACHE_TOKENS = 2**18
 #: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
 
@@ -76,15 +80,13 @@ class LocalEngine:
             raise ValueError("a prompt must have at least one token")
         refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
         sampler = _Sampler(Sampling(temperature, top_p, top_k), torch.Generator().manual_seed(seed))
-        at_once = max(1, self._max_sequences // n)
+        needed = [len(p) + n * max_new_tokens for p in prompts]
         found: dict[tuple[int, int], Completion] = {}
         with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
-            attention = base.config._attn_implementation
-            for start in range(0, len(prompts), at_once):
-                chunk = [list(p) for p in prompts[start : start + at_once]]
-                base.set_attn_implementation(attention)  # for the prefill
+            for places in padded_batches(needed, CACHE_TOKENS, most=max(1, self._max_sequences // n)):
+                chunk = [list(prompts[place]) for place in places]
                 for ended in self._decode(base, chunk, n, sampler, max_new_tokens):
-                    place, member = start + ended.sequence // n, ended.sequence % n
+                    place, member = places[0] + ended.sequence // n, ended.sequence % n
                     completion = found[place, member] = self._completion(prompts[place], ended)
                     if on_completion is not None:
                         on_completion(place, member, completion)

@@ -35,7 +35,7 @@ from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.scoring import Layout, MicroBatch, Sampling, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
-from llm_as_judge.policy.weights import load_folder, load_gguf
+from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
 
 #: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
@@ -79,6 +79,9 @@ class Policy:
                     self.model: Any = get_peft_model(base, lora)
                 except (ValueError, re.error) as error:
                     raise ConfigError(_no_adapter(config, base.config.model_type, layers, error)) from error
+        for layer in self._adapted():
+            # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
+            layer.cast_input_dtype_enabled = False
         if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # name in newer releases
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
@@ -221,7 +224,7 @@ class Policy:
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
-        layers: list[Any] = [m for m in base.modules() if isinstance(m, LoraLayer)]
+        layers = self._adapted()
         linear = all(isinstance(m.get_base_layer(), torch.nn.Linear) for m in layers)
         merge = linear and base.dtype == torch.float32
         originals = [m.get_base_layer().weight.data for m in layers] if merge else []
@@ -251,9 +254,14 @@ class Policy:
             if f".{_REFERENCE}." in name:
                 parameter.requires_grad_(False)
 
-    def save_adapter(self, directory: Path) -> None:
-        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read."""
-        self.model.save_pretrained(str(directory), save_embedding_layers=False, selected_adapters=["default"])
+    def save_adapter(self, directory: Path, dtype: torch.dtype | None = None) -> None:
+        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype`` is by default its own."""
+        trained = ((name, p.detach()) for name, p in self.model.named_parameters() if p.requires_grad)
+        weights = {name: weight.to(dtype or weight.dtype) for name, weight in trained}
+        self.model.save_pretrained(
+            str(directory), save_embedding_layers=False, selected_adapters=["default"], state_dict=weights
+        )
+        let_others_read(directory)
 
     def load_adapter(self, directory: Path) -> None:
         """Replaces the adapter's weights by saved ones of the same shapes.
@@ -277,6 +285,9 @@ class Policy:
             raise ConfigError(f"{directory} is an adapter of other modules: it lacks {missing[:3]}")
         if result.unexpected_keys:
             raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
+
+    def _adapted(self) -> list[Any]:
+        return [module for module in self.base.modules() if isinstance(module, LoraLayer)]
 
     def _refuse(self, layout: Layout, completions: Sequence[Completion]) -> None:
         longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)

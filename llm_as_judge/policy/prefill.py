@@ -1,7 +1,7 @@
 """Prefill of the local engine: forwards the prompts of a batch and returns the cache to decode from.
 
 On the CPU every unique prefix of the prompts is forwarded once, as a prefix tree. On other devices the beginning that
-all prompts share is forwarded once, and the rest in padded rows.
+all prompts share is forwarded once, and the rest in padded batches of prompts of similar length.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import DynamicCache
 
-from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden
-from llm_as_judge.policy.tree import common_length, trunk
+from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden, rows_hidden
+from llm_as_judge.policy.tree import causal, common_length, padded_batches, trunk
+
+#: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
+PREFILL_TOKENS = 2**14
+
+#: Per layer, keys and values of the beginning that all prompts share, and of the rest of every prompt.
+Cached = list[tuple[KeyValue, KeyValue]]
 
 
 @dataclass
@@ -68,78 +73,70 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     """Last hidden state [P, hidden] of every prompt, and the store to decode from."""
     # Each prompt keeps at least one token of its own.
     common = min(common_length(*prompts), min(map(len, prompts)) - 1)
-    lengths = torch.tensor([len(p) for p in prompts]) - common
+    longest = max(map(len, prompts)) - common
+    base.set_attn_implementation(ATTENTION)
     shared = kernel_for(base.device) == "cascade"
-    hidden, cached = (_tree_prefill if shared else _padded_prefill)(base, prompts, common)
+    hidden, cached = (_tree_prefill if shared else _padded_prefill)(base, prompts, common, longest)
     layers = []
     for begin, rest in cached:
         heads, dim = rest[0].shape[1], rest[0].shape[3]
         own = rest[0].new_zeros(2, len(prompts) * group, heads, capacity, dim)
-        layers.append(
-            LayerStore(
-                common=(begin[0].contiguous(), begin[1].contiguous()),
-                prompt=(rest[0].contiguous(), rest[1].contiguous()),
-                own=(own[0], own[1]),
-            )
-        )
-    lengths = lengths.to(base.device)
-    at = torch.arange(int(lengths.max()), device=base.device)
-    padding = torch.zeros(len(prompts), len(at), device=base.device).masked_fill(at >= lengths[:, None], -torch.inf)
-    return hidden, Store(layers, lengths + common, padding[:, None, None, None, :], len(prompts), group)
+        layers.append(LayerStore(begin, rest, (own[0], own[1])))
+    lengths = torch.tensor([len(p) for p in prompts], device=base.device)
+    past = torch.arange(longest, device=base.device) >= lengths[:, None] - common
+    padding = torch.zeros(past.shape, device=base.device).masked_fill(past, -torch.inf)
+    return hidden, Store(layers, lengths, padding[:, None, None, None, :], len(prompts), group)
 
 
-def _tree_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
+def _tree_prefill(base: Any, prompts: list[list[int]], common: int, longest: int) -> tuple[Tensor, Cached]:
     """Forwards every unique prefix once.
 
     Returns last hidden states, and per layer keys and values of the common beginning [heads, S, D] and of the rest of
-    the prompts [P, heads, L, D].
+    the prompts [P, heads, L, D], L = ``longest``.
     """
     tree, rows = trunk(prompts)
     caught: dict[int, KeyValue] = {}
-    base.set_attn_implementation(ATTENTION)
     hidden = row_hidden(base, tree, Tree(tree.layout, "cascade", caught=caught))
-    longest = max(map(len, rows))
     begin = torch.tensor(rows[0][:common], dtype=torch.long)
     # Rows are padded with their last token; the mask hides it.
-    rest = torch.tensor([row[common:] + row[-1:] * (longest - len(row)) for row in rows])
+    rest = torch.tensor([row[common:] + row[-1:] * (common + longest - len(row)) for row in rows])
     found = [
-        ((key[0][:, begin], value[0][:, begin]), (key[0][:, rest].transpose(0, 1), value[0][:, rest].transpose(0, 1)))
+        (
+            (key[0][:, begin], value[0][:, begin]),
+            (key[0][:, rest].transpose(0, 1).contiguous(), value[0][:, rest].transpose(0, 1).contiguous()),
+        )
         for key, value in caught.values()
     ]
     return hidden[[row[-1] for row in rows]], found
 
 
-def _padded_prefill(base: Any, prompts: list[list[int]], common: int) -> tuple[Tensor, list[tuple[KeyValue, KeyValue]]]:
-    """Forwards the common beginning once, then padded rows of the rest; returns the same as ``_tree_prefill``."""
-    device, decoder = base.device, base.get_decoder()
-    count, rest = len(prompts), max(len(p) for p in prompts) - common
-    cache = DynamicCache(config=base.config)
+def _padded_prefill(base: Any, prompts: list[list[int]], common: int, longest: int) -> tuple[Tensor, Cached]:
+    """Forwards the common beginning once, then the rest in padded batches; returns the same as ``_tree_prefill``."""
+    device = base.device
+    begin: dict[int, KeyValue] = {}
     if common:
-        begin = torch.tensor([prompts[0][:common]], device=device)
-        decoder(input_ids=begin, past_key_values=cache, use_cache=True)
-        if cache.get_seq_length() != common:
-            raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common}")
-        cache.batch_repeat_interleave(count)
-    ids = torch.zeros(count, rest, dtype=torch.long)
-    real = torch.zeros(count, rest, dtype=torch.bool)
-    for row, prompt in enumerate(prompts):
-        ids[row, : len(prompt) - common] = torch.tensor(prompt[common:])
-        real[row, : len(prompt) - common] = True
-    ids, real = ids.to(device), real.to(device)
-    # Right padding with a causal mask: no real token sees padding, so positions need no correction.
-    mask = torch.cat([real.new_ones(count, common), real], 1).long()
-    hidden = decoder(
-        input_ids=ids,
-        attention_mask=None if bool(real.all()) else mask,
-        past_key_values=cache,
-        use_cache=True,
-    ).last_hidden_state
-    if cache.get_seq_length() != common + rest:
-        raise RuntimeError(f"the key-value cache holds {cache.get_seq_length()} tokens instead of {common + rest}")
-    layers: Any = cache.layers
-    last = real.sum(1) - 1
-    found = [
-        ((x.keys[0, :, :common], x.values[0, :, :common]), (x.keys[:, :, common:], x.values[:, :, common:]))
-        for x in layers
-    ]
-    return hidden[torch.arange(count, device=device), last], found
+        tree, _ = trunk([prompts[0][:common]])
+        row_hidden(base, tree, Tree(tree.layout, "dense", caught=begin))
+    past = list(begin.values()) or None
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    last: list[Tensor] = []
+    rest: dict[int, KeyValue] = {}
+    for members in padded_batches([len(prompts[i]) - common for i in order], PREFILL_TOKENS):
+        rows = [prompts[order[i]][common:] for i in members]
+        width = len(rows[-1])
+        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+        # Padding is on the right, where the causal pattern hides it from every real token.
+        caught: dict[int, KeyValue] = {}
+        attention = Tree(causal(common, width), "dense", past, caught)
+        hidden = rows_hidden(base, ids, torch.arange(common, common + width)[None], attention)
+        last.append(hidden[torch.arange(len(rows)), [len(row) - 1 for row in rows]])
+        places = torch.tensor(order[members[0] : members[-1] + 1], device=device)
+        for layer, own in caught.items():
+            if layer not in rest:
+                key, value = (x.new_zeros(len(prompts), x.shape[1], longest, x.shape[3]) for x in own)
+                rest[layer] = key, value
+            for whole, part in zip(rest[layer], own, strict=True):
+                whole[places, :, :width] = part
+    first = begin or {layer: (key[:1, :, :0], value[:1, :, :0]) for layer, (key, value) in rest.items()}
+    found = [((first[layer][0][0], first[layer][1][0]), own) for layer, own in rest.items()]
+    return torch.cat(last)[torch.tensor(order).argsort().to(device)], found

@@ -81,7 +81,8 @@ def micro_batches(
     """
     _check(completions)
     if layout == "padded":
-        for members in _padded_batches(completions, budget):
+        lengths = [len(c.prompt_ids) + len(c.token_ids) - 1 for c in completions]
+        for members in prefix_tree.padded_batches(lengths, budget):
             yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
         return
     tree = prefix_tree.plan(*_sequences(completions))
@@ -167,20 +168,6 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
     ]
     logprobs, entropy = (torch.cat(values) for values in zip(*chunks, strict=True))
     return logprobs, entropy
-
-
-def _padded_batches(completions: Sequence[Completion], budget: int) -> Iterator[tuple[int, ...]]:
-    """Consecutive completions, as many as fit when padded to the longest of them."""
-    members: list[int] = []
-    longest = 0
-    for i, c in enumerate(completions):
-        length = len(c.prompt_ids) + len(c.token_ids) - 1
-        if members and max(longest, length) * (len(members) + 1) > budget:
-            yield tuple(members)
-            members, longest = [], 0
-        members.append(i)
-        longest = max(longest, length)
-    yield tuple(members)
 
 
 def _check(completions: Sequence[Completion]) -> None:

@@ -114,6 +114,19 @@ def padded_tokens(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> i
     return max(lengths) * len(lengths)
 
 
+def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
+    """Consecutive indices, as many as fit into ``budget`` tokens when padded to the longest of them, up to ``most``."""
+    members: list[int] = []
+    longest = 0
+    for i, length in enumerate(lengths):
+        if members and (max(longest, length) * (len(members) + 1) > budget or len(members) == most):
+            yield tuple(members)
+            members, longest = [], 0
+        members.append(i)
+        longest = max(longest, length)
+    yield tuple(members)
+
+
 def stages(
     prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int = MIN_SHARE
 ) -> list[Stage]:
@@ -139,6 +152,12 @@ def common_length(first: Tokens, *others: Tokens) -> int:
             pairs = enumerate(zip(first[:end], other, strict=False))
             end = next((i for i, (x, y) in pairs if x != y), min(end, len(other)))
     return end
+
+
+def causal(past: int, queries: int) -> Layout:
+    """Attention to ``past`` keys of a trunk and, causally, to the row's own. Without pieces."""
+    first = torch.arange(-past, queries).clamp(min=0)
+    return Layout((), first, torch.full_like(first, queries), queries)
 
 
 def dense_mask(layout: Layout) -> Tensor:

@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_WEIGHTS = "adapter_model.safetensors"
-
 
 class VLLMEngine:
     """Client of one vLLM server. Before the first ``sync``, the base model answers.
@@ -143,17 +141,14 @@ class VLLMEngine:
 
     def _write(self, policy: Any, version: int) -> str:
         """Writes the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
+        if not self._adapter_dir.exists():
+            self._adapter_dir.mkdir(parents=True)
+            self._adapter_dir.chmod(0o755)  # for a server under another user
         aside = self._adapter_dir / f".policy-v{version}"
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        policy.save_adapter(aside)
-        import torch  # not at the top: `doctor` uses the engine without torch
-        from safetensors.torch import load_file, save_file
-
-        if policy.base.dtype != torch.float32:
-            weights = {key: value.to(policy.base.dtype) for key, value in load_file(aside / _WEIGHTS).items()}
-            save_file(weights, aside / _WEIGHTS, {"format": "pt"})
-        digest = hashlib.blake2b((aside / _WEIGHTS).read_bytes(), digest_size=4).hexdigest()
+        aside.mkdir()
+        policy.save_adapter(aside, policy.base.dtype)
+        digest = hashlib.blake2b((aside / "adapter_model.safetensors").read_bytes(), digest_size=4).hexdigest()
         target = self._adapter_dir / f"policy-v{version}-{digest}"
         shutil.rmtree(target, ignore_errors=True)
         aside.rename(target)

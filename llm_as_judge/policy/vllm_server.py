@@ -47,7 +47,7 @@ class OwnServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        self.config = engine.model_copy(update={"base_url": f"http://127.0.0.1:{port}/v1"})
+        self.config = engine.model_copy(update={"base_url": f"http://127.0.0.1:{port}/v1", "no_proxy": "127.0.0.1"})
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         keeper = [sys.executable, "-m", "llm_as_judge.policy.vllm_server"]
@@ -69,8 +69,9 @@ class OwnServer:
 
     def _wait(self, address: str, seconds: float) -> None:
         end = time.monotonic() + seconds
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever http_proxy says
         while self._process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5):
+            with contextlib.suppress(OSError), direct.open(address, timeout=5):
                 return
             if time.monotonic() > end:
                 raise ConfigError(self._failed(f"did not answer within engine.restart_s={seconds:g} s; raise it"))

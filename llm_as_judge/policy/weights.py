@@ -1,4 +1,4 @@
-"""Loading of base model and tokenizer from a folder, the Hugging Face hub or a GGUF file."""
+"""Loading of base model and tokenizer from a folder, the Hugging Face hub or a GGUF file; access to saved weights."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
         path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
     )
     return load_tokenizer(str(path)), base
+
+
+def let_others_read(folder: Path) -> None:
+    """Makes a folder of weights readable for a server under another user; safetensors creates files for one's own."""
+    folder.chmod(0o755)
+    for file in folder.iterdir():
+        file.chmod(0o755 if file.is_dir() else 0o644)
 
 
 def load_tokenizer(name: str) -> Any:

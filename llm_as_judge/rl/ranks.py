@@ -185,9 +185,10 @@ def take_state(state: State, parameters: Sequence[Tensor], optimizer: torch.opti
 def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
     """Sums gradients over ranks; no mean, because every share is divided by the size of the whole step already."""
     if ranks.size > 1:
-        for parameter in parameters:
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = ranks.add_up(grad)
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        total = ranks.add_up(torch.cat([grad.flatten() for grad in own]))  # one message instead of one per adapter
+        for parameter, grad in zip(parameters, torch.split(total, [p.numel() for p in parameters]), strict=True):
+            parameter.grad = grad.view_as(parameter)
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:

@@ -13,6 +13,7 @@ import copy
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 #: A run stops if the running average of the valid rate falls below this share of its maximum, after the first steps.
 COLLAPSE_RATIO = 0.5
 COLLAPSE_PATIENCE = 5
+#: A run stops after this many steps in a row without a valid workflow and without contrast: nothing was learned.
+FRUITLESS_STEPS = 5
 
 
 class Trainer:
@@ -43,6 +46,7 @@ class Trainer:
         self.step = 0  # finished steps; also the version of the policy's weights
         self._valid_average: float | None = None
         self._best_valid = 0.0
+        self._fruitless = 0  # such steps in a row, since the start or the resume
         self.updater = Updater(parts.policy, config.training, parts.ranks)
         self.pipeline = Pipeline(parts, config)
         self._saved = 0
@@ -52,8 +56,8 @@ class Trainer:
         """Runs ``num_steps`` more steps (default: up to ``max_steps``) and returns the report of the last one.
 
         If interrupted (Ctrl-C, cancellation, an error), it saves the last finished step first. Raises
-        ``TrainingStopped`` if the policy collapsed, ``BudgetSpent``, and ``InfrastructureError`` if too many rollouts
-        stay unscored.
+        ``TrainingStopped`` if the policy collapsed or cannot begin to learn, ``BudgetSpent``, and
+        ``InfrastructureError`` if too many rollouts stay unscored.
         """
         config = self.config.training
         steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
@@ -120,7 +124,7 @@ class Trainer:
                 use=meter.read(timer.seconds["update"]),
             )
             figures, alarms = parts.audit.step(groups) if parts.audit is not None else ({}, ())
-            problem = self._collapse(report.valid_rate) or self._alarm(alarms)
+            problem = self._collapse(report.valid_rate) or self._standstill(report, groups) or self._alarm(alarms)
             if not problem:
                 self._finished = self._state()
                 self.updater.settle()
@@ -156,6 +160,24 @@ class Trainer:
             f"{self._best_valid:.0%} at best; resume from an earlier checkpoint in "
             f"{self.parts.checkpoint_dir} with a lower training.learning_rate "
             f"(now {self.config.training.learning_rate}) or a higher training.beta (now {self.config.training.beta})"
+        )
+
+    def _standstill(self, report: StepReport, groups: Sequence[Group]) -> str:
+        """Counts fruitless steps; returns a message after the last that is accepted, else an empty string."""
+        if math.isnan(report.valid_rate):
+            return ""
+        fruitless = not report.valid_rate and report.skipped_groups == report.groups
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        if self._fruitless < FRUITLESS_STEPS:
+            return ""
+        reasons = Counter(rollout.execution.error for group in groups for rollout in group.rollouts)
+        reason, count = reasons.most_common(1)[0]
+        return (
+            f"step {self.step}: no valid workflow and no group with contrast for {FRUITLESS_STEPS} steps, so that "
+            f"nothing can be learned; the most frequent error ({count} of {report.rollouts}): {reason[:300]!r}. "
+            "llm-as-judge analyze sums up the errors in the log, doctor --policy shows what the policy writes. Warm it "
+            f"up first (llm-as-judge warmup), change generation.temperature (now {report.temperature:g}), or check the "
+            "prompt (workflow.*, experience_buffer.*) and the model"
         )
 
     def _alarm(self, alarms: Sequence[object]) -> str:

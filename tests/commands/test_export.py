@@ -82,6 +82,7 @@ def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any) 
         model = AutoModelForCausalLM.from_pretrained(dtype, dtype="auto")
         assert str(model.dtype) == f"torch.{dtype}" and not any("lora" in name for name in model.state_dict())
         assert (logits(model) - whole).abs().max() < most < (whole - bare).abs().max()
+        assert all(Path(dtype, file).stat().st_mode & 0o777 == 0o644 for file in result.files)
         assert "model.safetensors" in result.files and "adapter_model.safetensors" not in result.files
 
 

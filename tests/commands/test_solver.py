@@ -28,9 +28,9 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
     batches, write = [], PolicyAuthor.write
     greedy = Draw(temperature=0, seed=0)
 
-    def counted(self: PolicyAuthor, questions, samples=1, start=0):  # type: ignore[no-untyped-def]
+    def counted(self: PolicyAuthor, questions, samples=1, start=0, **more):  # type: ignore[no-untyped-def]
         batches.append((len(questions), self.config.generation.eval_temperature, start))
-        return write(self, questions, samples, start)
+        return write(self, questions, samples, start, **more)
 
     monkeypatch.setattr(PolicyAuthor, "write", counted)
     async with Solver(overrides=settings) as solver:

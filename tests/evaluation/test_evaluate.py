@@ -16,8 +16,10 @@ from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
+from llm_as_judge.evaluation.written import look_at
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
@@ -161,6 +163,27 @@ class Policy:
 
     def encode(self, prompt: Prompt) -> list[int]:
         return [int(prompt.user)]
+
+
+async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    engine, bench = Engine(), Bench()
+    config = Config.model_validate({"training": {"prompt_max_length": 3}})
+    policy = Policy()
+    policy.encode = lambda prompt: [4] * int(prompt.user)  # type: ignore[method-assign]
+    author = PolicyAuthor(policy, engine, lambda q: Prompt("", q.id), config, 7)  # type: ignore[arg-type]
+    problems = [problem(n, "math") for n in ("3", "5", "1", "4")]
+    found = [r.completion for r in (await evaluate(problems, author, bench.parts(), samples=2)).rollouts]
+    assert engine.calls[0]["prompts"] == 2 and [len(c.prompt_ids) for c in found] == [3, 3, 0, 0, 1, 1, 0, 0]
+    assert found[2].text == "# not written: the prompt has 5 tokens, training.prompt_max_length=3" == found[3].text
+    assert any(finding.fatal for finding in lint(found[2].text)), "scored as an invalid workflow"
+    (warning,) = caplog.messages
+    assert "for 2 of 4 problems, and they count as wrong" in warning and warning.endswith(
+        ": 5 (5 tokens), 4 (4 tokens)"
+    )
+    assert [len(group) for group in author.write([p.question for p in problems], any_length=True)] == [1] * 4
+    written = look_at(author, [p.question for p in problems], samples=2)
+    assert engine.calls[-1]["prompts"] == 2 and written.workflows == 8
+    assert written.findings["the prompt exceeds training.prompt_max_length=3"] == 4 < sum(written.findings.values())
 
 
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:

@@ -81,7 +81,13 @@ def fresh(**settings: Any) -> Policy:
 
 def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
     """Figures of three updates, the last with a single prompt, and the weights."""
-    updater, reports = updater_of(ranks, dtype), []
+    updater, reports, sizes, add_up = updater_of(ranks, dtype), [], list[int](), ranks.add_up
+
+    def counted(values: torch.Tensor) -> torch.Tensor:
+        sizes.append(values.numel())
+        return add_up(values)
+
+    ranks.add_up = counted  # type: ignore[method-assign]
     if ranks.rank:
         updater.follow()
     else:
@@ -90,7 +96,9 @@ def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
             completions = batch(fresh(), 0.3, seed=step, prompts=prompts)
             reports.append(updater.update([credited(completions)], Sampling(), step))
         ranks.tell(None)
+    ranks.add_up = add_up  # type: ignore[method-assign]
     return {
+        "sums": sizes,
         "weights": [p.detach() for p in updater.policy.trainable_parameters()],
         "figures": [[r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.corrected] for r in reports],
         "updates": updater.updates,

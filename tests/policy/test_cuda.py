@@ -6,9 +6,12 @@ import pytest
 import torch
 from helpers.tiny import tiny_policy
 from test_exact import WHOLE, batch, differences, result
+from test_local_engine import RAGGED, flat, worst_difference
 
+from llm_as_judge.policy import prefill
 from llm_as_judge.policy.attention import kernel_for
 from llm_as_judge.policy.exactness import check_exact
+from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Layout, Sampling
 
@@ -39,6 +42,16 @@ def test_bfloat16_is_as_close_to_float32_as_padded_rows() -> None:
     tree, padded = (float((result(rough, completions, x)[0] - expected).abs().mean()) for x in layouts)
     assert tree < 1.5 * padded
     check_exact(rough, completions, Sampling())
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-3), ("bfloat16", 0.5)])
+def test_the_local_engine_records_the_trainers_logprobs(
+    dtype: str, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = policy_on_gpu(dtype)
+    monkeypatch.setattr(prefill, "PREFILL_TOKENS", 7)
+    groups = LocalEngine(policy, policy.tokenizer).generate(RAGGED, 4, max_new_tokens=70, seed=1)
+    assert worst_difference(policy, flat(groups), Sampling()) < most
 
 
 def test_new_row_lengths_need_no_new_compilation() -> None:

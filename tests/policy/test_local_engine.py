@@ -11,7 +11,8 @@ from test_exact import HEADS
 from transformers import Lfm2Config
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy import prefill
+from llm_as_judge.policy import local, prefill
+from llm_as_judge.policy.attention import rows_hidden
 from llm_as_judge.policy.exactness import plain_logprobs
 from llm_as_judge.policy.local import LocalEngine, refuse, repack, sample
 from llm_as_judge.policy.model import Policy
@@ -53,10 +54,9 @@ def test_recorded_logprobs_equal_the_trainers() -> None:
 def test_both_ways_of_prefilling_fill_the_same_cache(prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy(perturb=0.1)
     with policy.generation_weights() as base, torch.inference_mode():
-        padded_attention = base.config._attn_implementation
         hidden, tree = prefill.prefill(base, prompts, 2)
-        base.set_attn_implementation(padded_attention)
         monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")
+        monkeypatch.setattr(prefill, "PREFILL_TOKENS", 7)  # the rows take several passes
         expected, padded = prefill.prefill(base, prompts, 2)
     torch.testing.assert_close(hidden, expected, rtol=1e-5, atol=1e-5)
     assert torch.equal(tree.prompt_mask, padded.prompt_mask) and torch.equal(tree.prompt_lengths, padded.prompt_lengths)
@@ -66,6 +66,29 @@ def test_both_ways_of_prefilling_fill_the_same_cache(prompts: list[list[int]], m
             torch.testing.assert_close(ours.common[kind], theirs.common[kind], rtol=1e-5, atol=1e-5)
             own, other = (layer.prompt[kind].transpose(1, 2)[real] for layer in (ours, theirs))
             torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-5)
+
+
+def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, passes, batches = tiny_policy(perturb=0.1), list[tuple[int, ...]](), list[int]()
+    whole = flat(engine(policy).generate(RAGGED, 2, temperature=0.0, max_new_tokens=5))
+
+    def counted(*args: Any) -> Any:
+        passes.append(tuple(args[1].shape))
+        return rows_hidden(*args)
+
+    def batched(base: Any, prompts: list[list[int]], group: int) -> Any:
+        batches.append(len(prompts))
+        return prefill.prefill(base, prompts, group)
+
+    for module, name, value in (
+        (prefill, "kernel_for", lambda device: "dense"), (prefill, "rows_hidden", counted), (local, "prefill", batched),
+        (prefill, "PREFILL_TOKENS", 8), (local, "CACHE_TOKENS", 57),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    split = engine(policy).generate(RAGGED, 2, temperature=0.0, max_new_tokens=5)
+    # Sequences of a prompt need its length + 2 * 5 tokens; a pass takes 8 tokens behind the common beginning.
+    assert batches == [3, 1] and passes == [(2, 3), (1, 6), (1, 1)]
+    assert [c.token_ids for c in flat(split)] == [c.token_ids for c in whole]
 
 
 def test_in_low_precision_the_separate_adapter_gives_the_same() -> None:

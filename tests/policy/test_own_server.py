@@ -26,6 +26,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
+from llm_as_judge.llm.transport import Transport
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, environment
@@ -42,6 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
+        self.wfile.write(b"fine")
 print("up", flush=True)
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
@@ -114,6 +116,20 @@ def test_it_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.Monk
     assert not any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in noted["pids"])
     del server
     assert all(gone(pid) for pid in noted["pids"])
+
+
+def test_a_proxy_is_never_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    settings = [f"engine.python={program(tmp_path)}", "engine.no_proxy=intranet", "engine.restart_s=20"]
+    server = start(load_config(None, settings), tmp_path)
+
+    async def ask() -> str:
+        async with Transport(server.config) as transport:
+            return await transport.get("/models", str)
+
+    assert asyncio.run(ask()) == "fine"
 
 
 def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:

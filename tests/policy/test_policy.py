@@ -44,6 +44,16 @@ def test_only_the_adapter_trains_and_its_seed_determines_it() -> None:
     assert not all(torch.equal(a, b) for a, b in zip(values[0], values[2], strict=True))
 
 
+def test_adapters_never_widen_their_inputs_in_low_precision() -> None:
+    policy, seen = tiny_policy(dtype="bfloat16", gradient_checkpointing=True), list[torch.dtype]()
+    adapters = [m for name, m in policy.base.named_modules() if name.endswith("lora_A.default")]
+    for module in adapters:
+        module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
+    for shared_prefix in (False, True):
+        policy.logprobs(random_completions(), shared_prefix=shared_prefix).logprobs.sum().backward()  # type: ignore[no-untyped-call]
+    assert seen == 4 * len(adapters) * [torch.bfloat16]  # of both layouts, forward and again in the backward pass
+
+
 def test_the_saved_adapter_loads_with_peft_and_back(tmp_path: Path) -> None:
     policy, completions = tiny_policy(perturb=0.1), random_completions()
     expected = policy.logprobs(completions).logprobs

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.attention.flex_attention as flex_module
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
+from llm_as_judge.policy import attention
 from llm_as_judge.policy.attention import block_mask
-from llm_as_judge.policy.tree import Layout, TreePlan, dense_mask, padded_tokens, plan, stages
+from llm_as_judge.policy.tree import Layout, TreePlan, causal, dense_mask, padded_tokens, plan, stages
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=8)
@@ -113,7 +120,7 @@ def test_flex_attention_equals_the_dense_reference() -> None:
     query, key, value = (torch.randn(1, 2, layout.queries, 16) for _ in range(3))
     with torch.no_grad():
         found = flex_attention(query, key, value, block_mask=block_mask(layout))
-    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=dense_mask(layout))
+    expected = F.scaled_dot_product_attention(query, key, value, attn_mask=dense_mask(layout))
     assert torch.allclose(found, expected, atol=1e-6)  # type: ignore[arg-type]
 
 
@@ -135,3 +142,27 @@ def test_empty_sequences_and_budgets_are_refused() -> None:
         stages([[]], [[1]], 5)
     with pytest.raises(ValueError, match="budget"):
         stages([[1]], [[1]], 0)
+
+
+def test_flex_attention_is_compiled_per_kind_of_row_not_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo's graphs are counted by a backend that runs them eagerly, because FlexAttention trains on GPUs only."""
+    graphs: list[int] = []
+
+    def count(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        graphs.append(len(inputs))
+        return graph.forward
+
+    monkeypatch.setattr(flex_module, "_validate_device", lambda *_: None)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=count))
+    flex = attention._flex.__wrapped__()
+    heads = (5, 1, 2, 3, 4)  # 5 first, which is also the number of tiles of the first keys
+    for count_of_heads, learns, trunk_tiles, tiles in product(heads, (True, False), (3, 0), (2, 20, 7)):
+        shape = (1, count_of_heads, 16 * tiles - 5, 4)
+        layout = causal(16 * trunk_tiles, shape[2])
+        query = torch.randn(shape, requires_grad=learns)
+        key = torch.randn(1, count_of_heads, layout.keys, 4, requires_grad=learns)
+        found = flex(query, key, key, block_mask=block_mask(layout, 16), scale=0.5, enable_gqa=True)
+        expected = F.scaled_dot_product_attention(query, key, key, dense_mask(layout), scale=0.5)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    # With and without gradient for every number of heads: more than torch's limit of 8.
+    assert len(graphs) == 2 * len(heads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
 from safetensors.torch import load_file
@@ -157,11 +159,35 @@ def test_adapters_of_other_policies_have_other_names(server: FakeServer, tmp_pat
     assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
 
 
-def test_the_adapter_is_written_in_the_servers_precision(server: FakeServer, tmp_path: Path) -> None:
-    for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
-        engine(server, tmp_path / name).sync(tiny_policy(dtype=name), 1)
-        path = Path(server.requests[-1][1]["lora_path"]) / "adapter_model.safetensors"
-        assert {tensor.dtype for tensor in load_file(path).values()} == {dtype}
+def test_the_adapter_is_written_once_in_the_servers_precision_and_readable_for_it(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write(weights: Any, path: Any, **more: Any) -> None:
+        written.append(str(path))
+        serialize_file(weights, path, **more)
+
+    serialize_file = safetensors.torch.serialize_file
+    monkeypatch.setattr(safetensors.torch, "serialize_file", write)
+    before = os.umask(0o077)
+    try:
+        for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
+            policy = tiny_policy(dtype=name, perturb=0.1)
+            engine(server, tmp_path / name).sync(policy, 1)
+            path = Path(server.requests[-1][1]["lora_path"])
+            saved = load_file(path / "adapter_model.safetensors")
+            policy.save_adapter(tmp_path / f"{name}_exact")
+            exact = load_file(tmp_path / f"{name}_exact/adapter_model.safetensors")
+            assert saved.keys() == exact.keys() and len(written) == 2, written
+            for key, value in exact.items():
+                assert value.dtype == torch.float32 and torch.equal(value.to(dtype), saved[key])
+            written.clear()
+            modes = {oct(file.stat().st_mode & 0o777) for file in path.iterdir()}
+            assert modes == {"0o644"}
+            assert all(folder.stat().st_mode & 0o777 == 0o755 for folder in (path, path.parent))
+    finally:
+        os.umask(before)
 
 
 def test_check_requests_one_token_and_names_the_problem(server: FakeServer, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-WITH_HELPERS = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+WITH_HELPERS = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,8 @@ def test_two_processes_train_the_weights_of_one(both: list[dict[str, Any]], dtyp
     untrained = updater_of(ALONE, getattr(torch, dtype)).policy.trainable_parameters()
     assert apart(alone["weights"], [p.detach() for p in untrained]) > 1e-4
     assert first["updates"] == second["updates"] == alone["updates"] == 6
+    # Each optimiser step sums its figures and, in one message, all gradients.
+    assert first["sums"] == second["sums"] == 6 * [7, sum(weight.numel() for weight in alone["weights"])]
     for found, expected in zip(first["figures"], alone["figures"], strict=True):
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from llm_as_judge.events import StepReport
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
-from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Problem, Prompt, Question, Reward, Rollout, Verdict
 
 
 async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[float]:
@@ -163,6 +164,38 @@ async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> No
         await bandit_trainer(tmp_path, runner=Breaking(), save_every=2).train(30)
     last = checkpoint.latest(tmp_path)
     assert last is not None and last.name in ("step_6", "step_8")
+
+
+async def test_a_run_that_cannot_begin_to_learn_stops_with_what_to_do(tmp_path: Path) -> None:
+    class Lint(EchoRunner):
+        """Accepts one workflow of step ``accepted``."""
+
+        def __init__(self, accepted: int | None = None) -> None:
+            self.calls, self.accepted = 0, accepted
+
+        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+            step, member = divmod(self.calls, 24)
+            self.calls += 1
+            if (step, member) == (self.accepted, 0):
+                return Execution("finished", LUCKY)
+            return Execution("invalid", None, error="E1")
+
+    def varied(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
+        return Reward(float(completion.token_ids[0]))
+
+    async def steps(trainer: Trainer) -> int:
+        try:
+            await trainer.train(8 - trainer.step)
+        except TrainingStopped as error:
+            noted = r"for 5 steps.*\(24 of 24\): 'E1'.*analyze.*warmup.*temperature \(now 1\).*prompt"
+            assert re.search(noted, str(error)), error
+        return trainer.step
+
+    assert await steps(bandit_trainer(tmp_path / "whole", runner=Lint())) == 5
+    assert await steps(bandit_trainer(tmp_path / "valid", runner=Lint(3))) == 8, "counted in a row"
+    other = bandit_trainer(tmp_path / "varied", runner=Lint())
+    other = Trainer(replace(other.parts, rollout=replace(other.parts.rollout, reward=varied)), other.config)
+    assert await steps(other) == 8, "contrast between invalid workflows teaches"
 
 
 class Down(LuckyJudge):
