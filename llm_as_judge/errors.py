@@ -33,7 +33,10 @@ class BudgetSpent(LLMAsJudgeError):
 
 
 class InfrastructureError(LLMAsJudgeError):
-    """Provider down, judge unreadable, sandbox fault: never scored as a wrong answer."""
+    """Provider down, judge unreadable, sandbox fault: never scored as a wrong answer.
+
+    ``sandbox.operator_calls`` makes a call that fails so the outcome ``fault``, ``rl.rollout`` a verdict of None.
+    """
 
 
 class ProviderError(InfrastructureError):

@@ -24,7 +24,7 @@ class Recall(ExperienceBuffer):
             self.load()
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems."""
+        """Good workflows for the most similar problems; ``assembly.training.prompt_within`` keeps those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 

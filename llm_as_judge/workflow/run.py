@@ -138,7 +138,10 @@ class _Calls:
         self._asked = 0  # calls of the executor, including those under way
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Called by the sandbox. Raises ``WorkflowError`` for the workflow's mistakes; other errors are ours."""
+        """Called by the sandbox. Raises ``WorkflowError`` for the workflow's mistakes.
+
+        Other errors are ours, and end the run as ``fault`` (``sandbox.operator_calls``).
+        """
         runner, name = self._runner, published.own_name(name)
         operator = runner.operators.get(name)
         if operator is None:
