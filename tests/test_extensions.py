@@ -228,13 +228,13 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     copy.add(
         "commands/steps.py",
         "import typer\n"
-        "from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
+        "from llm_as_judge.commands.cli import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
         "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
         '    """Print how many steps a run has."""\n'
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
+    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.cli import Interrupted\n"
     copy.edit(
         "commands/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    AsJson,
-    ConfigPath,
-    ModelName,
-    Overrides,
-    load_settings,
-    make_console,
-    print_json,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -35,23 +26,22 @@ def analyze_run(config: Config, run: str | None = None) -> Analysis:
     return found
 
 
+@cli.grouped
 def analyze(
+    options: cli.SettingsOptions,
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: the configured run)."),
     ] = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Sum up a run by domain, dataset, operator, shape, lint code and failure, and over time."""
-    found = analyze_run(load_settings(config, overrides, model, None), run)
+    found = analyze_run(options.load(), run)
     if as_json:
-        print_json(found.as_json())
+        cli.print_json(found.as_json())
         return
     from llm_as_judge.views.watch import analysis_tables
 
-    console = make_console(as_json)
+    console = cli.make_console(as_json)
     for part in analysis_tables(found):
         console.print(part, highlight=False)

@@ -43,7 +43,7 @@ from llm_as_judge.commands import (
     warmup,
     workflow,
 )  # fmt: skip
-from llm_as_judge.commands.options import Interrupted
+from llm_as_judge.commands.cli import Interrupted
 from llm_as_judge.errors import LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    Limit,
-    grouped,
-    make_console,
-    names_in,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -204,17 +193,17 @@ def training_tokens(config: Config, checkpoint: Path) -> int | None:
     return round(sum(step.executor_tokens * step.rollouts for step in steps)) or None
 
 
-@grouped
+@cli.grouped
 def compare(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
         typer.Option(
             "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."
         ),
     ] = None,
-    limit: Limit = None,
+    limit: cli.Limit = None,
     tokens: Annotated[
         int | None,
         typer.Option(
@@ -230,7 +219,7 @@ def compare(
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
     ] = 3,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
     import asyncio
@@ -239,7 +228,7 @@ def compare(
     from llm_as_judge.errors import ConfigError
     from llm_as_judge.views.terminal import TerminalProgress
 
-    settings, parts, console = options.load(), names_in(ablate), make_console(as_json)
+    settings, parts, console = options.load(), cli.names_in(ablate), cli.make_console(as_json)
     result: Ablation | Comparison
     if ablate is not None:
         given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
@@ -247,18 +236,18 @@ def compare(
             raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
         with TerminalProgress(console) as progress:
             result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
-        show(console, f"figures {result.file}")
+        cli.show(console, f"figures {result.file}")
     else:
         checkpoint = adapter.choose(settings)
-        show(console, policy_name(checkpoint))
+        cli.show(console, cli.policy_name(checkpoint))
         with TerminalProgress(console) as progress:
             result = asyncio.run(
                 run_comparison(
                     settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress
                 )
             )
-        show(console, f"figures {result.file}", f"picture {result.picture}")
+        cli.show(console, f"figures {result.file}", f"picture {result.picture}")
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     else:
         typer.echo(result.table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, make_console, names_in, picture, print_json
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
@@ -34,7 +34,7 @@ def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> 
     from llm_as_judge.data.settings import load_settings
 
     if datasets is not None:
-        changes["datasets"] = [name for name in names_in(datasets) if name != "none"]
+        changes["datasets"] = [name for name in cli.names_in(datasets) if name != "none"]
     return load_settings(path, changes)
 
 
@@ -60,14 +60,14 @@ def process(
     any_split: Annotated[
         bool, typer.Option("--any-split", help="Use other splits if the configured ones have no files.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Split and mix raw files."""
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
     from llm_as_judge.data.settings import splits_there
 
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
     if custom and datasets is None:
         defaults = _settings(config, None)
         sources = defaults.sources(defaults.mix.datasets)
@@ -85,7 +85,7 @@ def process(
     )
     info = run(Job(settings, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
     if as_json:
-        print_json(info)
+        cli.print_json(info)
         return
     for note in info["notes"]:
         say(f"note: {note}")
@@ -113,7 +113,7 @@ def check(
         list[Path] | None,
         typer.Option("--file", metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
@@ -135,7 +135,7 @@ def check(
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
             raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
@@ -154,13 +154,13 @@ def check(
 
     reports = asyncio.run(run())
     if as_json:
-        print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
+        cli.print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
     if any(report.failures for report in reports.values()):
         raise typer.Exit(1)
 
 
 @app.command()
-def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: AsJson = False) -> None:
+def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: cli.AsJson = False) -> None:
     """Download raw files from the Hugging Face hub; resumes an interrupted download."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -169,7 +169,7 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
     settings = _settings(config, datasets)
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tasks: dict[str, Any] = {}
-    with Progress(*columns, console=make_console(as_json)) as bars:
+    with Progress(*columns, console=cli.make_console(as_json)) as bars:
 
         def progress(name: str, split: str, done: int, total: int) -> None:
             title = f"{name} {split}"
@@ -179,7 +179,7 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
 
         manifest = run(settings, raw, settings.mix.datasets, progress=progress)
     if as_json:
-        print_json(manifest)
+        cli.print_json(manifest)
 
 
 @app.command()
@@ -191,9 +191,9 @@ def inspect(
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     png: Annotated[
         Path | None,
-        typer.Option("--png", metavar="FILE", callback=picture, help="Chart file (default: DIR/mixed/mix.png)."),
+        typer.Option("--png", metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png)."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems, and draw the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
@@ -209,7 +209,7 @@ def inspect(
         mixture_chart(result["sides"], target)
         result = {**result, "picture": str(target)}
     if as_json:
-        print_json(result)
+        cli.print_json(result)
     else:
         _print_overview(result)
 
@@ -218,7 +218,7 @@ def _print_overview(result: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = make_console(False)
+    console = cli.make_console(False)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     for side, sets in result["sides"].items():
         table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, print_json
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.endpoints import EndpointConfig
@@ -34,14 +34,14 @@ class Check:
     detail: str
 
 
-@grouped
+@cli.grouped
 def doctor(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     policy: Annotated[bool, typer.Option("--policy", help="Also load the policy and lint what it writes.")] = False,
     operators: Annotated[
         int, typer.Option(min=0, metavar="N", help="Also check executor replies on N problems per domain.")
     ] = 0,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Check this machine, the models and the endpoints."""
     settings = options.load()
@@ -52,7 +52,7 @@ def doctor(
         wanted["operators"] = partial(_operators, settings, operators)
     checks = [_run(name, check) for name, check in wanted.items()]
     if as_json:
-        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+        cli.print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
         _show(checks)
     if not all(check.ok for check in checks):
@@ -97,7 +97,7 @@ def _show(checks: list[Check]) -> None:
     for check in checks:
         state = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
         table.add_row(state, Text(check.name), Text(check.detail))
-    make_console(False).print(table)
+    cli.make_console(False).print(table)
 
 
 def _python() -> str:

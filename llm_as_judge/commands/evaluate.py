@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    Interrupted,
-    Limit,
-    Resume,
-    grouped,
-    make_console,
-    names_in,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.assembly.progress import Progress
@@ -190,10 +177,10 @@ def merge(file: Path, result: EvaluationResult) -> None:
             write_json(file, {"model": result.model, "datasets": list(rows.values())})
 
 
-@grouped
+@cli.grouped
 def evaluate(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     workflow: Annotated[
         Path | None,
         typer.Option(
@@ -213,10 +200,10 @@ def evaluate(
         list[str] | None,
         typer.Option("--datasets", metavar="NAME,...", help="Test sets of the --data folder (default: data/test)."),
     ] = None,
-    limit: Limit = None,
+    limit: cli.Limit = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Workflows per problem, for pass@K.")] = 1,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
@@ -228,7 +215,7 @@ def evaluate(
     settings = options.load()
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
-        data = sets_named(data or [TEST_SETS], names_in(datasets))
+        data = sets_named(data or [TEST_SETS], cli.names_in(datasets))
     data = each_set(data or ())
     for folder in data:
         _refuse_several(folder)
@@ -241,7 +228,7 @@ def evaluate(
     from llm_as_judge.views.evaluation import evaluation_report, summary_tables
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console, embedded = make_console(as_json), settings.executor.provider == "embedded"
+    console, embedded = cli.make_console(as_json), settings.executor.provider == "embedded"
     if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
     what: dict[str, Any] = {"checkpoint": checkpoint, "workflow": given, "limit": limit, "samples": samples}
@@ -252,18 +239,18 @@ def evaluate(
                 result = asyncio.run(run_evaluation(settings, data=path, resume=resume, progress=progress, **what))
         except KeyboardInterrupt as error:
             # A file system's clock may lag behind by a tick.
-            raise Interrupted(_recorded_since(settings, begun - 1)) from error
+            raise cli.Interrupted(_recorded_since(settings, begun - 1)) from error
         results.append(result)
-        show(console, f"workflow {given.file}" if given else policy_name(checkpoint))
+        cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
         for part in evaluation_report(result.rows, result.usage):
             console.print(part, highlight=False)
         if result.scored:
-            show(console, f"results  {result.file}")
-        show(console, f"records  {result.records}")
+            cli.show(console, f"results  {result.file}")
+        cli.show(console, f"records  {result.records}")
     for part in summary_tables([row for result in results for row in result.rows.items()]):
         console.print(part, highlight=False)
     if as_json:
-        print_json(_joined(results))
+        cli.print_json(_joined(results))
     if not all(result.scored for result in results):
         typer.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    Checkpoint,
-    ConfigOptions,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -125,16 +116,16 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-@grouped
+@cli.grouped
 def export(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     merge: Annotated[bool, typer.Option("--merge", help="Whole model with the adapter merged in.")] = False,
     base_model: Annotated[
         str | None, typer.Option("--base-model", metavar="ID", help="Hugging Face id of the base model.")
     ] = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
+    checkpoint: cli.Checkpoint = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Export a trained adapter or merged model to DIR.
 
@@ -143,15 +134,15 @@ def export(
     from llm_as_judge.errors import ConfigError
 
     settings = options.load()
-    chosen = AdapterOptions(checkpoint).choose(settings)
+    chosen = cli.AdapterOptions(checkpoint).choose(settings)
     if chosen is None:
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
         return
-    console = make_console(as_json)
-    show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
+    console = cli.make_console(as_json)
+    cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if not result.scores:
-        show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
-    show(console, f"publish it with: hf upload OWNER/NAME {folder}")
+        cli.show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
+    cli.show(console, f"publish it with: hf upload OWNER/NAME {folder}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, picture, print_json, show
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -70,9 +70,9 @@ def _judge() -> None: ...
 
 
 @app.command()
-@grouped
+@cli.grouped
 def calibrate(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     pairs: Annotated[
         Path,
         typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
@@ -81,24 +81,24 @@ def calibrate(
         str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", callback=picture, help="File of the confusion chart.")
+        Path | None, typer.Option("--png", metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
     ] = True,
     limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of pairs.")] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Measure agreement, false accepts and false rejects."""
     import asyncio
 
     from llm_as_judge.views.terminal import calibration_table
 
-    settings, console = options.load(**{"judge.mode": mode}), make_console(as_json)
+    settings, console = options.load(**{"judge.mode": mode}), cli.make_console(as_json)
     result = asyncio.run(run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=png))
     console.print(calibration_table(result.counts))
-    show(console, f"picture {result.picture}")
+    cli.show(console, f"picture {result.picture}")
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     else:
         typer.echo(result.counts[0].line())

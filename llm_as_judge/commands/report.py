@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, ModelName, Overrides, RunName, load_settings
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -33,16 +33,15 @@ def write_report(config: Config, run: str | None = None, output: Path | None = N
     return file
 
 
+@cli.grouped
 def report(
-    run: RunName = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
+    options: cli.SettingsOptions,
+    run: cli.RunName = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="FILE", dir_okay=False, help="Output file (default: next to the run's log)."),
     ] = None,
 ) -> None:
     """Write one HTML file with a run's curves, workflow shapes, costs, best and worst rollouts."""
-    settings = load_settings(config, overrides, model, None)
+    settings = options.load()
     typer.echo(f"report  {write_report(settings, run, output)}")

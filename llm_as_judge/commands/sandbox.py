@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, make_console, print_result
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
@@ -43,7 +43,7 @@ def verdict(
     cpu_seconds: CpuSeconds = None,
     wall_seconds: WallSeconds = None,
     memory_mb: MemoryMb = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Run tests on a solution; exit status 1 if it fails them. Tests that also pass an empty solution are refused.
 
@@ -64,7 +64,7 @@ def verdict(
     found, sandbox = _run(_given(mode, cpu_seconds, wall_seconds, memory_mb), judge)
     if found.outcome == "fault":
         raise SandboxFault(f"no verdict: {found.error}")
-    print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, make_console(as_json))
+    cli.print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, cli.make_console(as_json))
     if not found.passed:
         raise typer.Exit(1)
 
@@ -76,7 +76,7 @@ def run(
     cpu_seconds: CpuSeconds = None,
     wall_seconds: WallSeconds = None,
     memory_mb: MemoryMb = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Run a Python file and print what it prints; exit status 1 if it does not finish."""
     from llm_as_judge.errors import SandboxFault
@@ -90,7 +90,7 @@ def run(
     if as_json:
         result = dataclasses.asdict(found)
         del result["value"]
-        print_result({**result, "sandbox": sandbox}, as_json, make_console(as_json))
+        cli.print_result({**result, "sandbox": sandbox}, as_json, cli.make_console(as_json))
     else:
         typer.echo(found.stdout, nl=False)
         if found.outcome != "finished":

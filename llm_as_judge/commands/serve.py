@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    ConfigOptions,
-    DomainName,
-    Fallback,
-    Repair,
-    check_domain,
-    grouped,
-    policy_name,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -81,17 +72,17 @@ async def run_server(
             await runner.cleanup()
 
 
-@grouped
+@cli.grouped
 def serve(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8010,
-    domain: DomainName = "math",
-    repair: Repair = False,
-    fallback: Fallback = False,
+    domain: cli.DomainName = "math",
+    repair: cli.Repair = False,
+    fallback: cli.Fallback = False,
     max_requests: Annotated[
         int, typer.Option("--max-requests", metavar="N", min=1, help="Maximum number of problems in progress.")
     ] = 64,
@@ -109,12 +100,12 @@ def serve(
     """Serve the policy as a chat model until interrupted."""
     import asyncio
 
-    chosen = ServeOptions(check_domain(domain), repair, fallback, max_requests, api_key)
+    chosen = ServeOptions(cli.check_domain(domain), repair, fallback, max_requests, api_key)
     settings = options.load()
     checkpoint = adapter.choose(settings)
 
     def ready(serving: Serving) -> None:
-        typer.echo(policy_name(checkpoint))
+        typer.echo(cli.policy_name(checkpoint))
         typer.echo(f"{serving.model} is served at {serving.base_url}; Ctrl-C stops it")
         if chosen.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
             typer.echo("warning: other machines may ask without a key; set one with --api-key", err=True)

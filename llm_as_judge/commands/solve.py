@@ -8,21 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    DomainName,
-    EntryPoint,
-    Fallback,
-    Repair,
-    grouped,
-    make_console,
-    make_question,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -40,20 +26,20 @@ async def run_solve(
         return await solver.answer(question, repair=repair, fallback=fallback)
 
 
-@grouped
+@cli.grouped
 def solve(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="Text of the problem.")] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text."),
     ] = None,
-    domain: DomainName = "math",
-    entry_point: EntryPoint = None,
-    repair: Repair = False,
-    fallback: Fallback = False,
-    as_json: AsJson = False,
+    domain: cli.DomainName = "math",
+    entry_point: cli.EntryPoint = None,
+    repair: cli.Repair = False,
+    fallback: cli.Fallback = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Answer PROBLEM with a workflow written for it.
 
@@ -64,7 +50,7 @@ def solve(
 
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
-    question = make_question(read_source(file) if file else problem or "", domain, entry_point)
+    question = cli.make_question(read_source(file) if file else problem or "", domain, entry_point)
     settings = options.load()
     checkpoint = adapter.choose(settings)
 
@@ -72,15 +58,15 @@ def solve(
 
     from llm_as_judge.embedded.world import CAVEAT, outside
 
-    console = make_console(as_json)
+    console = cli.make_console(as_json)
     if settings.executor.provider == "embedded" and outside(question):
-        show(console, CAVEAT)
+        cli.show(console, CAVEAT)
     solution = asyncio.run(run_solve(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
-    show(console, policy_name(checkpoint))
+    cli.show(console, cli.policy_name(checkpoint))
     if as_json:
-        print_json(solution.as_json())
+        cli.print_json(solution.as_json())
     else:
-        show(console, *_lines(solution))
+        cli.show(console, *_lines(solution))
     if solution.execution.outcome != "finished":
         raise typer.Exit(1)
 

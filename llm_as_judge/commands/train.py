@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    Interrupted,
-    Resume,
-    followed,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -196,17 +186,17 @@ def _learned_plans(after: Summary) -> dict[Domain, str]:
     return {domain: top if top in SHAPES else "" for domain, top in tops.items()}
 
 
-@grouped
+@cli.grouped
 def train(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     max_steps: Annotated[
         int | None, typer.Option("--max-steps", metavar="N", help="Total number of optimiser steps.")
     ] = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Train the policy with GRPO."""
-    if followed():
+    if cli.followed():
         return
     settings = options.load(max_steps=max_steps)
 
@@ -214,7 +204,7 @@ def train(
 
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console, begun = make_console(as_json), time.time()
+    console, begun = cli.make_console(as_json), time.time()
     try:
         with TerminalProgress(console) as progress:
             result = asyncio.run(run_training(settings, resume=resume, progress=progress))
@@ -225,12 +215,12 @@ def train(
         # A file system's clock may lag behind by a tick.
         resumable = newest is not None and (resume or newest.stat().st_mtime >= begun - 1)
         if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(resumable) from error
+            raise cli.Interrupted(resumable) from error
         if resumable:
             typer.echo(f"last checkpoint: {newest}; correct the error, then continue with --resume", err=True)
         raise
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     _print_report(console, result)
 
 
@@ -255,4 +245,4 @@ def _print_report(console: Console, result: TrainResult) -> None:
     seconds, folder = result.seconds, result.run.folder
     times = f"training {seconds['training']:.0f} s, total {seconds['all']:.0f} s"
     console.print(f"steps {result.steps}, {times}")
-    show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")
+    cli.show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")

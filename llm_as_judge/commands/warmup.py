@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    Resume,
-    followed,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.assembly.progress import Progress
@@ -124,28 +115,28 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     return WarmedUp(best, looks)
 
 
-@grouped
+@cli.grouped
 def warmup(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     steps: Annotated[
         int | None, typer.Option("--steps", metavar="N", help="Maximum number of optimiser steps.")
     ] = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Teach the policy to write valid workflows."""
-    if followed():
+    if cli.followed():
         return
     settings = options.load(sft_steps=steps)
 
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console = make_console(as_json)
+    console = cli.make_console(as_json)
     with TerminalProgress(console) as progress:
         result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     first, last = result.looks[0].written, result.looks[-1].written
     rates = f"{100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after"
-    show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
-    show(console, f"train from it with: --set model.adapter={result.adapter}")
+    cli.show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
+    cli.show(console, f"train from it with: --set model.adapter={result.adapter}")

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    DomainName,
-    EntryPoint,
-    grouped,
-    make_console,
-    make_question,
-    print_json,
-    print_result,
-)
+from llm_as_judge.commands import cli
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -41,8 +31,10 @@ async def run_workflow(config: Config, workflow: WorkflowSource, question: Quest
 
 
 @app.command()
-@grouped
-def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
+@cli.grouped
+def lint(
+    options: cli.ConfigOptions, path: WorkflowPath, entry_point: cli.EntryPoint = None, as_json: cli.AsJson = False
+) -> None:
     """List errors and warnings of a workflow.
 
     The exit status is 1 if the workflow cannot run.
@@ -55,7 +47,7 @@ def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = N
     workflow = read_workflow(path)
     findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
     if as_json:
-        print_json([dataclasses.asdict(finding) for finding in findings])
+        cli.print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
@@ -67,20 +59,20 @@ def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = N
 
 
 @app.command()
-@grouped
+@cli.grouped
 def run(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     path: WorkflowPath,
     problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
-    entry_point: EntryPoint = None,
-    domain: DomainName = "math",
-    as_json: AsJson = False,
+    entry_point: cli.EntryPoint = None,
+    domain: cli.DomainName = "math",
+    as_json: cli.AsJson = False,
 ) -> None:
     """Run a workflow on one problem.
 
     The exit status is 1 without an answer.
     """
-    question = make_question(problem, "code" if entry_point else domain, entry_point)
+    question = cli.make_question(problem, "code" if entry_point else domain, entry_point)
     settings = options.load()
 
     import asyncio
@@ -91,6 +83,6 @@ def run(
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)
-    print_result(result, as_json, make_console(as_json))
+    cli.print_result(result, as_json, cli.make_console(as_json))
     if execution.outcome != "finished":
         raise typer.Exit(1)

@@ -125,12 +125,12 @@ def test_tokens_of_a_step(runs: tuple[Config, list[Path]]) -> None:
     rollouts = [event for event in LogReader(second).new() if isinstance(event, RolloutEvent)]
     generated = sum(r.completion_tokens for r in rollouts) / 2
     asked = sum(r.executor_tokens for r in rollouts) / 2
-    blind = make_plan(config, ["1x80"]).workload.tokens
+    blind = make_plan(config, ["1x80"]).tokens_a_step
     assert blind["generated"] == pytest.approx(generated, rel=WITHIN)
-    told = make_plan(config, ["1x80"], log=first).workload.tokens
+    told = make_plan(config, ["1x80"], log=first).tokens_a_step
     assert told["generated"] == pytest.approx(generated, rel=WITHIN)
     assert told["executor_input"] + told["executor_output"] == pytest.approx(asked, rel=WITHIN)
-    assert "hand-written" not in make_plan(config, ["1x80"], log=first).as_json()["assumed"]
+    assert "hand-written" not in make_plan(config, ["1x80"], log=first).assumed
 
 
 def test_tokens_that_an_update_forwards() -> None:
@@ -144,21 +144,21 @@ def test_tokens_that_an_update_forwards() -> None:
     prompts = [policy.encode(prompt(p.question)) for p in problems for _ in range(8)]
     # Completions that differ from the first token on: what they share is not planned.
     completions = [[i % 90 + 100, *[5] * 119] for i in range(len(prompts))]
-    work = make_plan(config, ["1x80"], Assumed(completion=120)).workload.tokens
+    work = make_plan(config, ["1x80"], Assumed(completion=120)).tokens_a_step
     assert work["padded"] == pytest.approx(tree.padded_tokens(prompts, completions), rel=WITHIN)
     assert work["unique"] == pytest.approx(tree.plan(prompts, completions).unique_tokens, rel=WITHIN)
 
 
 def test_what_does_not_fit_is_shown_with_a_setting_that_helps() -> None:
     here = make_plan(load_config(TRAINING)).machines
-    assert [here[name].cards is not None for name in ("1xA100-40", "1xA100-80", "2xA100-80")] == [False, False, True]
-    assert here["1xA100-80"].helps == ["executor.base_url of another machine"]
+    assert [here[name].fits == "yes" for name in ("1xA100-40", "1xA100-80", "2xA100-80")] == [False, False, True]
+    assert here["1xA100-80"].fits == "no; helps: executor.base_url of another machine"
     away = load_config(TRAINING, ["executor.base_url=https://example.org/v1"])
-    assert make_plan(away, ["1x40"]).machines["1x40"].cards == {"trainer": 0}
+    assert make_plan(away, ["1x40"]).machines["1x40"].on_card == {"trainer": 0}
     served = load_config(TRAINING, ["executor.base_url=https://example.org/v1", "generation.engine=vllm"])
     found = make_plan(served, ["1x40"]).machines["1x40"]
-    assert found.cards is None and "generation.engine=local" in found.helps
-    assert make_plan(served, ["1x80"]).machines["1x80"].cards == {"trainer": 0, "policy server": 0}
+    assert "generation.engine=local" in found.fits
+    assert make_plan(served, ["1x80"]).machines["1x80"].on_card == {"trainer": 0, "policy server": 0}
 
 
 def test_lookahead_and_slots() -> None:
@@ -171,7 +171,7 @@ def test_lookahead_and_slots() -> None:
 
 def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_off() -> None:
     def update(*overrides: str) -> float:
-        return make_plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].seconds["update"]
+        return make_plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].step_seconds["update"]
 
     padded = update("training.shared_prefix=false")
     assert update() == update("training.shared_prefix=true") < padded / 3

@@ -72,17 +72,26 @@ Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an inte
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigOptions:
-    """The options of every command that has a configuration."""
+class SettingsOptions:
+    """The configuration of a command that loads no model."""
 
     config: ConfigPath = DEFAULT_CONFIG
     model: ModelName = None
-    device: Device = None
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> Config:
-        """The configuration; ``flags`` are typed values by a setting's bare or full name."""
-        return load_settings(self.config, self.overrides, self.model, self.device, **flags)
+        """``flags`` are typed values by a setting's bare or full name."""
+        from llm_as_judge.config.loading import load_config
+
+        return load_config(self.config, self.overrides or [], extra={"model.model_name": self.model, **flags})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOptions(SettingsOptions):
+    device: Device = None
+
+    def load(self, **flags: Any) -> Config:
+        return SettingsOptions.load(self, **{"model.device": self.device, **flags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,28 +119,32 @@ class AdapterOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer reads it: a parameter that is a group of options is replaced by the group's options."""
+    """``command`` as typer reads it: a parameter of a dataclass type is replaced by the dataclass's fields."""
+    parameters, groups = dict[str, inspect.Parameter](), dict[str, tuple[type[Any], list[str]]]()
+
+    def add(name: str, hint: Any, default: Any) -> None:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters[name] = inspect.Parameter(name, kind, default=default, annotation=hint)
+
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if hint in (ConfigOptions, AdapterOptions)}
-    parameters: list[tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            options = get_type_hints(groups[name], include_extras=True)
-            parameters += [(f.name, options[f.name], f.default) for f in dataclasses.fields(groups[name])]
+        if dataclasses.is_dataclass(group := hints[name]):
+            own = get_type_hints(group, include_extras=True)
+            for field in dataclasses.fields(group):
+                add(field.name, own[field.name], field.default)
+            groups[name] = group, list(own)
         else:
-            parameters.append((name, hints[name], parameter.default))
+            add(name, hints[name], parameter.default)
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        for name, (group, fields) in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in fields})
         command(**given)
 
     del run.__wrapped__
-    run.__annotations__ = {name: hint for name, hint, _ in parameters}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, a, d in parameters]
-    )
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return run
 
 
@@ -145,15 +158,6 @@ def picture(path: Path | None) -> Path | None:
 def names_in(given: Sequence[str] | None) -> list[str]:
     """Unique names in an option's values, separated by commas or spaces."""
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
-
-
-def load_settings(
-    config: Path, overrides: list[str] | None, model: str | None, device: str | None, **flags: Any
-) -> Config:
-    """The configuration of a command's options; ``flags`` are typed values by a setting's bare or full name."""
-    from llm_as_judge.config.loading import load_config
-
-    return load_config(config, overrides or [], extra={"model.model_name": model, "model.device": device, **flags})
 
 
 def followed() -> bool:
