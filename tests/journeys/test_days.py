@@ -9,21 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.commands.app import main
 
 pytestmark = pytest.mark.slow
 HELPERS = Path(__file__).parents[1] / "helpers"
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
-WORKFLOW = """class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.answer_generate = operator.AnswerGenerate(self.llm)
-
-    async def __call__(self, problem: str):
-        result = self.answer_generate(input=problem)
-        return result['answer'], 0.0
-"""
 
 
 @pytest.fixture
@@ -66,7 +58,7 @@ def test_a_newcomers_day(run: Callable[..., str], small: list[str]) -> None:
     assert "caveat" in run("solve", "Prove the spectral theorem for compact operators.", "--fallback", *small)
     run("train", "--max-steps", 2, "--resume", *small)
     assert list(Path("checkpoints").rglob("step_2/adapter_model.safetensors"))
-    Path("w.py").write_text(WORKFLOW, encoding="utf-8")
+    Path("w.py").write_text(SINGLE_CALL.replace("await ", ""), encoding="utf-8")
     assert "W204 error" in run("workflow", "lint", "w.py", expect=1)
 
 
