@@ -11,7 +11,6 @@ import pytest
 from llm_as_judge.assembly.budget import Budget
 from llm_as_judge.assembly.policy import newest_checkpoint
 from llm_as_judge.commands.app import main
-from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.errors import BudgetSpent
@@ -75,7 +74,3 @@ def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "budget.max_cost=6 is spent (6)" in spent(max_cost=6.0)
     assert "budget.max_tokens=1620 is spent (1620)" in spent(max_tokens=1620)
     assert "budget.max_hours=1.5 is spent (1.5)" in spent(max_hours=1.5) and "--resume" in spent(max_hours=1.5)
-
-
-def test_the_budget_is_no_part_of_a_runs_identity() -> None:
-    assert identity(load_config(EMBEDDED, ["max_hours=1"])) == identity(load_config(EMBEDDED))
