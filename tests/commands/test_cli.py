@@ -309,6 +309,8 @@ def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, capsys: 
     result = json.loads(capsys.readouterr().out)
     assert (result["answer"], result["tokens"], result["cost"]) == ("7", solved["executor_tokens"], 0)
     assert [call["name"] for call in result["calls"]] == [call["name"] for call in solved["trace"]]
+    assert main(["solve", "Prove the spectral theorem.", "--untrained", "--fallback", *server]) == 0
+    assert "caveat" in capsys.readouterr().out
     Path("w.py").write_text(SINGLE_CALL.replace("return ", "return int('x'), "), encoding="utf-8")
     assert main(run) == 1
     assert "ValueError: invalid literal" in capsys.readouterr().out

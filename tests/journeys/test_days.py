@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.commands.app import main
 
@@ -41,25 +40,6 @@ def small(address: str) -> list[str]:
         "num_return_sequences_in_group": 2, "eval_problems": 3,
     }  # fmt: skip
     return [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
-
-
-def test_a_newcomers_day(run: Callable[..., str], small: list[str]) -> None:
-    """Help, training, evaluation, a question, a question beyond the nano models, resuming, lint."""
-    assert "train" in run("--help") and run("--version").startswith("llm-as-judge")
-    printed = run("train", "--max-steps", 1, *small)
-    for words in ("untrained policy", "trained policy", "single call everywhere", "adapter"):
-        assert words in printed
-    assert list(Path("checkpoints").rglob("step_1/adapter_model.safetensors"))
-    assert list(Path("results").rglob("*.png")) and list(Path("logs").rglob("*.jsonl"))
-    assert "policy with the adapter" in run("evaluate", *small)
-    printed = run("solve", APPLES.format(3), "--json", *small)
-    solved = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
-    assert solved["outcome"] == "finished" and "class Workflow" in solved["workflow"] and solved["trace"]
-    assert "caveat" in run("solve", "Prove the spectral theorem for compact operators.", "--fallback", *small)
-    run("train", "--max-steps", 2, "--resume", *small)
-    assert list(Path("checkpoints").rglob("step_2/adapter_model.safetensors"))
-    Path("w.py").write_text(SINGLE_CALL.replace("await ", ""), encoding="utf-8")
-    assert "W204 error" in run("workflow", "lint", "w.py", expect=1)
 
 
 @pytest.fixture(scope="module")
