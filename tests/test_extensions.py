@@ -234,10 +234,10 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.cli import Interrupted\n"
+    imported = "from llm_as_judge.commands.cli import Interrupted\n"
     copy.edit(
         "commands/app.py",
-        (command, f"{command}app.command()(steps.steps)\n"),
+        ("doctor.doctor,\n", "doctor.doctor, steps.steps,\n"),
         (imported, f"from llm_as_judge.commands import steps\n{imported}"),
     )
     assert copy.command("steps", "--set", "max_steps=7") == "7\n"

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from llm_as_judge.assembly.progress import Progress, Silent
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
@@ -50,7 +50,7 @@ class Services:
 
 @asynccontextmanager
 async def open_services(
-    config: Config, progress: Progress | None = None, *, judging: bool = True
+    config: Config, progress: Progress = SILENT, *, judging: bool = True
 ) -> AsyncIterator[Services]:
     """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
@@ -72,7 +72,7 @@ async def open_services(
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,
             patience_s=config.training.patience_s,
-            on_pause=(progress or Silent()).say,
+            on_pause=progress.say,
         )
         training = replace(
             official,

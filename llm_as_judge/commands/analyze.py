@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 def analyze_run(config: Config, run: str | None = None) -> Analysis:
     """Raises ``ConfigError`` if there is no such run or no rollout in its log."""
     from llm_as_judge.assembly.logs import find_log
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.analysis import analyze_log
 
     log = find_log(config, run)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import DOMAINS, Domain, Question
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Domain, Question
 
 
 class Interrupted(Exception):
@@ -103,8 +105,6 @@ class AdapterOptions:
 
     def choose(self, settings: Config) -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
-        from llm_as_judge.errors import ConfigError
-
         checkpoint = self.checkpoint
         if self.untrained and checkpoint:
             raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
@@ -162,8 +162,6 @@ def names_in(given: Sequence[str] | None) -> list[str]:
 
 def followed() -> bool:
     """Do this process's part if a launcher started it as another rank than 0; False on rank 0 and without launcher."""
-    from llm_as_judge.errors import ConfigError
-
     numbers = {name: os.environ.get(name, default) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0"))}
     for name, value in numbers.items():
         if not value.isdecimal():
@@ -229,9 +227,6 @@ def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 def check_domain(domain: str) -> Domain:
     """``domain`` if it exists; else raises ``ConfigError``."""
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import DOMAINS
-
     for known in DOMAINS:
         if domain == known:
             return known
@@ -240,9 +235,6 @@ def check_domain(domain: str) -> Domain:
 
 def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
     """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import Question
-
     known = check_domain(domain)
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
@@ -67,7 +68,7 @@ def process(
     from llm_as_judge.data.process import process as run
     from llm_as_judge.data.settings import splits_there
 
-    say = partial(cli.make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.show, cli.make_console(as_json))
     if custom and datasets is None:
         defaults = _settings(config, None)
         sources = defaults.sources(defaults.mix.datasets)
@@ -93,8 +94,6 @@ def process(
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
-    from llm_as_judge.errors import ConfigError
-
     if text is None:
         return None
     try:
@@ -123,7 +122,6 @@ def check(
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.data.check import GoldReport, check_golds
     from llm_as_judge.data.settings import raw_files, splits_there
-    from llm_as_judge.errors import DataError
     from llm_as_judge.sandbox.host import Sandbox
 
     settings = _settings(config, datasets)
@@ -135,7 +133,7 @@ def check(
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
             raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
-    say = partial(cli.make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.show, cli.make_console(as_json))
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
@@ -219,7 +217,7 @@ def _print_overview(result: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = cli.make_console(False)
-    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.show, console)
     for side, sets in result["sides"].items():
         table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))
         for name, facts in sets.items():

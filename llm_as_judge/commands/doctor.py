@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault
+from llm_as_judge.types import OperatorCall
 
 if TYPE_CHECKING:
     from llm_as_judge.config.endpoints import EndpointConfig
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import OperatorCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,6 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
 
 
 def _run(name: str, check: Callable[[], str]) -> Check:
-    from llm_as_judge.errors import LLMAsJudgeError
-
     try:
         return Check(name, True, check())
     except (LLMAsJudgeError, OSError, ImportError, subprocess.SubprocessError) as error:
@@ -129,7 +128,6 @@ def _machine() -> str:
 def _sandbox(settings: Config) -> str:
     import asyncio
 
-    from llm_as_judge.errors import SandboxFault
     from llm_as_judge.sandbox.host import Sandbox
     from llm_as_judge.sandbox.results import CodeResult, Confinement
 
@@ -146,7 +144,6 @@ def _sandbox(settings: Config) -> str:
 def _model(settings: Config) -> str:
     """A folder must hold weights; a hub id is looked up only by training."""
     from llm_as_judge.config.loading import locate_weights
-    from llm_as_judge.errors import ConfigError
 
     path = settings.base_model.path
     folder = Path(locate_weights(path))
@@ -187,7 +184,6 @@ def _endpoint(endpoint: EndpointConfig) -> str:
 
 
 def _engine(settings: Config) -> str:
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.policy.vllm import VLLMEngine
 
     if not settings.engine.base_url:
@@ -211,7 +207,6 @@ def _policy(settings: Config) -> str:
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.probe import probe_policy
     from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 
     written = probe_policy(load_author(settings), open_problems(settings, measured=False))
@@ -229,8 +224,6 @@ def _writable(folder: Path) -> str:
 def _operators(settings: Config, problems: int) -> str:
     """Fails if no reply to some operator could be parsed."""
     import asyncio
-
-    from llm_as_judge.errors import ConfigError
 
     found = asyncio.run(probe_operators(settings, problems))
     lines = "\n".join(f"  {one}" for one in found)

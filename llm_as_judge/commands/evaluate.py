@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.evaluation.metrics import number
+from llm_as_judge.files import locked, write_json
+from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.workflow.source import WorkflowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,6 @@ class EvaluationResult:
 
     def as_json(self) -> dict[str, Any]:
         from llm_as_judge.assembly.policy import adapter_digest
-        from llm_as_judge.evaluation.metrics import number
 
         own: dict[str, Any] = {
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
@@ -75,7 +77,7 @@ async def run_evaluation(
     limit: int | None = None,
     samples: int = 1,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> EvaluationResult:
     """Run and judge ``samples`` workflows for each problem of ``data`` (default: the held-out problems).
 
@@ -87,14 +89,12 @@ async def run_evaluation(
 
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.assembly.recording import policy_records, recording
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.evaluation.evaluate import evaluate as measure
 
-    progress = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     model, source = config.base_model.key, data.name.partition(".")[0] if data else "heldout"
     given = (workflow.text, workflow.prompt) if workflow else ()
@@ -159,9 +159,6 @@ def merge(file: Path, result: EvaluationResult) -> None:
     """
     import json
 
-    from llm_as_judge.errors import DataError
-    from llm_as_judge.files import locked, write_json
-
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return row["dataset"], row.get("checkpoint"), row.get("workflow")
 
@@ -207,8 +204,6 @@ def evaluate(
 ) -> None:
     """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.workflow.source import read_workflow
 
     if workflow and (adapter.checkpoint or adapter.untrained):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
@@ -261,7 +256,6 @@ def _refuse_several(folder: Path) -> None:
     from contextlib import suppress
 
     from llm_as_judge.data.problems import read_problems
-    from llm_as_judge.errors import ConfigError, DataError
 
     datasets: dict[Path, str] = {}
     for place in sorted(path for path in folder.glob("*") if path.is_dir()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -43,7 +44,6 @@ def run_export(
     import tempfile
 
     from llm_as_judge.config.loading import load_config
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.policy.export import write_adapter, write_merged
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.rl.checkpoint import MANIFEST, step_of, verify
@@ -131,8 +131,6 @@ def export(
 
     The folder includes tokenizer and model card.
     """
-    from llm_as_judge.errors import ConfigError
-
     settings = options.load()
     chosen = cli.AdapterOptions(checkpoint).choose(settings)
     if chosen is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -49,7 +50,6 @@ async def run_calibration(
     Raises ``DataError`` for unreadable pairs and ``ProviderError`` if the judge's endpoint is down.
     """
     from llm_as_judge.assembly.services import open_judge
-    from llm_as_judge.files import write_json
     from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, calibrate, read_pairs
     from llm_as_judge.views.charts import confusion_chart
 

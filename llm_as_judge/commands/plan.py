@@ -31,12 +31,13 @@ from llm_as_judge.assembly.estimates import (
     update_memory,
 )
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Prompt, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Prompt
 
 USABLE = 0.92  # of a card's memory, without CUDA and fragmentation
 MACHINES = ("1xA100-40", "1xA100-80", "2xA100-80")
@@ -112,8 +113,6 @@ def make_plan(
 def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     """A step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.errors import ConfigError, DataError
-    from llm_as_judge.types import DOMAINS, Question
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -171,7 +170,6 @@ def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float],
 
 def _measured(work: Workload, log: Path) -> Workload:
     """The workload with the completions and calls of an earlier run."""
-    from llm_as_judge.errors import DataError
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.runlog import LogReader
 
@@ -194,8 +192,6 @@ def _measured(work: Workload, log: Path) -> Workload:
 
 def _machine(name: str) -> tuple[int, Card]:
     """``2x80`` (A100) or ``4xH100-80``."""
-    from llm_as_judge.errors import ConfigError
-
     if found := re.fullmatch(r"(\d+)x([\w-]+)", name):
         count, card = int(found[1]), CARDS.get(found[2]) or CARDS.get(f"A100-{found[2]}")
         if count and card:

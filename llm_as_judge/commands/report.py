@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import write_whole
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -19,9 +21,7 @@ def write_report(config: Config, run: str | None = None, output: Path | None = N
     Raises ``ConfigError`` if there is no such run or no step in its log, ``OSError`` if the file cannot be written.
     """
     from llm_as_judge.assembly.logs import find_log
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.analysis import read_story
-    from llm_as_judge.files import write_whole
     from llm_as_judge.views.report import report_page  # needs an extra
 
     log = find_log(config, run, newest=True)

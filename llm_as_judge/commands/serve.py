@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,6 @@ async def run_server(
     from aiohttp import web
 
     from llm_as_judge.commands.serve_endpoint import Endpoint
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.solver import Solver
 
     if options.api_key == "":

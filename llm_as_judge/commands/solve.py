@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import read_source
+from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.solver import Solution
-    from llm_as_judge.types import Question
 
 
 async def run_solve(
@@ -45,9 +47,6 @@ def solve(
 
     The exit status is 1 without an answer.
     """
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.files import read_source
-
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     question = cli.make_question(read_source(file) if file else problem or "", domain, entry_point)

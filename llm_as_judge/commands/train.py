@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.files import write_json
+from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from llm_as_judge.assembly.folder import Started
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.assembly.training import Training
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.agreement import Agreement
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor
-    from llm_as_judge.evaluation.metrics import Estimate
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.types import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,6 @@ class TrainResult:
     @property
     def gain(self) -> Estimate:
         """Trained minus untrained on the same problems, paired."""
-        from llm_as_judge.evaluation.metrics import paired_difference
-
         return paired_difference(self.after.by_problem, self.before.by_problem)
 
     @property
@@ -57,8 +57,6 @@ class TrainResult:
         return self.run.folder.checkpoints / f"step_{self.steps}"
 
     def as_json(self) -> dict[str, Any]:
-        from llm_as_judge.evaluation.metrics import number
-
         config, gain = self.run.folder.config, self.gain
         return {
             "run": config.output.run_name,
@@ -80,27 +78,24 @@ class TrainResult:
         }
 
 
-async def run_training(config: Config, *, resume: bool = False, progress: Progress | None = None) -> TrainResult:
+async def run_training(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> TrainResult:
     """Train up to ``training.max_steps``, measure before and after, and write results and learning curve.
 
     If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
     """
     from llm_as_judge.assembly.budget import added, usage_of
     from llm_as_judge.assembly.probe import probe_policy
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.agreement import agreement
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
     from llm_as_judge.events import UsageEvent
-    from llm_as_judge.files import write_json
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve
     from llm_as_judge.workflow.shapes import SHAPES
 
     begun, settings = time.monotonic(), config.evaluation
-    progress = progress or Silent()
     with join() as ranks:
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
@@ -160,7 +155,6 @@ async def _measured(training: Training, name: str, author: PolicyAuthor, progres
 
 async def _before(training: Training, progress: Progress) -> Summary:
     """The held-out evaluation before the first step, which a resumed run reads from its folder."""
-    from llm_as_judge.errors import DataError
     from llm_as_judge.evaluation.summary import Summary
 
     file, problems = training.run.folder.before, training.problems.heldout

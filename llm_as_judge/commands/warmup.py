@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.written import Written
     from llm_as_judge.rl.ranks import Ranks
@@ -47,7 +48,7 @@ class WarmedUp:
         return {"adapter": str(self.adapter), "looks": [look.as_json() for look in self.looks]}
 
 
-def run_warmup(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
+def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
 
     Stops when the held-out loss has not fallen for two looks; the newest checkpoint is the best one, from which
@@ -55,11 +56,10 @@ def run_warmup(config: Config, *, resume: bool = False, progress: Progress | Non
 
     Raises ``ConfigError``, ``DataError``.
     """
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.rl.ranks import join
 
     with join() as ranks:
-        return _warm_up(config, resume, progress or Silent(), ranks)
+        return _warm_up(config, resume, progress, ranks)
 
 
 def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> WarmedUp:
@@ -67,7 +67,6 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     from llm_as_judge.assembly.policy import checkpoint_folder
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
-    from llm_as_judge.errors import ConfigError, DataError
     from llm_as_judge.evaluation.written import look_at
     from llm_as_judge.rl import checkpoint
     from llm_as_judge.rl.warmup import WarmUp

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Execution, Question
-    from llm_as_judge.workflow.source import WorkflowSource
 
 app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -41,7 +41,6 @@ def lint(
     """
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
-    from llm_as_judge.workflow.source import read_workflow
 
     operators = load_operators(options.load().workflow.operators)
     workflow = read_workflow(path)
@@ -76,8 +75,6 @@ def run(
     settings = options.load()
 
     import asyncio
-
-    from llm_as_judge.workflow.source import read_workflow
 
     execution = asyncio.run(run_workflow(settings, read_workflow(path), question))
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}

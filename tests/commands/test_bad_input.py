@@ -15,7 +15,7 @@ from helpers.workflows import SINGLE_CALL
 from llm_as_judge.assembly.folder import open_folder
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
-from llm_as_judge.assembly.progress import Silent
+from llm_as_judge.assembly.progress import SILENT
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import LLMAsJudgeError
@@ -178,7 +178,7 @@ def test_wrong_problems_folders_and_policies_are_refused_with_their_name(tmp_pat
         config = load_config(
             EMBEDDED, [*run_settings(tmp_path / "run", "http://127.0.0.1:9/v1", eval_every=0), *changes]
         )
-        with open_folder(config, resume=False, progress=Silent()):
+        with open_folder(config, resume=False, progress=SILENT):
             open_problems(config)
             load_author(config)
 
