@@ -128,7 +128,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
-        if dataclasses.is_dataclass(group := hints[name]):
+        if isinstance(group := hints[name], type) and dataclasses.is_dataclass(group):
             own = get_type_hints(group, include_extras=True)
             for field in dataclasses.fields(group):
                 add(field.name, own[field.name], field.default)
