@@ -107,8 +107,6 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that has begun."""
-
     folder: RunFolder
     id: str
     log: EventLog

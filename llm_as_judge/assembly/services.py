@@ -44,7 +44,6 @@ class Services:
     alone: Judge | None  # the LLM judge without rules, if a model judges
 
     def usage(self) -> dict[str, Usage]:
-        """Calls, tokens and cost of each model so far."""
         return {role: client.usage for role, client in self.clients.items()}
 
 

@@ -48,7 +48,6 @@ class Training:
 
     @property
     def trained(self) -> PolicyAuthor:
-        """The policy at the trainer's step."""
         return replace(self.author, version=self.trainer.step)
 
 
@@ -84,8 +83,6 @@ async def open_training(
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """Where steps, validations and warnings are reported."""
-
     tracked: Tracking
     progress: Progress
     warn: Callable[[str], None]

@@ -99,7 +99,6 @@ class _Bar:
 
 
 async def _trained(config: Config, progress: Progress) -> Summary:
-    """The held-out evaluation after a training run."""
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation.evaluate import evaluate
 

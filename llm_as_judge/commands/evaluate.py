@@ -43,7 +43,6 @@ class EvaluationResult:
 
     @property
     def scored(self) -> int:
-        """Number of scored problems."""
         return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import write_whole
-
-if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
-
-
-def write_report(config: Config, run: str | None = None, output: Path | None = None) -> Path:
-    """Writes the report of ``run`` next to its log or to ``output``.
-
-    Raises ``ConfigError`` if there is no such run or no step in its log, ``OSError`` if the file cannot be written.
-    """
-    from llm_as_judge.assembly.logs import find_log
-    from llm_as_judge.evaluation.analysis import read_story
-    from llm_as_judge.views.report import report_page  # needs an extra
-
-    log = find_log(config, run, newest=True)
-    story = read_story(log, config.output.results_dir / "training" / log.parent.name / f"{log.stem}.json")
-    if not story.steps:
-        raise ConfigError(f"{log}: no finished step yet; follow the run with llm-as-judge monitor")
-    file = output or log.with_suffix(".html")
-    write_whole(file, report_page(story))
-    return file
 
 
 @cli.grouped
@@ -43,5 +22,15 @@ def report(
     ] = None,
 ) -> None:
     """Write one HTML file with a run's curves, workflow shapes, costs, best and worst rollouts."""
-    settings = options.load()
-    typer.echo(f"report  {write_report(settings, run, output)}")
+    from llm_as_judge.assembly.logs import find_log
+    from llm_as_judge.evaluation.analysis import read_story
+    from llm_as_judge.views.report import report_page  # needs an extra
+
+    config = options.load()
+    log = find_log(config, run, newest=True)
+    story = read_story(log, config.output.results_dir / "training" / log.parent.name / f"{log.stem}.json")
+    if not story.steps:
+        raise ConfigError(f"{log}: no finished step yet; follow the run with llm-as-judge monitor")
+    file = output or log.with_suffix(".html")
+    write_whole(file, report_page(story))
+    typer.echo(f"report  {file}")

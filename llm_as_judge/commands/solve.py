@@ -11,21 +11,9 @@ import typer
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import read_source
-from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
     from llm_as_judge.solver import Solution
-
-
-async def run_solve(
-    config: Config, question: Question, *, checkpoint: Path | None, repair: bool = False, fallback: bool = False
-) -> Solution:
-    """Solve one question with the adapter in ``checkpoint``, or without one."""
-    from llm_as_judge.solver import Solver
-
-    async with Solver(config=config, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
-        return await solver.answer(question, repair=repair, fallback=fallback)
 
 
 @cli.grouped
@@ -56,11 +44,16 @@ def solve(
     import asyncio
 
     from llm_as_judge.embedded.world import CAVEAT, outside
+    from llm_as_judge.solver import Solver
+
+    async def answer() -> Solution:
+        async with Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
+            return await solver.answer(question, repair=repair, fallback=fallback)
 
     console = cli.make_console(as_json)
     if settings.executor.provider == "embedded" and outside(question):
         cli.show(console, CAVEAT)
-    solution = asyncio.run(run_solve(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
+    solution = asyncio.run(answer())
     cli.show(console, cli.policy_name(checkpoint))
     if as_json:
         cli.print_json(solution.as_json())

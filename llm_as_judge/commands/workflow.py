@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.types import Execution, Question
-from llm_as_judge.workflow.source import WorkflowSource, read_workflow
-
-if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
+from llm_as_judge.types import Execution
+from llm_as_judge.workflow.source import read_workflow
 
 app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 
 WorkflowPath = Annotated[
     Path, typer.Argument(metavar="PATH", exists=True, help="Workflow file, or folder with graph.py and prompt.py.")
 ]
-
-
-async def run_workflow(config: Config, workflow: WorkflowSource, question: Question) -> Execution:
-    """Run a given workflow on one question."""
-    from llm_as_judge.assembly.services import open_services
-
-    async with open_services(config, judging=False) as services:
-        return await services.runner.beside(workflow.prompt).run(workflow.text, question)
 
 
 @app.command()
@@ -71,12 +60,18 @@ def run(
 
     The exit status is 1 without an answer.
     """
-    question = cli.make_question(problem, "code" if entry_point else domain, entry_point)
-    settings = options.load()
-
     import asyncio
 
-    execution = asyncio.run(run_workflow(settings, read_workflow(path), question))
+    from llm_as_judge.assembly.services import open_services
+
+    question = cli.make_question(problem, "code" if entry_point else domain, entry_point)
+    settings, workflow = options.load(), read_workflow(path)
+
+    async def execute() -> Execution:
+        async with open_services(settings, judging=False) as services:
+            return await services.runner.beside(workflow.prompt).run(workflow.text, question)
+
+    execution = asyncio.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)
