@@ -73,7 +73,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SettingsOptions:
     """The configuration of a command that loads no model."""
 
@@ -88,12 +88,12 @@ class SettingsOptions:
         return load_config(self.config, self.overrides or [], extra={"model.model_name": self.model, **flags})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConfigOptions(SettingsOptions):
     device: Device = None
 
     def load(self, **flags: Any) -> Config:
-        return SettingsOptions.load(self, **{"model.device": self.device, **flags})
+        return super().load(**{"model.device": self.device, **flags})
 
 
 @dataclass(frozen=True, slots=True)

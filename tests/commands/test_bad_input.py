@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 from helpers.finished import run_settings
 from helpers.workflows import SINGLE_CALL
 
@@ -233,6 +234,36 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
     assert not wrong
 
 
+@pytest.fixture
+def misbehaving() -> Iterator[str]:
+    """An endpoint that fails as the model's name says."""
+    script = ROOT / "tests/helpers/misbehaving_server.py"
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_an_endpoint_that_fails_is_reported_before_any_work(
+    misbehaving: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = []
+    for failure, word in (
+        ("busy", "429"), ("broken", "500"), ("unauthorised", "401"), ("silent", ""), ("drip", ""), ("hang_up", ""),
+        ("truncated_body", ""), ("true executor.api_key=schlüssel", "key"),
+        ("true executor.base_url=http://no.such.host.invalid/v1", "no.such.host.invalid"),
+    ):  # fmt: skip
+        model, *changes = f"executor.model=m/{failure}".split()
+        once = ["executor.provider=openai", "executor.timeout_s=1", "executor.max_retries=0"]
+        status, error = train(misbehaving, *once, model, *changes), capsys.readouterr().err
+        if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
+            wrong.append((failure, status, error))
+    assert not wrong and not list(Path("run").rglob("adapter_model.safetensors"))
+
+
 def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     source = recipes.write(recipes.draw("math", Random(0), OPERATORS), "math", Random(0))
     rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
@@ -245,21 +276,3 @@ def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixt
         if status != 2 or word not in error or "Traceback" in error:
             wrong.append((file, status, error))
     assert not wrong
-
-
-def test_missing_memory_is_reported_with_what_needs_less_and_other_torch_errors_are_bugs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def allocate(*_: object, **__: object) -> None:
-        torch.empty(2**55)
-
-    async def multiply(*_: object, **__: object) -> None:
-        torch.empty(2) @ torch.empty(3)
-
-    monkeypatch.setattr("llm_as_judge.commands.train.run_training", allocate)
-    assert main(["train"]) == 2
-    error = capsys.readouterr().err
-    assert "not enough memory (tried to allocate 144115188075855872 bytes)" in error and "micro_batch_tokens" in error
-    monkeypatch.setattr("llm_as_judge.commands.train.run_training", multiply)
-    with pytest.raises(RuntimeError, match="size"):
-        main(["train"])

@@ -12,11 +12,13 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from helpers.finished import as_options
 from helpers.workflows import SINGLE_CALL
 
@@ -208,6 +210,12 @@ def test_a_wrong_setting_is_one_line_on_standard_error(
         main(wrong)
 
 
+def failure(work: Callable[[], object]) -> RuntimeError:
+    with pytest.raises(RuntimeError) as caught:
+        work()
+    return caught.value
+
+
 def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback(
     trainer: Trainer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -215,6 +223,10 @@ def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback
     for error, line in (
         (ProviderError("http://me:word@x/v1 refused key sk-secret"), "error: http://...@x/v1 refused key ...\n"),
         (PermissionError(errno.EACCES, "", "/root/logs"), "error: /root/logs: permission denied; .*--set log_dir=DIR"),
+        (
+            failure(lambda: torch.empty(2**55)),
+            r"error: not enough memory \(tried to allocate \d+ bytes\); .*micro_batch",
+        ),
         (SystemExit(0), r"error: .*: sys.exit\(0\); raise an error instead"),  # a user's code; no success
     ):
         trainer.error = error
@@ -222,7 +234,8 @@ def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback
         if status != 2 or not re.match(line, said := capsys.readouterr().err):
             wrong.append((error, status, said))
     assert not wrong
-    for bug in (ZeroDivisionError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")):
+    mismatch = failure(lambda: torch.empty(2) @ torch.empty(3))
+    for bug in (mismatch, ZeroDivisionError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")):
         trainer.error = bug
         with pytest.raises(type(bug)):
             main(["train"])

@@ -152,6 +152,8 @@ MIRRORS = {
     ("policy/scoring.py", "Sampling"): ["generation"],
     # A request received by the embedded server.
     ("embedded/engine.py", "Request"): ["executor", "judge"],
+    # Options of a command, each of which may be absent.
+    ("commands/sandbox.py", "Limits"): ["sandbox"],
 }
 
 
