@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -222,56 +222,37 @@ def _writable(folder: Path) -> str:
 
 
 def _operators(settings: Config, problems: int) -> str:
-    """Fails if no reply to some operator could be parsed."""
-    import asyncio
-
-    found = asyncio.run(probe_operators(settings, problems))
-    lines = "\n".join(f"  {one}" for one in found)
-    if unread := [one.operator for one in found if not one.read]:
-        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(unread)} could be parsed\n{lines}")
-    return f"{sum(one.read for one in found)} of {sum(one.calls for one in found)} calls parsed\n{lines}"
-
-
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """Calls of one operator, and how many replies could be parsed.
+    """Runs every hand-written workflow on training problems; fails if no reply to some operator could be parsed.
 
     An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict
     or program.
     """
+    import asyncio
 
-    operator: str
-    calls: int
-    read: int  # with ``parse_ok``
-    cut_off: int  # last reply ended at ``max_tokens``
-    reason: str  # most frequent reason of unparsed replies
-
-    def __str__(self) -> str:
-        cut = f", {self.cut_off} cut off" if self.cut_off else ""
-        return f"{self.operator}: {self.read} of {self.calls} parsed{cut}{f'; {self.reason}' if self.reason else ''}"
-
-
-async def probe_operators(config: Config, problems: int) -> list[Readable]:
-    """Run every hand-written workflow on ``problems`` training problems per domain; one entry per operator, by name."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.shapes import shapes_of
 
-    plans = shapes_of(load_operators(config.workflow.operators))
-    sample = open_problems(config, measured=False).sampler.peek(problems)
-    async with open_services(config, judging=False) as services:
-        matrix = await measure(sample, services.official, plans=plans)
-    calls: dict[str, list[OperatorCall]] = {}
-    for rollout in matrix.rollouts:
-        for call in rollout.execution.calls:
-            calls.setdefault(call.name, []).append(call)
-    return [_readable(name, own) for name, own in sorted(calls.items())]
+    plans = shapes_of(load_operators(settings.workflow.operators))
+    sample = open_problems(settings, measured=False).sampler.peek(problems)
 
+    async def ask() -> list[OperatorCall]:
+        async with open_services(settings, judging=False) as services:
+            matrix = await measure(sample, services.official, plans=plans)
+        return [call for rollout in matrix.rollouts for call in rollout.execution.calls]
 
-def _readable(operator: str, calls: Sequence[OperatorCall]) -> Readable:
-    unread = [call.error or "an empty reply" for call in calls if not call.parse_ok]
-    cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
-    reason = Counter(unread).most_common(1)[0][0] if unread else ""
-    return Readable(operator, len(calls), len(calls) - len(unread), cut_off, reason)
+    calls, lines, failed = asyncio.run(ask()), [], []
+    for name in sorted({call.name for call in calls}):
+        own = [call for call in calls if call.name == name]
+        reasons = Counter(call.error or "an empty reply" for call in own if not call.parse_ok)
+        cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in own)
+        parsed = f"{len(own) - reasons.total()} of {len(own)} parsed" + (f", {cut_off} cut off" if cut_off else "")
+        lines.append("; ".join([f"  {name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
+        if reasons.total() == len(own):
+            failed.append(name)
+    found = "\n".join(lines)
+    if failed:
+        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
+    return f"{sum(call.parse_ok for call in calls)} of {len(calls)} calls parsed\n{found}"

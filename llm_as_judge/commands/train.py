@@ -122,6 +122,8 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
             )
             judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
+            tops = {domain: next(iter(shapes)) for domain, shapes in trained.summary.shapes.items()}
+            learned = {domain: top if top in SHAPES else "" for domain, top in tops.items()}
             step = training.trainer.step
             run.log.log(UsageEvent(step=step, models=services.usage()))
             result = TrainResult(
@@ -130,7 +132,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
                 after=trained.summary,
                 baselines=baselines.rows(matrix) if settings.baselines else [],
                 workflows=matrix.accuracies() if settings.plan_matrix else {},
-                learned=_learned_plans(trained.summary),
+                learned=learned,
                 judge=agreed,
                 problems=len(heldout),
                 steps=step,
@@ -170,14 +172,6 @@ async def _before(training: Training, progress: Progress) -> Summary:
     summary = (await _measured(training, "untrained policy", training.author, progress)).summary
     summary.save(file)
     return summary
-
-
-def _learned_plans(after: Summary) -> dict[Domain, str]:
-    """The plan that the policy writes most in each domain ('' for a shape outside the catalogue)."""
-    from llm_as_judge.workflow.shapes import SHAPES
-
-    tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
-    return {domain: top if top in SHAPES else "" for domain, top in tops.items()}
 
 
 @cli.grouped
