@@ -11,6 +11,7 @@ import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import read_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -60,7 +61,7 @@ def run_export(
     name = base_model or (path if on_hub else config.base_model.key)
     policy = Policy.load(path, config.model, adapter=checkpoint)
     dtype = str(policy.base.dtype).removeprefix("torch.")
-    training, rows = _training_results(_read(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
+    training, rows = _training_results(read_json(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
     facts = CardFacts(
         folder.resolve().name, name, on_hub, merge, dtype, step_of(checkpoint), trained, training, rows, _mix(trained)
     )
@@ -84,7 +85,7 @@ def run_export(
 def _training_results(manifest: Mapping[str, Any], trained: Config) -> Mapping[str, Any]:
     """Results of the run that wrote the checkpoint, if it was the run's last step."""
     output = trained.output
-    results = _read(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
+    results = read_json(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
     same = results.get("run_id") == manifest.get("run") and results.get("steps") == manifest.get("step")
     return results if same else {}
 
@@ -93,7 +94,9 @@ def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]
     """Evaluation rows of these very weights."""
     from llm_as_judge.assembly.policy import adapter_digest
 
-    rows = _read(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get("datasets", [])
+    rows = read_json(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get(
+        "datasets", []
+    )
     digest = adapter_digest(checkpoint)
     return [row for row in rows if row.get("adapter") == digest]
 
@@ -101,19 +104,8 @@ def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]
 def _mix(trained: Config) -> Mapping[str, Any]:
     """Lines of each dataset in a training mix made by ``data process``."""
     file = trained.data.train_dataset
-    datasets = _read(file.with_name("info.json")).get("datasets", {}) if file else {}
+    datasets = read_json(file.with_name("info.json")).get("datasets", {}) if file else {}
     return {name: of["train_mix"]["lines"] for name, of in datasets.items() if "lines" in of.get("train_mix", {})}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if it cannot be read."""
-    import json
-
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @cli.grouped
