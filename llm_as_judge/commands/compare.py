@@ -196,25 +196,19 @@ def compare(
     adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
     tokens: Annotated[
         int | None,
-        typer.Option(
-            "--tokens", min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."
-        ),
+        typer.Option(min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."),
     ] = None,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ablate", metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."
-        ),
+        typer.Option(metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
+        int, typer.Option(min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
     ] = 3,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -49,7 +49,7 @@ def process(
     ] = "plan-c",
     datasets: Datasets = None,
     custom: Annotated[
-        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems (repeatable).")
+        list[Path] | None, typer.Option(metavar="FILE", help="JSONL of your own problems (repeatable).")
     ] = None,
     train_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the training mix.")] = None,
     test_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the test mix.")] = None,
@@ -110,7 +110,7 @@ def check(
     datasets: Datasets = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
+        typer.Option(metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
@@ -184,12 +184,11 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
 def inspect(
     out: Out = _OUT,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Your own file or folder instead of processed data.")
+        Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     png: Annotated[
-        Path | None,
-        typer.Option("--png", metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png)."),
+        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png).")
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:

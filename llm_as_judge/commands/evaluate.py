@@ -180,24 +180,18 @@ def evaluate(
     workflow: Annotated[
         Path | None,
         typer.Option(
-            "--workflow",
-            exists=True,
-            metavar="PATH",
-            help="Workflow file or AFlow graph folder to evaluate instead of the policy.",
+            exists=True, metavar="PATH", help="Workflow file or AFlow graph folder to evaluate instead of the policy."
         ),
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."),
     ] = None,
     datasets: Annotated[
-        list[str] | None,
-        typer.Option("--datasets", metavar="NAME,...", help="Test sets of the --data folder (default: data/test)."),
+        list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")
     ] = None,
     limit: cli.Limit = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Workflows per problem, for pass@K.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, help="Workflows per problem, for pass@K.")] = 1,
     resume: cli.Resume = False,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -113,9 +113,7 @@ def export(
     options: cli.ConfigOptions,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     merge: Annotated[bool, typer.Option("--merge", help="Whole model with the adapter merged in.")] = False,
-    base_model: Annotated[
-        str | None, typer.Option("--base-model", metavar="ID", help="Hugging Face id of the base model.")
-    ] = None,
+    base_model: Annotated[str | None, typer.Option(metavar="ID", help="Hugging Face id of the base model.")] = None,
     checkpoint: cli.Checkpoint = None,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -31,15 +31,15 @@ def calibrate(
         typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
     ],
     mode: Annotated[
-        str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
+        str | None, typer.Option(metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
+        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
     ] = True,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of pairs.")] = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Measure agreement, false accepts and false rejects."""

@@ -49,22 +49,20 @@ _OWN_TEXT = 600  # characters of a problem, without the data
 _SAMPLE = 16  # problems
 
 
-def _option(name: str, least: int, help: str) -> Any:
-    return typer.Option(name, min=least, help=help)
+def _option(least: int, help: str) -> Any:
+    return typer.Option(min=least, help=help)
 
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
     """What is known only after a run."""
 
-    latency: Annotated[float, _option("--latency", 0, "Seconds per call of executor or judge.")] = 5.0
-    calls: Annotated[float, _option("--calls", 0, "Executor calls per workflow.")] = 3.0
-    call_input: Annotated[float, _option("--call-input", 0, "Prompt tokens per call.")] = 400.0
-    call_output: Annotated[float, _option("--call-output", 0, "Reply tokens per call.")] = 500.0
-    completion: Annotated[
-        float | None, _option("--completion", 1, "Tokens per workflow (default: as hand-written ones).")
-    ] = None
-    gpu_price: Annotated[float, _option("--gpu-price", 0, "Price of one card per hour.")] = 0.0
+    latency: Annotated[float, _option(0, "Seconds per call of executor or judge.")] = 5.0
+    calls: Annotated[float, _option(0, "Executor calls per workflow.")] = 3.0
+    call_input: Annotated[float, _option(0, "Prompt tokens per call.")] = 400.0
+    call_output: Annotated[float, _option(0, "Reply tokens per call.")] = 500.0
+    completion: Annotated[float | None, _option(1, "Tokens per workflow (default: as hand-written ones).")] = None
+    gpu_price: Annotated[float, _option(0, "Price of one card per hour.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +325,7 @@ def plan(
         typer.Option("--gpus", metavar="NxCARD", help="Machine, such as 2x80 or 4xH100-80; repeatable."),
     ] = None,
     log: Annotated[
-        Path | None,
-        typer.Option("--log", exists=True, dir_okay=False, help="Log of an earlier run, for calls and lengths."),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Log of an earlier run, for calls and lengths.")
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:

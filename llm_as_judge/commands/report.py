@@ -17,8 +17,7 @@ def report(
     options: cli.SettingsOptions,
     run: cli.RunName = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", dir_okay=False, help="Output file (default: next to the run's log)."),
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Output file (default: next to the run's log).")
     ] = None,
 ) -> None:
     """Write one HTML file with a run's curves, workflow shapes, costs, best and worst rollouts."""

@@ -28,15 +28,11 @@ class Limits:
     mode: Annotated[
         str | None, typer.Option("--sandbox", metavar="MODE", help="auto, full, standard, no-open or unsafe.")
     ] = None
-    cpu_seconds: Annotated[
-        int | None, typer.Option("--cpu-seconds", min=1, metavar="N", help="CPU seconds per process.")
-    ] = None
+    cpu_seconds: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPU seconds per process.")] = None
     wall_seconds: Annotated[
-        float | None, typer.Option("--wall-seconds", min=0.1, metavar="N", help="Wall-clock seconds per process.")
+        float | None, typer.Option(min=0.1, metavar="N", help="Wall-clock seconds per process.")
     ] = None
-    memory_mb: Annotated[
-        int | None, typer.Option("--memory-mb", min=64, metavar="N", help="Address space per process in MB.")
-    ] = None
+    memory_mb: Annotated[int | None, typer.Option(min=64, metavar="N", help="Address space per process in MB.")] = None
 
     def run(self, work: Callable[[Sandbox], Awaitable[T]]) -> tuple[T, str]:
         """Result of ``work`` in a sandbox with these limits, and the sandbox's mode."""
@@ -56,14 +52,12 @@ class Limits:
 @app.command()
 @cli.grouped
 def verdict(
-    solution: Annotated[Path, typer.Option("--solution", metavar="FILE", help="File with the solution.")],
+    solution: Annotated[Path, typer.Option(metavar="FILE", help="File with the solution.")],
     tests: Annotated[
         Path,
-        typer.Option(
-            "--tests", metavar="FILE", help="File with asserts, def check(candidate), or test functions and classes."
-        ),
+        typer.Option(metavar="FILE", help="File with asserts, def check(candidate), or test functions and classes."),
     ],
-    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Name of the function to test.")],
+    entry_point: Annotated[str, typer.Option(metavar="NAME", help="Name of the function to test.")],
     limits: Limits,
     as_json: cli.AsJson = False,
 ) -> None:

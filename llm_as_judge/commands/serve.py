@@ -76,24 +76,18 @@ async def run_server(
 def serve(
     options: cli.ConfigOptions,
     adapter: cli.AdapterOptions,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8010,
     domain: cli.DomainName = "math",
     repair: cli.Repair = False,
     fallback: cli.Fallback = False,
-    max_requests: Annotated[
-        int, typer.Option("--max-requests", metavar="N", min=1, help="Maximum number of problems in progress.")
-    ] = 64,
+    max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of problems in progress.")] = 64,
     api_key: Annotated[
         str | None,
         typer.Option(
-            "--api-key",
-            metavar="KEY",
-            envvar="LLM_AS_JUDGE_API_KEY",
-            help="API key that clients must send.",
-            show_envvar=True,
+            metavar="KEY", envvar="LLM_AS_JUDGE_API_KEY", help="API key that clients must send.", show_envvar=True
         ),
     ] = None,
 ) -> None:

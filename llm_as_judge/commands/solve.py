@@ -22,8 +22,7 @@ def solve(
     adapter: cli.AdapterOptions,
     problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="Text of the problem.")] = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text."),
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text.")
     ] = None,
     domain: cli.DomainName = "math",
     entry_point: cli.EntryPoint = None,

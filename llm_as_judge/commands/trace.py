@@ -14,8 +14,7 @@ def trace(
     options: cli.SettingsOptions,
     run: cli.RunName = None,
     endpoint: Annotated[
-        str | None,
-        typer.Option("--endpoint", metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces."),
+        str | None, typer.Option(metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue as the run grows, until Ctrl-C.")] = False,
     every: cli.Every = 2.0,

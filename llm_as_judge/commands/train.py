@@ -177,9 +177,7 @@ async def _before(training: Training, progress: Progress) -> Summary:
 @cli.grouped
 def train(
     options: cli.ConfigOptions,
-    max_steps: Annotated[
-        int | None, typer.Option("--max-steps", metavar="N", help="Total number of optimiser steps.")
-    ] = None,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Total number of optimiser steps.")] = None,
     resume: cli.Resume = False,
     as_json: cli.AsJson = False,
 ) -> None:

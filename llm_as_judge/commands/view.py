@@ -142,7 +142,7 @@ def view(
     options: cli.SettingsOptions,
     run: cli.RunName = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = 7575,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
     browser: Annotated[

@@ -117,9 +117,7 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
 @cli.grouped
 def warmup(
     options: cli.ConfigOptions,
-    steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", help="Maximum number of optimiser steps.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of optimiser steps.")] = None,
     resume: cli.Resume = False,
     as_json: cli.AsJson = False,
 ) -> None:

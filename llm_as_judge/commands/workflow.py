@@ -51,7 +51,7 @@ def lint(
 def run(
     options: cli.ConfigOptions,
     path: WorkflowPath,
-    problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
+    problem: Annotated[str, typer.Option(metavar="TEXT", help="Text of the problem.")],
     entry_point: cli.EntryPoint = None,
     domain: cli.DomainName = "math",
     as_json: cli.AsJson = False,
