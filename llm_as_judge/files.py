@@ -50,6 +50,15 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty if the file is missing, damaged or something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def make_folder(path: Path) -> None:
     """Create ``path`` and its parents. Raises ``OSError``, also on file systems such as /proc that have no folders."""
     try:

@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from helpers.benchmarks import benchmark
@@ -28,6 +29,21 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # A script that runs the tests in the background makes them ignore Ctrl-C, which some of them send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--except-passed", metavar="XML", help="leave out tests that passed in this JUnit file")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not (file := config.getoption("--except-passed")):
+        return
+    cases = ElementTree.parse(file).iter("testcase")
+    passed = {(case.get("classname"), case.get("name")) for case in cases if not len(case)}
+    places = {item: item.nodeid.partition(".py::") for item in items}
+    out = [item for item, (path, _, name) in places.items() if (path.replace("/", "."), name) in passed]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
 
 
 @pytest.fixture(scope="session")

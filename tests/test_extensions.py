@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.workflows import SINGLE_CALL
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,8 +69,8 @@ def test_an_operator_is_a_class_and_a_line_in_the_catalog(copy: Copy) -> None:
         "class Translate:\n"
         "    tools: Toolbox\n"
         "    NAME, SUMMARY, RESULT = 'Translate', 'puts a text into English', {'response': str}\n\n"
-        "    async def __call__(self, text: str) -> dict[str, object]:\n"
-        "        reply = await self.tools.ask(self.NAME, f'Put this into English: {text}')\n"
+        "    async def __call__(self, input: str, instruction: str) -> dict[str, object]:\n"
+        "        reply = await self.tools.ask(self.NAME, f'Put this into English: {input}')\n"
         "        return result(parse_ok=bool(reply), response=reply)\n",
     )
     copy.edit(
@@ -84,18 +85,9 @@ def test_an_operator_is_a_class_and_a_line_in_the_catalog(copy: Copy) -> None:
         "-c",
         "from llm_as_judge.config.schema import Config\n"
         "from llm_as_judge.workflow.prompt import Layer1\n"
-        "assert 'Translate(text: str)' in Layer1(Config().workflow).system\n",
+        "assert 'Translate(input: str, instruction: str)' in Layer1(Config().workflow).system\n",
     )
-    workflow = copy.folder / "w.py"
-    workflow.write_text(
-        "class Workflow:\n"
-        "    def __init__(self, name, llm_config, dataset):\n"
-        "        self.llm = create_llm_instance(llm_config)\n"
-        "        self.translate = operator.Translate(self.llm)\n\n"
-        "    async def __call__(self, problem):\n"
-        "        result = await self.translate(text=problem)\n"
-        "        return result['response'], 0.0\n"
-    )
+    (copy.folder / "w.py").write_text(SINGLE_CALL.replace("operator.Custom", "operator.Translate"))
     assert "no findings" in copy.command("workflow", "lint", "w.py")
     assert len(copy.changed) == 2
 
@@ -228,16 +220,16 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     copy.add(
         "commands/steps.py",
         "import typer\n"
-        "from llm_as_judge.commands.options import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
+        "from llm_as_judge.commands.cli import DEFAULT_CONFIG, ConfigPath, Overrides\n\n\n"
         "def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:\n"
         '    """Print how many steps a run has."""\n'
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
+    imported = "from llm_as_judge.commands.cli import Interrupted\n"
     copy.edit(
         "commands/app.py",
-        (command, f"{command}app.command()(steps.steps)\n"),
+        ("doctor.doctor,\n", "doctor.doctor, steps.steps,\n"),
         (imported, f"from llm_as_judge.commands import steps\n{imported}"),
     )
     assert copy.command("steps", "--set", "max_steps=7") == "7\n"

@@ -6,8 +6,6 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
-
 PACKAGE = "llm_as_judge"
 ROOT = Path(__file__).parents[1]
 
@@ -115,19 +113,14 @@ def test_the_table_has_one_line_for_every_folder_and_file_and_no_other() -> None
     assert set(LAYERS) == there
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
+def test_the_checker_finds_bad_imports_and_passes_good_ones() -> None:
+    bad = [
         ("types", "import llm_as_judge.config"),
         ("types", "import numpy"),
         ("errors", "from llm_as_judge.llm import cache"),
         ("config", "def f():\n    from llm_as_judge.rl.trainer import Trainer"),
         ("operators.test", "if TYPE_CHECKING:\n    import llm_as_judge.judging.judge"),
         ("rl.update", "from ..evaluation.evaluate import run_evaluation"),
-        ("policy.tree", "from llm_as_judge.rl import trainer"),
-        ("sandbox.host", "from llm_as_judge.workflow import lint"),
-        ("answers.equivalence", "from llm_as_judge.judging.judge import Judge"),
-        ("runlog", "from llm_as_judge.views.charts import learning_curve"),
         ("workflow.run", "import torch.nn"),
         ("commands.doctor", "def f():\n    import transformers"),
         ("llm.client", "import importlib\nimportlib.import_module('llm_as_judge.commands.app')"),
@@ -135,20 +128,12 @@ def test_the_table_has_one_line_for_every_folder_and_file_and_no_other() -> None
         ("embedded.lexicon", "import torch"),
         ("stray", "import json"),
         ("commands.app", "import llm_as_judge.stray"),
-    ],
-)  # fmt: skip
-def test_the_checker_finds_a_bad_import(module: str, source: str) -> None:
-    assert breaches(source, module)
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
+    ]
+    good = [
         ("commands.app", "from llm_as_judge.rl.trainer import Trainer"),
         ("rl.loss", "import torch\nfrom llm_as_judge.types import Group"),
         ("embedded.tasks.maths", "import random\nfrom llm_as_judge.embedded.lexicon import NAMES"),
         ("evaluation.evaluate", "from .metrics import f1\nfrom llm_as_judge import errors"),
-    ],
-)
-def test_the_checker_passes_a_good_import(module: str, source: str) -> None:
-    assert breaches(source, module) == []
+    ]
+    assert not [case for case in bad if not breaches(case[1], case[0])]
+    assert not [case for case in good if breaches(case[1], case[0])]

@@ -25,13 +25,7 @@ COMMAND = """llm-as-judge() {{
 }}
 set -eu
 """
-LESS = (
-    "rollout_batch_size=2",
-    "num_return_sequences_in_group=2",
-    "eval_problems=2",
-    "plan_matrix=false",
-    "baselines=false",
-)
+LESS = "rollout_batch_size=2 num_return_sequences_in_group=2 eval_problems=2 plan_matrix=false baselines=false"
 
 
 @pytest.mark.slow
@@ -39,7 +33,7 @@ def test_every_command_of_the_quickstart_works(tmp_path: Path, address: str) -> 
     blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if not line.startswith(OUTSIDE)]
     to = " ".join(f"--set {role}.base_url={address}" for role in ("executor", "judge"))
-    less = " ".join(f"--set {change}" for change in LESS)
+    less = " ".join(f"--set {change}" for change in LESS.split())
     script = COMMAND.format(address=to, less=less, python=sys.executable) + "\n".join(lines)
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from helpers.rollouts import problem, rollout
+from helpers.run_logs import write
 
 from llm_as_judge.events import (
     AuditEvent,
@@ -31,17 +32,6 @@ from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 OLD = Path(__file__).parent / "helpers/run_0_2.jsonl"
-
-
-def write(path: Path, *events: Event) -> Path:
-    with EventLog(path) as log:
-        for event in events:
-            log.log(event)
-    return path
-
-
-def kinds(path: Path) -> list[str]:
-    return [event["kind"] for event in read_events(path)]
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -69,24 +59,21 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert LogReader.read(tmp_path / "absent.jsonl").steps == []
 
 
-def test_a_torn_last_line_is_skipped_and_not_joined(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = write(tmp_path / "run.jsonl", RunEvent(id="one"))
-    with open(path, "a") as file:
-        file.write('{"kind": "tor')
-    assert LogReader.read(path).run.id == "one" and not caplog.records
-    write(path, RunEvent(id="two"))
-    with caplog.at_level(logging.WARNING):
-        assert LogReader.read(path).run_ids == {"one", "two"}
-    assert "run.jsonl: skipped an unreadable line" in caplog.text
-
-
-def test_unreadable_lines_and_unknown_kinds_are_skipped(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", StepReport(step=1))
+def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "run.jsonl", RunEvent(id="one"), StepReport(step=1))
     with open(path, "ab") as file:
-        file.write(b'{"time": 1, "kind": "step", "st\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
-        file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n')
-    write(path, StepReport(step=2))
-    assert [step.step for step in LogReader.read(path).steps] == [1, 2]
+        file.write(b'{"kind": "tor')
+    assert LogReader.read(path).run.id == "one" and not caplog.records
+    with open(path, "ab") as file:
+        file.write(b'n\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
+        file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n{"kind": "tor')
+    write(path, RunEvent(id="two"), StepReport(step=2))
+    with caplog.at_level(logging.WARNING):
+        read = LogReader.read(path)
+    assert read.run_ids == {"one", "two"} and [event["kind"] for event in read_events(path)].count("step") == 2
+    assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
 def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_path: Path) -> None:

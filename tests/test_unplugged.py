@@ -6,6 +6,7 @@ judge audits all its verdicts. Removing a part from the assembly makes its test 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.finished import run_settings
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
@@ -41,28 +43,12 @@ class Trace:
 
 @pytest.fixture(scope="module")
 def trace(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trace]:
-    import asyncio
-
     folder = tmp_path_factory.mktemp("unplugged")
-    settings = {
-        "executor.base_url": address,
-        "judge.base_url": address,
-        "max_steps": 3,
-        "rollout_batch_size": 6,
-        "num_return_sequences_in_group": 4,
-        "prompt_max_length": 2048,
-        "max_problems": 6,
-        "experience_buffer.top_k": 1,
-        "reward_threshold": -100,
-        "judge.audit_share": 1.0,
-        "output_dir": folder / "checkpoints",
-        "log_dir": folder / "logs",
-        "results_dir": folder / "results",
-        "persistence_dir": folder / "buffer",
-        "guidance": ROOT / "config/guidance.yaml",
-        "enhancer": NANO,
-    }
-    config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
+    settings = run_settings(
+        folder, address, max_steps=3, rollout_batch_size=6, num_return_sequences_in_group=4, prompt_max_length=2048,
+        max_problems=6, eval_every=0, **{"experience_buffer.top_k": 1, "judge.audit_share": 1.0},
+    )  # fmt: skip
+    config = load_config(ROOT / "config/embedded.yaml", settings)
     asked: list[str] = []
     chat = LLMClient.chat
 

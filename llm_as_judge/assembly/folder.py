@@ -8,14 +8,12 @@ folder, unless ``experience_buffer.reuse`` is set.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -27,7 +25,7 @@ from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.experience.buffer import sample_files
-from llm_as_judge.files import locked, make_folder, write_json
+from llm_as_judge.files import locked, make_folder, read_json, write_json
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import EventLog
 
@@ -91,7 +89,7 @@ class RunFolder:
         folder = config.persistence_dir if config.enabled else None
         if folder is None:
             return
-        owner = str(_identity(folder).get("id") or "")
+        owner = _id(folder)
         if owner == run_id:
             return
         files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
@@ -107,8 +105,6 @@ class RunFolder:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A run that has begun."""
-
     folder: RunFolder
     id: str
     log: EventLog
@@ -140,7 +136,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         if resume and newest is None:
             raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
         there = checkpoints.exists() or log_file.exists() or results.exists()
-        previous = str(_identity(checkpoints).get("id") or "")
+        previous = _id(checkpoints)
         written_by = checkpoint.verify(newest) if newest else ""
         if newest is not None and previous and written_by != previous:
             raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it or start anew")
@@ -168,13 +164,9 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
     ]
 
 
-def _identity(checkpoints: Path) -> dict[str, Any]:
-    """The content of ``run.json``; empty if it is missing or damaged."""
-    try:
-        found = json.loads((checkpoints / _IDENTITY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+def _id(folder: Path) -> str:
+    """Id of the run that owns ``folder``; '' if unknown."""
+    return str(read_json(folder / _IDENTITY).get("id") or "")
 
 
 def _age(*places: Path) -> str:

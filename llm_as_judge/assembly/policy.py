@@ -18,7 +18,6 @@ from llm_as_judge.workflow.prompt import Layer1
 
 
 def checkpoint_folder(config: Config) -> Path:
-    """Folder of the configured run's checkpoints."""
     return config.output.output_dir / config.base_model.key / config.output.run_name
 
 

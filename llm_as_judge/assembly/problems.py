@@ -71,7 +71,6 @@ def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
 
 
 def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:
-    """``n`` generated problems per configured domain."""
     return {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from llm_as_judge.events import StepReport
+if TYPE_CHECKING:
+    from llm_as_judge.events import StepReport
 
 
 class Progress(Protocol):
@@ -24,3 +25,6 @@ class Silent:
     def say(self, line: str) -> None: ...
     def step(self, report: StepReport, total: int) -> None: ...
     def advance(self, what: str, done: int, total: int) -> None: ...
+
+
+SILENT = Silent()

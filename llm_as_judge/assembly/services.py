@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
-from llm_as_judge.assembly.progress import Progress, Silent
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
@@ -44,13 +44,12 @@ class Services:
     alone: Judge | None  # the LLM judge without rules, if a model judges
 
     def usage(self) -> dict[str, Usage]:
-        """Calls, tokens and cost of each model so far."""
         return {role: client.usage for role, client in self.clients.items()}
 
 
 @asynccontextmanager
 async def open_services(
-    config: Config, progress: Progress | None = None, *, judging: bool = True
+    config: Config, progress: Progress = SILENT, *, judging: bool = True
 ) -> AsyncIterator[Services]:
     """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
@@ -72,7 +71,7 @@ async def open_services(
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,
             patience_s=config.training.patience_s,
-            on_pause=(progress or Silent()).say,
+            on_pause=progress.say,
         )
         training = replace(
             official,

@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 
 class Tracker(Protocol):
-    """One tracking tool."""
-
     def log(self, metrics: Mapping[str, float], step: int) -> None: ...
 
     def close(self) -> None: ...

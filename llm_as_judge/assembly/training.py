@@ -12,7 +12,7 @@ from llm_as_judge.assembly.folder import Started, open_folder
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.probe import PROBLEMS, probe_examples
 from llm_as_judge.assembly.problems import Problems, open_problems
-from llm_as_judge.assembly.progress import Progress, Silent
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
@@ -48,7 +48,6 @@ class Training:
 
     @property
     def trained(self) -> PolicyAuthor:
-        """The policy at the trainer's step."""
         return replace(self.author, version=self.trainer.step)
 
 
@@ -58,35 +57,32 @@ async def open_training(
     *,
     resume: bool = False,
     measured: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
     ranks: Ranks = ALONE,
 ) -> AsyncIterator[Training]:
     """Open folder, services, policy and problems of a run, with held-out problems if it is ``measured``.
 
     Raises ``ConfigError``, ``DataError``, ``ProviderError`` or ``OSError`` before any work is done.
     """
-    shown = progress or Silent()
-    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=shown) as folder:
-        async with open_services(config, shown) as services:
-            shown.say(services.sandbox.describe().summary)
+    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=progress) as folder:
+        async with open_services(config, progress) as services:
+            progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
             author = load_together(config, ranks)
             if problems.seen:
-                shown.say(
+                progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
                     "the evaluation measures memory too; split the files with llm-as-judge data process"
                 )
-            run = folder.begin(problems.digest, shown)
+            run = folder.begin(problems.digest, progress)
             tracked.begin(run)
-            warn = progress.say if progress else logger.warning
-            trainer = _trainer(run, services, author, problems, _Reports(tracked, shown, warn), ranks)
+            warn = logger.warning if progress is SILENT else progress.say
+            trainer = _trainer(run, services, author, problems, _Reports(tracked, progress, warn), ranks)
             yield Training(run, services, author, problems, trainer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reports:
-    """Where steps, validations and warnings are reported."""
-
     tracked: Tracking
     progress: Progress
     warn: Callable[[str], None]

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import write_json
+
 if TYPE_CHECKING:
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.ablation import Outcome, Worth
     from llm_as_judge.evaluation.summary import Summary
@@ -40,21 +43,15 @@ class Ablation:
         }
 
 
-async def run_ablation(
-    config: Config, parts: Sequence[str], seeds: int, *, progress: Progress | None = None
-) -> Ablation:
+async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, progress: Progress = SILENT) -> Ablation:
     """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on.
 
     ``results_dir/ablation_<run_name>.json`` keeps every finished run: an interrupted ablation, or one with more parts
     or seeds, trains only what is missing. Raises ``ConfigError`` for an unknown part.
     """
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.config.identity import identity
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
-    from llm_as_judge.files import write_json
 
-    progress = progress or Silent()
     if not parts:
         raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
@@ -102,7 +99,6 @@ class _Bar:
 
 
 async def _trained(config: Config, progress: Progress) -> Summary:
-    """The held-out evaluation after a training run."""
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation.evaluate import evaluate
 

@@ -43,7 +43,7 @@ from llm_as_judge.commands import (
     warmup,
     workflow,
 )  # fmt: skip
-from llm_as_judge.commands.options import Interrupted
+from llm_as_judge.commands.cli import Interrupted
 from llm_as_judge.errors import LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.
@@ -54,25 +54,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command()(train.train)
-app.command()(plan.plan)
-app.command()(warmup.warmup)
-app.command()(evaluate.evaluate)
-app.command()(compare.compare)
-app.command()(analyze.analyze)
-app.command()(monitor.monitor)
-app.command()(view.view)
-app.command()(report.report)
-app.command()(trace.trace)
-app.command()(solve.solve)
-app.command()(export.export)
-app.command()(serve.serve)
-app.add_typer(workflow.app, name="workflow")
-app.add_typer(sandbox.app, name="sandbox")
-app.add_typer(judge.app, name="judge")
-app.add_typer(embedded.app, name="embedded")
-app.add_typer(data.app, name="data")
-app.command()(doctor.doctor)
+for _command in (
+    train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, analyze.analyze, monitor.monitor,
+    view.view, report.report, trace.trace, solve.solve, export.export, serve.serve, doctor.doctor,
+):  # fmt: skip
+    app.command()(_command)
+for _name, _group in (
+    ("workflow", workflow), ("sandbox", sandbox), ("judge", judge), ("embedded", embedded), ("data", data),
+):  # fmt: skip
+    app.add_typer(_group.app, name=_name)
 
 #: Base class of typer's usage errors, which typer itself does not export.
 (UsageError,) = typer.BadParameter.__bases__

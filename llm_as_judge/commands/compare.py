@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    Limit,
-    grouped,
-    make_console,
-    names_in,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.files import write_json
+from llm_as_judge.types import DOMAINS, Problem
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.assembly.services import Services
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.baselines import Row
@@ -37,7 +29,6 @@ if TYPE_CHECKING:
     from llm_as_judge.evaluation.records import Ledger
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.types import Problem
 
 #: Maximum number of training problems for a search.
 _SEARCH_PROBLEMS = 2000
@@ -97,26 +88,23 @@ async def run_comparison(
     checkpoint: Path | None = None,
     limit: int | None = None,
     tokens: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Comparison:
     """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
 
     ``tokens`` of the executor are the budget of the search on training problems; by default as many as training used.
     """
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.assembly.recording import policy_results
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED
     from llm_as_judge.evaluation.comparison import compare as rows_of
-    from llm_as_judge.files import write_json
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
     from llm_as_judge.workflow.shapes import shapes_of
 
-    progress = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     plans = shapes_of(load_operators(config.workflow.operators))
@@ -154,7 +142,6 @@ async def run_comparison(
 
 def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
     from llm_as_judge.assembly.recording import plan_records, recording
-    from llm_as_judge.types import DOMAINS
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
     texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
@@ -188,7 +175,6 @@ async def _search(
 
 def training_tokens(config: Config, checkpoint: Path) -> int | None:
     """Executor tokens used by the training up to ``checkpoint``; None if its log is missing."""
-    from llm_as_judge.errors import DataError
     from llm_as_judge.rl.checkpoint import step_of, verify
     from llm_as_judge.runlog import LogReader
 
@@ -204,42 +190,35 @@ def training_tokens(config: Config, checkpoint: Path) -> int | None:
     return round(sum(step.executor_tokens * step.rollouts for step in steps)) or None
 
 
-@grouped
+@cli.grouped
 def compare(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
     ] = None,
-    limit: Limit = None,
+    limit: cli.Limit = None,
     tokens: Annotated[
         int | None,
-        typer.Option(
-            "--tokens", min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."
-        ),
+        typer.Option(min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."),
     ] = None,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ablate", metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."
-        ),
+        typer.Option(metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
+        int, typer.Option(min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
     ] = 3,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
     import asyncio
 
     from llm_as_judge.commands.ablate import Ablation, run_ablation
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.views.terminal import TerminalProgress
 
-    settings, parts, console = options.load(), names_in(ablate), make_console(as_json)
+    settings, parts, console = options.load(), cli.names_in(ablate), cli.make_console(as_json)
     result: Ablation | Comparison
     if ablate is not None:
         given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
@@ -247,18 +226,18 @@ def compare(
             raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
         with TerminalProgress(console) as progress:
             result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
-        show(console, f"figures {result.file}")
+        cli.show(console, f"figures {result.file}")
     else:
         checkpoint = adapter.choose(settings)
-        show(console, policy_name(checkpoint))
+        cli.show(console, cli.policy_name(checkpoint))
         with TerminalProgress(console) as progress:
             result = asyncio.run(
                 run_comparison(
                     settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress
                 )
             )
-        show(console, f"figures {result.file}", f"picture {result.picture}")
+        cli.show(console, f"figures {result.file}", f"picture {result.picture}")
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     else:
         typer.echo(result.table)

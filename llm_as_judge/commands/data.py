@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, make_console, names_in, picture, print_json
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from llm_as_judge.data.settings import DatasetSettings
@@ -34,7 +35,7 @@ def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> 
     from llm_as_judge.data.settings import load_settings
 
     if datasets is not None:
-        changes["datasets"] = [name for name in names_in(datasets) if name != "none"]
+        changes["datasets"] = [name for name in cli.names_in(datasets) if name != "none"]
     return load_settings(path, changes)
 
 
@@ -48,7 +49,7 @@ def process(
     ] = "plan-c",
     datasets: Datasets = None,
     custom: Annotated[
-        list[Path] | None, typer.Option("--custom", metavar="FILE", help="JSONL of your own problems (repeatable).")
+        list[Path] | None, typer.Option(metavar="FILE", help="JSONL of your own problems (repeatable).")
     ] = None,
     train_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the training mix.")] = None,
     test_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the test mix.")] = None,
@@ -60,14 +61,14 @@ def process(
     any_split: Annotated[
         bool, typer.Option("--any-split", help="Use other splits if the configured ones have no files.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Split and mix raw files."""
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
     from llm_as_judge.data.settings import splits_there
 
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.show, cli.make_console(as_json))
     if custom and datasets is None:
         defaults = _settings(config, None)
         sources = defaults.sources(defaults.mix.datasets)
@@ -85,7 +86,7 @@ def process(
     )
     info = run(Job(settings, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
     if as_json:
-        print_json(info)
+        cli.print_json(info)
         return
     for note in info["notes"]:
         say(f"note: {note}")
@@ -93,8 +94,6 @@ def process(
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
-    from llm_as_judge.errors import ConfigError
-
     if text is None:
         return None
     try:
@@ -111,9 +110,9 @@ def check(
     datasets: Datasets = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
+        typer.Option(metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
@@ -123,7 +122,6 @@ def check(
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.data.check import GoldReport, check_golds
     from llm_as_judge.data.settings import raw_files, splits_there
-    from llm_as_judge.errors import DataError
     from llm_as_judge.sandbox.host import Sandbox
 
     settings = _settings(config, datasets)
@@ -135,7 +133,7 @@ def check(
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
             raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(cli.show, cli.make_console(as_json))
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
@@ -154,13 +152,13 @@ def check(
 
     reports = asyncio.run(run())
     if as_json:
-        print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
+        cli.print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
     if any(report.failures for report in reports.values()):
         raise typer.Exit(1)
 
 
 @app.command()
-def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: AsJson = False) -> None:
+def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: cli.AsJson = False) -> None:
     """Download raw files from the Hugging Face hub; resumes an interrupted download."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -169,7 +167,7 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
     settings = _settings(config, datasets)
     columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tasks: dict[str, Any] = {}
-    with Progress(*columns, console=make_console(as_json)) as bars:
+    with Progress(*columns, console=cli.make_console(as_json)) as bars:
 
         def progress(name: str, split: str, done: int, total: int) -> None:
             title = f"{name} {split}"
@@ -179,21 +177,20 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
 
         manifest = run(settings, raw, settings.mix.datasets, progress=progress)
     if as_json:
-        print_json(manifest)
+        cli.print_json(manifest)
 
 
 @app.command()
 def inspect(
     out: Out = _OUT,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Your own file or folder instead of processed data.")
+        Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     png: Annotated[
-        Path | None,
-        typer.Option("--png", metavar="FILE", callback=picture, help="Chart file (default: DIR/mixed/mix.png)."),
+        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png).")
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems, and draw the mix."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
@@ -209,7 +206,7 @@ def inspect(
         mixture_chart(result["sides"], target)
         result = {**result, "picture": str(target)}
     if as_json:
-        print_json(result)
+        cli.print_json(result)
     else:
         _print_overview(result)
 
@@ -218,8 +215,8 @@ def _print_overview(result: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = make_console(False)
-    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    console = cli.make_console(False)
+    say = partial(cli.show, console)
     for side, sets in result["sides"].items():
         table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))
         for name, facts in sets.items():

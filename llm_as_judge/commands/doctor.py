@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, print_json
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault
+from llm_as_judge.types import OperatorCall
 
 if TYPE_CHECKING:
     from llm_as_judge.config.endpoints import EndpointConfig
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import OperatorCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class Check:
     detail: str
 
 
-@grouped
+@cli.grouped
 def doctor(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     policy: Annotated[bool, typer.Option("--policy", help="Also load the policy and lint what it writes.")] = False,
     operators: Annotated[
         int, typer.Option(min=0, metavar="N", help="Also check executor replies on N problems per domain.")
     ] = 0,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Check this machine, the models and the endpoints."""
     settings = options.load()
@@ -52,7 +53,7 @@ def doctor(
         wanted["operators"] = partial(_operators, settings, operators)
     checks = [_run(name, check) for name, check in wanted.items()]
     if as_json:
-        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+        cli.print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
         _show(checks)
     if not all(check.ok for check in checks):
@@ -81,8 +82,6 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
 
 
 def _run(name: str, check: Callable[[], str]) -> Check:
-    from llm_as_judge.errors import LLMAsJudgeError
-
     try:
         return Check(name, True, check())
     except (LLMAsJudgeError, OSError, ImportError, subprocess.SubprocessError) as error:
@@ -97,7 +96,7 @@ def _show(checks: list[Check]) -> None:
     for check in checks:
         state = Text("ok", "green") if check.ok else Text("FAILED", "bold red")
         table.add_row(state, Text(check.name), Text(check.detail))
-    make_console(False).print(table)
+    cli.make_console(False).print(table)
 
 
 def _python() -> str:
@@ -129,7 +128,6 @@ def _machine() -> str:
 def _sandbox(settings: Config) -> str:
     import asyncio
 
-    from llm_as_judge.errors import SandboxFault
     from llm_as_judge.sandbox.host import Sandbox
     from llm_as_judge.sandbox.results import CodeResult, Confinement
 
@@ -146,7 +144,6 @@ def _sandbox(settings: Config) -> str:
 def _model(settings: Config) -> str:
     """A folder must hold weights; a hub id is looked up only by training."""
     from llm_as_judge.config.loading import locate_weights
-    from llm_as_judge.errors import ConfigError
 
     path = settings.base_model.path
     folder = Path(locate_weights(path))
@@ -187,7 +184,6 @@ def _endpoint(endpoint: EndpointConfig) -> str:
 
 
 def _engine(settings: Config) -> str:
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.policy.vllm import VLLMEngine
 
     if not settings.engine.base_url:
@@ -211,7 +207,6 @@ def _policy(settings: Config) -> str:
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.probe import probe_policy
     from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 
     written = probe_policy(load_author(settings), open_problems(settings, measured=False))
@@ -227,58 +222,37 @@ def _writable(folder: Path) -> str:
 
 
 def _operators(settings: Config, problems: int) -> str:
-    """Fails if no reply to some operator could be parsed."""
-    import asyncio
-
-    from llm_as_judge.errors import ConfigError
-
-    found = asyncio.run(probe_operators(settings, problems))
-    lines = "\n".join(f"  {one}" for one in found)
-    if unread := [one.operator for one in found if not one.read]:
-        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(unread)} could be parsed\n{lines}")
-    return f"{sum(one.read for one in found)} of {sum(one.calls for one in found)} calls parsed\n{lines}"
-
-
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """Calls of one operator, and how many replies could be parsed.
+    """Runs every hand-written workflow on training problems; fails if no reply to some operator could be parsed.
 
     An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict
     or program.
     """
+    import asyncio
 
-    operator: str
-    calls: int
-    read: int  # with ``parse_ok``
-    cut_off: int  # last reply ended at ``max_tokens``
-    reason: str  # most frequent reason of unparsed replies
-
-    def __str__(self) -> str:
-        cut = f", {self.cut_off} cut off" if self.cut_off else ""
-        return f"{self.operator}: {self.read} of {self.calls} parsed{cut}{f'; {self.reason}' if self.reason else ''}"
-
-
-async def probe_operators(config: Config, problems: int) -> list[Readable]:
-    """Run every hand-written workflow on ``problems`` training problems per domain; one entry per operator, by name."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.shapes import shapes_of
 
-    plans = shapes_of(load_operators(config.workflow.operators))
-    sample = open_problems(config, measured=False).sampler.peek(problems)
-    async with open_services(config, judging=False) as services:
-        matrix = await measure(sample, services.official, plans=plans)
-    calls: dict[str, list[OperatorCall]] = {}
-    for rollout in matrix.rollouts:
-        for call in rollout.execution.calls:
-            calls.setdefault(call.name, []).append(call)
-    return [_readable(name, own) for name, own in sorted(calls.items())]
+    plans = shapes_of(load_operators(settings.workflow.operators))
+    sample = open_problems(settings, measured=False).sampler.peek(problems)
 
+    async def ask() -> list[OperatorCall]:
+        async with open_services(settings, judging=False) as services:
+            matrix = await measure(sample, services.official, plans=plans)
+        return [call for rollout in matrix.rollouts for call in rollout.execution.calls]
 
-def _readable(operator: str, calls: Sequence[OperatorCall]) -> Readable:
-    unread = [call.error or "an empty reply" for call in calls if not call.parse_ok]
-    cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
-    reason = Counter(unread).most_common(1)[0][0] if unread else ""
-    return Readable(operator, len(calls), len(calls) - len(unread), cut_off, reason)
+    calls, lines, failed = asyncio.run(ask()), [], []
+    for name in sorted({call.name for call in calls}):
+        own = [call for call in calls if call.name == name]
+        reasons = Counter(call.error or "an empty reply" for call in own if not call.parse_ok)
+        cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in own)
+        parsed = f"{len(own) - reasons.total()} of {len(own)} parsed" + (f", {cut_off} cut off" if cut_off else "")
+        lines.append("; ".join([f"  {name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
+        if reasons.total() == len(own):
+            failed.append(name)
+    found = "\n".join(lines)
+    if failed:
+        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
+    return f"{sum(call.parse_ok for call in calls)} of {len(calls)} calls parsed\n{found}"

@@ -11,28 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    Interrupted,
-    Limit,
-    Resume,
-    grouped,
-    make_console,
-    names_in,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.evaluation.metrics import number
+from llm_as_judge.files import locked, write_json
+from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.workflow.source import WorkflowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +43,10 @@ class EvaluationResult:
 
     @property
     def scored(self) -> int:
-        """Number of scored problems."""
         return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:
         from llm_as_judge.assembly.policy import adapter_digest
-        from llm_as_judge.evaluation.metrics import number
 
         own: dict[str, Any] = {
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
@@ -88,7 +76,7 @@ async def run_evaluation(
     limit: int | None = None,
     samples: int = 1,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> EvaluationResult:
     """Run and judge ``samples`` workflows for each problem of ``data`` (default: the held-out problems).
 
@@ -100,14 +88,12 @@ async def run_evaluation(
 
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.assembly.recording import policy_records, recording
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.evaluation.evaluate import evaluate as measure
 
-    progress = progress or Silent()
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     model, source = config.base_model.key, data.name.partition(".")[0] if data else "heldout"
     given = (workflow.text, workflow.prompt) if workflow else ()
@@ -172,9 +158,6 @@ def merge(file: Path, result: EvaluationResult) -> None:
     """
     import json
 
-    from llm_as_judge.errors import DataError
-    from llm_as_judge.files import locked, write_json
-
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return row["dataset"], row.get("checkpoint"), row.get("workflow")
 
@@ -190,45 +173,37 @@ def merge(file: Path, result: EvaluationResult) -> None:
             write_json(file, {"model": result.model, "datasets": list(rows.values())})
 
 
-@grouped
+@cli.grouped
 def evaluate(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     workflow: Annotated[
         Path | None,
         typer.Option(
-            "--workflow",
-            exists=True,
-            metavar="PATH",
-            help="Workflow file or AFlow graph folder to evaluate instead of the policy.",
+            exists=True, metavar="PATH", help="Workflow file or AFlow graph folder to evaluate instead of the policy."
         ),
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--data", exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."),
     ] = None,
     datasets: Annotated[
-        list[str] | None,
-        typer.Option("--datasets", metavar="NAME,...", help="Test sets of the --data folder (default: data/test)."),
+        list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")
     ] = None,
-    limit: Limit = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Workflows per problem, for pass@K.")] = 1,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    limit: cli.Limit = None,
+    samples: Annotated[int, typer.Option(min=1, help="Workflows per problem, for pass@K.")] = 1,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.workflow.source import read_workflow
 
     if workflow and (adapter.checkpoint or adapter.untrained):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
     settings = options.load()
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
-        data = sets_named(data or [TEST_SETS], names_in(datasets))
+        data = sets_named(data or [TEST_SETS], cli.names_in(datasets))
     data = each_set(data or ())
     for folder in data:
         _refuse_several(folder)
@@ -241,7 +216,7 @@ def evaluate(
     from llm_as_judge.views.evaluation import evaluation_report, summary_tables
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console, embedded = make_console(as_json), settings.executor.provider == "embedded"
+    console, embedded = cli.make_console(as_json), settings.executor.provider == "embedded"
     if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
         console.print(CAVEAT, highlight=False, soft_wrap=True)
     what: dict[str, Any] = {"checkpoint": checkpoint, "workflow": given, "limit": limit, "samples": samples}
@@ -252,18 +227,18 @@ def evaluate(
                 result = asyncio.run(run_evaluation(settings, data=path, resume=resume, progress=progress, **what))
         except KeyboardInterrupt as error:
             # A file system's clock may lag behind by a tick.
-            raise Interrupted(_recorded_since(settings, begun - 1)) from error
+            raise cli.Interrupted(_recorded_since(settings, begun - 1)) from error
         results.append(result)
-        show(console, f"workflow {given.file}" if given else policy_name(checkpoint))
+        cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
         for part in evaluation_report(result.rows, result.usage):
             console.print(part, highlight=False)
         if result.scored:
-            show(console, f"results  {result.file}")
-        show(console, f"records  {result.records}")
+            cli.show(console, f"results  {result.file}")
+        cli.show(console, f"records  {result.records}")
     for part in summary_tables([row for result in results for row in result.rows.items()]):
         console.print(part, highlight=False)
     if as_json:
-        print_json(_joined(results))
+        cli.print_json(_joined(results))
     if not all(result.scored for result in results):
         typer.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)
@@ -274,7 +249,6 @@ def _refuse_several(folder: Path) -> None:
     from contextlib import suppress
 
     from llm_as_judge.data.problems import read_problems
-    from llm_as_judge.errors import ConfigError, DataError
 
     datasets: dict[Path, str] = {}
     for place in sorted(path for path in folder.glob("*") if path.is_dir()):

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    Checkpoint,
-    ConfigOptions,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import read_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -52,7 +45,6 @@ def run_export(
     import tempfile
 
     from llm_as_judge.config.loading import load_config
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.policy.export import write_adapter, write_merged
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.rl.checkpoint import MANIFEST, step_of, verify
@@ -69,7 +61,7 @@ def run_export(
     name = base_model or (path if on_hub else config.base_model.key)
     policy = Policy.load(path, config.model, adapter=checkpoint)
     dtype = str(policy.base.dtype).removeprefix("torch.")
-    training, rows = _training_results(_read(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
+    training, rows = _training_results(read_json(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
     facts = CardFacts(
         folder.resolve().name, name, on_hub, merge, dtype, step_of(checkpoint), trained, training, rows, _mix(trained)
     )
@@ -93,7 +85,7 @@ def run_export(
 def _training_results(manifest: Mapping[str, Any], trained: Config) -> Mapping[str, Any]:
     """Results of the run that wrote the checkpoint, if it was the run's last step."""
     output = trained.output
-    results = _read(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
+    results = read_json(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
     same = results.get("run_id") == manifest.get("run") and results.get("steps") == manifest.get("step")
     return results if same else {}
 
@@ -102,7 +94,9 @@ def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]
     """Evaluation rows of these very weights."""
     from llm_as_judge.assembly.policy import adapter_digest
 
-    rows = _read(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get("datasets", [])
+    rows = read_json(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get(
+        "datasets", []
+    )
     digest = adapter_digest(checkpoint)
     return [row for row in rows if row.get("adapter") == digest]
 
@@ -110,48 +104,33 @@ def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]
 def _mix(trained: Config) -> Mapping[str, Any]:
     """Lines of each dataset in a training mix made by ``data process``."""
     file = trained.data.train_dataset
-    datasets = _read(file.with_name("info.json")).get("datasets", {}) if file else {}
+    datasets = read_json(file.with_name("info.json")).get("datasets", {}) if file else {}
     return {name: of["train_mix"]["lines"] for name, of in datasets.items() if "lines" in of.get("train_mix", {})}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if it cannot be read."""
-    import json
-
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-@grouped
+@cli.grouped
 def export(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     merge: Annotated[bool, typer.Option("--merge", help="Whole model with the adapter merged in.")] = False,
-    base_model: Annotated[
-        str | None, typer.Option("--base-model", metavar="ID", help="Hugging Face id of the base model.")
-    ] = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
+    base_model: Annotated[str | None, typer.Option(metavar="ID", help="Hugging Face id of the base model.")] = None,
+    checkpoint: cli.Checkpoint = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Export a trained adapter or merged model to DIR.
 
     The folder includes tokenizer and model card.
     """
-    from llm_as_judge.errors import ConfigError
-
     settings = options.load()
-    chosen = AdapterOptions(checkpoint).choose(settings)
+    chosen = cli.AdapterOptions(checkpoint).choose(settings)
     if chosen is None:
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
         return
-    console = make_console(as_json)
-    show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
+    console = cli.make_console(as_json)
+    cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if not result.scores:
-        show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
-    show(console, f"publish it with: hf upload OWNER/NAME {folder}")
+        cli.show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
+    cli.show(console, f"publish it with: hf upload OWNER/NAME {folder}")

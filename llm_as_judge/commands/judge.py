@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, ConfigOptions, grouped, make_console, picture, print_json, show
+from llm_as_judge.commands import cli
+from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
     from llm_as_judge.judging.calibration import Counts
 
 app = typer.Typer(help="Calibrate the judge on labelled pairs.", no_args_is_help=True, rich_markup_mode=None)
@@ -20,85 +18,65 @@ app = typer.Typer(help="Calibrate the judge on labelled pairs.", no_args_is_help
 _SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """Verdicts by kind of candidate, plain ones first."""
-
-    mode: str
-    file: Path
-    counts: Sequence[Counts]
-    picture: Path
-
-    def as_json(self) -> dict[str, Any]:
-        kinds = [row.as_json() for row in self.counts]
-        return {
-            "mode": self.mode,
-            "file": str(self.file),
-            **{name: kinds[0][name] for name in _SUMMARY},
-            "kinds": kinds,
-            "line": self.counts[0].line(),
-            "picture": str(self.picture),
-        }
-
-
-async def run_calibration(
-    config: Config, path: Path, *, attacks: bool = True, limit: int | None = None, picture: Path | None = None
-) -> Calibration:
-    """Judge the pairs of ``path``, draw the confusion by kind and write the counts next to the picture.
-
-    Raises ``DataError`` for unreadable pairs and ``ProviderError`` if the judge's endpoint is down.
-    """
-    from llm_as_judge.assembly.services import open_judge
-    from llm_as_judge.files import write_json
-    from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, calibrate, read_pairs
-    from llm_as_judge.views.charts import confusion_chart
-
-    pairs, mode = read_pairs(path)[:limit], config.judge.mode
-    async with open_judge(config) as judge:
-        concurrency = config.judge.concurrency if mode != "rules" else 1
-        hostile = (tuple(ATTACKS), CONSTANTS) if attacks else ((), ())
-        counts = await calibrate(judge, pairs, *hostile, concurrency=concurrency)
-    picture = picture or config.output.results_dir / "judge" / f"{path.stem}_{mode}.png"
-    result = Calibration(mode, path, counts, picture)
-    confusion_chart([row.as_json() for row in counts], picture, f"{path.stem}: judge, mode {mode}")
-    write_json(picture.with_suffix(".json"), result.as_json())
-    return result
-
-
 @app.callback()
 def _judge() -> None: ...
 
 
 @app.command()
-@grouped
+@cli.grouped
 def calibrate(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     pairs: Annotated[
         Path,
         typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
     ],
     mode: Annotated[
-        str | None, typer.Option("--mode", metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
+        str | None, typer.Option(metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="FILE", callback=picture, help="File of the confusion chart.")
+        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
     ] = True,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of pairs.")] = None,
-    as_json: AsJson = False,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of pairs.")] = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Measure agreement, false accepts and false rejects."""
     import asyncio
 
+    from llm_as_judge.assembly.services import open_judge
+    from llm_as_judge.judging import calibration
+    from llm_as_judge.views.charts import confusion_chart
     from llm_as_judge.views.terminal import calibration_table
 
-    settings, console = options.load(**{"judge.mode": mode}), make_console(as_json)
-    result = asyncio.run(run_calibration(settings, pairs, attacks=attacks, limit=limit, picture=png))
-    console.print(calibration_table(result.counts))
-    show(console, f"picture {result.picture}")
+    settings, console = options.load(**{"judge.mode": mode}), cli.make_console(as_json)
+    labelled, mode = calibration.read_pairs(pairs)[:limit], settings.judge.mode
+    hostile = (tuple(calibration.ATTACKS), calibration.CONSTANTS) if attacks else ((), ())
+
+    async def count() -> list[Counts]:
+        async with open_judge(settings) as judge:
+            concurrency = settings.judge.concurrency if mode != "rules" else 1
+            return await calibration.calibrate(judge, labelled, *hostile, concurrency=concurrency)
+
+    counts = asyncio.run(count())  # plain candidates first
+    kinds, chart = (
+        [row.as_json() for row in counts],
+        png or settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png",
+    )
+    result = {
+        "mode": mode,
+        "file": str(pairs),
+        **{name: kinds[0][name] for name in _SUMMARY},
+        "kinds": kinds,
+        "line": counts[0].line(),
+        "picture": str(chart),
+    }
+    confusion_chart(kinds, chart, f"{pairs.stem}: judge, mode {mode}")
+    write_json(chart.with_suffix(".json"), result)
+    console.print(calibration_table(counts))
+    cli.show(console, f"picture {chart}")
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result)
     else:
-        typer.echo(result.counts[0].line())
+        typer.echo(counts[0].line())

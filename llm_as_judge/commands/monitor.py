@@ -6,28 +6,18 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    ConfigPath,
-    Every,
-    ModelName,
-    Overrides,
-    RunName,
-    load_settings,
-    make_console,
-)
+from llm_as_judge.commands import cli
 
 
+@cli.grouped
 def monitor(
-    run: RunName = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
-    every: Every = 2.0,
+    options: cli.SettingsOptions,
+    run: cli.RunName = None,
+    every: cli.Every = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
 ) -> None:
     """Follow a run until its last step or Ctrl-C; without a terminal, show its current state once."""
-    settings = load_settings(config, overrides, model, None)
+    settings = options.load()
 
     import time
 
@@ -37,7 +27,7 @@ def monitor(
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.watch import look_at_log, look_panel
 
-    console, reader = make_console(False), LogReader(find_log(settings, run, newest=True), rollouts=False)
+    console, reader = cli.make_console(False), LogReader(find_log(settings, run, newest=True), rollouts=False)
     look = look_at_log(reader)
     if once or look.done or not console.is_terminal:
         console.print(look_panel(look))

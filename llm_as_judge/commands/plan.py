@@ -30,22 +30,14 @@ from llm_as_judge.assembly.estimates import (
     shape_of,
     update_memory,
 )
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    AsJson,
-    ConfigPath,
-    ModelName,
-    Overrides,
-    load_settings,
-    make_console,
-    print_json,
-)
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Prompt, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Prompt
 
 USABLE = 0.92  # of a card's memory, without CUDA and fragmentation
 MACHINES = ("1xA100-40", "1xA100-80", "2xA100-80")
@@ -57,62 +49,42 @@ _OWN_TEXT = 600  # characters of a problem, without the data
 _SAMPLE = 16  # problems
 
 
+def _option(least: int, help: str) -> Any:
+    return typer.Option(min=least, help=help)
+
+
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """``latency`` is in seconds per call; ``completion`` is None for the length of the hand-written workflows."""
+    """What is known only after a run."""
 
-    latency: float = 5.0
-    calls: float = 3.0  # of the executor per workflow
-    call_input: float = 400.0
-    call_output: float = 500.0
-    completion: float | None = None
-    price_per_hour: float = 0.0  # of one card
+    latency: Annotated[float, _option(0, "Seconds per call of executor or judge.")] = 5.0
+    calls: Annotated[float, _option(0, "Executor calls per workflow.")] = 3.0
+    call_input: Annotated[float, _option(0, "Prompt tokens per call.")] = 400.0
+    call_output: Annotated[float, _option(0, "Reply tokens per call.")] = 500.0
+    completion: Annotated[float | None, _option(1, "Tokens per workflow (default: as hand-written ones).")] = None
+    gpu_price: Annotated[float, _option(0, "Price of one card per hour.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class OnMachine:
-    """``parts`` in GB with the card of each in ``cards`` (None: does not fit); any one of ``helps`` makes all fit."""
+    """``fits`` is yes, or no with the settings of which each makes all fit; ``on_card`` is empty then."""
 
-    parts: Mapping[str, float]
-    cards: Mapping[str, int] | None
-    helps: Sequence[str]
-    seconds: Mapping[str, float]  # of a step
-    hours: float  # of the run
-    cost: float
-
-    @property
-    def remedy(self) -> str:
-        return "; ".join(self.helps) or "nothing alone"
+    fits: str
+    memory_GB: Mapping[str, float]  # of each part
+    on_card: Mapping[str, int]  # number of the card
+    step_seconds: Mapping[str, float]
+    run_hours: float
+    run_cost: float
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    workload: Workload
-    parameters: int
-    assumed: Sequence[str]
+    policy_parameters: int
+    rollouts_a_step: int
+    tokens_a_step: Mapping[str, float]
+    tokens_a_run: Mapping[str, float]
+    assumed: str
     machines: Mapping[str, OnMachine]
-    steps: int
-
-    def as_json(self) -> dict[str, Any]:
-        tokens = self.workload.tokens
-        return {
-            "policy_parameters": self.parameters,
-            "rollouts_a_step": self.workload.rollouts,
-            "tokens_a_step": {name: round(value) for name, value in tokens.items()},
-            "tokens_a_run": {name: round(value * self.steps) for name, value in tokens.items()},
-            "assumed": "; ".join(self.assumed) or "nothing",
-            "machines": {
-                name: {
-                    "fits": "yes" if found.cards is not None else f"no; helps: {found.remedy}",
-                    "memory_GB": {part: round(size, 2) for part, size in found.parts.items()},
-                    "on_card": dict(found.cards or {}),
-                    "step_seconds": {what: round(value, 2) for what, value in found.seconds.items()},
-                    "run_hours": round(found.hours, 3),
-                    "run_cost": round(found.cost, 2),
-                }
-                for name, found in self.machines.items()
-            },
-        }
 
 
 def make_plan(
@@ -125,15 +97,20 @@ def make_plan(
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
-    found = {name: _on(config, shape, work, given, *_machine(name)) for name in machines}
-    return Plan(work, shape.parameters, notes, found, config.training.max_steps)
+    steps, tokens = config.training.max_steps, work.tokens
+    return Plan(
+        policy_parameters=shape.parameters,
+        rollouts_a_step=work.rollouts,
+        tokens_a_step={name: round(value) for name, value in tokens.items()},
+        tokens_a_run={name: round(value * steps) for name, value in tokens.items()},
+        assumed="; ".join(notes) or "nothing",
+        machines={name: _on(config, shape, work, given, *_machine(name)) for name in machines},
+    )
 
 
 def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     """A step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.errors import ConfigError, DataError
-    from llm_as_judge.types import DOMAINS, Question
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -191,7 +168,6 @@ def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float],
 
 def _measured(work: Workload, log: Path) -> Workload:
     """The workload with the completions and calls of an earlier run."""
-    from llm_as_judge.errors import DataError
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.runlog import LogReader
 
@@ -214,8 +190,6 @@ def _measured(work: Workload, log: Path) -> Workload:
 
 def _machine(name: str) -> tuple[int, Card]:
     """``2x80`` (A100) or ``4xH100-80``."""
-    from llm_as_judge.errors import ConfigError
-
     if found := re.fullmatch(r"(\d+)x([\w-]+)", name):
         count, card = int(found[1]), CARDS.get(found[2]) or CARDS.get(f"A100-{found[2]}")
         if count and card:
@@ -265,11 +239,11 @@ def _placed(parts: Mapping[str, float], count: int, card: Card) -> dict[str, int
 
 def _on(config: Config, shape: Shape, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
     training, executor, parts = config.training, config.executor, _parts(config, shape, work)
-    cards, tokens = _placed(parts, count, card), work.tokens
-    helps = []
+    cards, tokens, fits = _placed(parts, count, card), work.tokens, "yes"
     if cards is None:
         changes = _changes(config).items()
         helps = [name for name, other in changes if _placed(_parts(other, shape, work), count, card) is not None]
+        fits = f"no; helps: {'; '.join(helps) or 'nothing alone'}"
     weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
     passes = 6 if config.model.gradient_checkpointing else 4
@@ -284,12 +258,12 @@ def _on(config: Config, shape: Shape, work: Workload, given: Assumed, count: int
     asked = tokens["executor_input"] * executor.price_per_million_input
     asked += tokens["executor_output"] * executor.price_per_million_output
     return OnMachine(
-        {name: size / GB for name, size in parts.items()},
-        cards,
-        helps,
-        {**asdict(seconds), "step": step},
-        hours,
-        asked / 1e6 * training.max_steps + hours * count * given.price_per_hour,
+        fits=fits,
+        memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
+        on_card=cards or {},
+        step_seconds={name: round(value, 2) for name, value in {**asdict(seconds), "step": step}.items()},
+        run_hours=round(hours, 3),
+        run_cost=round(asked / 1e6 * training.max_steps + hours * count * given.gpu_price, 2),
     )
 
 
@@ -313,67 +287,54 @@ def _changes(config: Config) -> dict[str, Config]:
     return found
 
 
-def plan_tables(plan: Plan) -> Iterator[RenderableType]:
+def plan_tables(plan: Plan, steps: int) -> Iterator[RenderableType]:
     """The machines next to each other, the tokens, and the assumptions."""
     from rich.text import Text
 
     from llm_as_judge.views.terminal import make_table
 
-    size, rollouts = plan.parameters / 1e9, plan.workload.rollouts
-    yield Text(f"A policy of {size:.2f} billion parameters, {rollouts} workflows a step, {plan.steps} steps")
-    machines = plan.machines.values()
+    size, machines = plan.policy_parameters / 1e9, plan.machines.values()
+    yield Text(f"A policy of {size:.2f} billion parameters, {plan.rollouts_a_step} workflows a step, {steps} steps")
     table = make_table("Memory, seconds of a step, and the run", "", *plan.machines)
-
-    table.add_row("fits", *("no" if found.cards is None else "yes" for found in machines))
+    table.add_row("fits", *(on.fits.partition(";")[0] for on in machines))
     first = next(iter(machines))  # all have the same parts and phases
-    for part, size in first.parts.items():
-        cards = (f" (card {found.cards[part]})" if found.cards else "" for found in machines)
-        table.add_row(f"{part}, GB", *(f"{size:.1f}{card}" for card in cards))
-    for phase in first.seconds:
-        table.add_row(f"{phase}, s", *(f"{found.seconds[phase]:.1f}" for found in machines))
-    table.add_row("the run, hours", *(f"{found.hours:.1f}" for found in machines))
-    table.add_row("the run, cost", *(f"{found.cost:.2f}" for found in machines))
+    for part in first.memory_GB:
+        cells = (f"{on.memory_GB[part]:.2f}{f' (card {on.on_card[part]})' if on.on_card else ''}" for on in machines)
+        table.add_row(f"{part}, GB", *cells)
+    for phase in first.step_seconds:
+        table.add_row(f"{phase}, s", *(f"{on.step_seconds[phase]:.2f}" for on in machines))
+    table.add_row("the run, hours", *(f"{on.run_hours:.2f}" for on in machines))
+    table.add_row("the run, cost", *(f"{on.run_cost:.2f}" for on in machines))
     yield table
-    for name, found in plan.machines.items():
-        if found.cards is None:
-            yield Text(f"{name} is too small; what helps: {found.remedy}")
+    for name, on in plan.machines.items():
+        if not on.on_card:
+            yield Text(f"{name} is too small; what {on.fits.partition('; ')[2]}")
     table = make_table("Tokens", "", "a step", "the run")
     for name, title in TOKENS.items():
-        value = plan.workload.tokens[name]
-        table.add_row(title, f"{value:,.0f}", f"{value * plan.steps:,.0f}")
+        table.add_row(title, f"{plan.tokens_a_step[name]:,}", f"{plan.tokens_a_run[name]:,}")
     yield table
-    yield Text(f"Assumed: {'; '.join(plan.assumed) or 'nothing'}.")
+    yield Text(f"Assumed: {plan.assumed}.")
 
 
+@cli.grouped
 def plan(
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
+    options: cli.SettingsOptions,
+    assumed: Assumed,
     machine: Annotated[
         list[str] | None,
         typer.Option("--gpus", metavar="NxCARD", help="Machine, such as 2x80 or 4xH100-80; repeatable."),
     ] = None,
-    latency: Annotated[float, typer.Option("--latency", min=0, help="Seconds per call of executor or judge.")] = 5.0,
-    calls: Annotated[float, typer.Option("--calls", min=0, help="Executor calls per workflow.")] = 3.0,
-    call_input: Annotated[float, typer.Option("--call-input", min=0, help="Prompt tokens per call.")] = 400.0,
-    call_output: Annotated[float, typer.Option("--call-output", min=0, help="Reply tokens per call.")] = 500.0,
-    completion: Annotated[
-        float | None, typer.Option("--completion", min=1, help="Tokens per workflow (default: as hand-written ones).")
-    ] = None,
-    gpu_price: Annotated[float, typer.Option("--gpu-price", min=0, help="Price of one card per hour.")] = 0.0,
     log: Annotated[
-        Path | None,
-        typer.Option("--log", exists=True, dir_okay=False, help="Log of an earlier run, for calls and lengths."),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Log of an earlier run, for calls and lengths.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
-    settings = load_settings(config, overrides, model, None)
-    assumed = Assumed(latency, calls, call_input, call_output, completion, gpu_price)
+    settings = options.load()
     found = make_plan(settings, tuple(machine or MACHINES), assumed, log)
     if as_json:
-        print_json(found.as_json())
+        cli.print_json(asdict(found))
         return
-    console = make_console(False)
-    for part in plan_tables(found):
+    console = cli.make_console(False)
+    for part in plan_tables(found, settings.training.max_steps):
         console.print(part)

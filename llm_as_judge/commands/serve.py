@@ -9,20 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    ConfigOptions,
-    DomainName,
-    Fallback,
-    Repair,
-    check_domain,
-    grouped,
-    policy_name,
-)
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,6 @@ async def run_server(
     from aiohttp import web
 
     from llm_as_judge.commands.serve_endpoint import Endpoint
-    from llm_as_judge.errors import ConfigError
     from llm_as_judge.solver import Solver
 
     if options.api_key == "":
@@ -81,40 +72,34 @@ async def run_server(
             await runner.cleanup()
 
 
-@grouped
+@cli.grouped
 def serve(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8010,
-    domain: DomainName = "math",
-    repair: Repair = False,
-    fallback: Fallback = False,
-    max_requests: Annotated[
-        int, typer.Option("--max-requests", metavar="N", min=1, help="Maximum number of problems in progress.")
-    ] = 64,
+    domain: cli.DomainName = "math",
+    repair: cli.Repair = False,
+    fallback: cli.Fallback = False,
+    max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of problems in progress.")] = 64,
     api_key: Annotated[
         str | None,
         typer.Option(
-            "--api-key",
-            metavar="KEY",
-            envvar="LLM_AS_JUDGE_API_KEY",
-            help="API key that clients must send.",
-            show_envvar=True,
+            metavar="KEY", envvar="LLM_AS_JUDGE_API_KEY", help="API key that clients must send.", show_envvar=True
         ),
     ] = None,
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
     import asyncio
 
-    chosen = ServeOptions(check_domain(domain), repair, fallback, max_requests, api_key)
+    chosen = ServeOptions(cli.check_domain(domain), repair, fallback, max_requests, api_key)
     settings = options.load()
     checkpoint = adapter.choose(settings)
 
     def ready(serving: Serving) -> None:
-        typer.echo(policy_name(checkpoint))
+        typer.echo(cli.policy_name(checkpoint))
         typer.echo(f"{serving.model} is served at {serving.base_url}; Ctrl-C stops it")
         if chosen.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
             typer.echo("warning: other machines may ask without a key; set one with --api-key", err=True)

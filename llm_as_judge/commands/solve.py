@@ -8,79 +8,56 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AdapterOptions,
-    AsJson,
-    ConfigOptions,
-    DomainName,
-    EntryPoint,
-    Fallback,
-    Repair,
-    grouped,
-    make_console,
-    make_question,
-    policy_name,
-    print_json,
-    show,
-)
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import read_source
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
     from llm_as_judge.solver import Solution
-    from llm_as_judge.types import Question
 
 
-async def run_solve(
-    config: Config, question: Question, *, checkpoint: Path | None, repair: bool = False, fallback: bool = False
-) -> Solution:
-    """Solve one question with the adapter in ``checkpoint``, or without one."""
-    from llm_as_judge.solver import Solver
-
-    async with Solver(config=config, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
-        return await solver.answer(question, repair=repair, fallback=fallback)
-
-
-@grouped
+@cli.grouped
 def solve(
-    options: ConfigOptions,
-    adapter: AdapterOptions,
+    options: cli.ConfigOptions,
+    adapter: cli.AdapterOptions,
     problem: Annotated[str | None, typer.Argument(metavar="PROBLEM", help="Text of the problem.")] = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text."),
+        Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help="File with the problem's text.")
     ] = None,
-    domain: DomainName = "math",
-    entry_point: EntryPoint = None,
-    repair: Repair = False,
-    fallback: Fallback = False,
-    as_json: AsJson = False,
+    domain: cli.DomainName = "math",
+    entry_point: cli.EntryPoint = None,
+    repair: cli.Repair = False,
+    fallback: cli.Fallback = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Answer PROBLEM with a workflow written for it.
 
     The exit status is 1 without an answer.
     """
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.files import read_source
-
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
-    question = make_question(read_source(file) if file else problem or "", domain, entry_point)
+    question = cli.make_question(read_source(file) if file else problem or "", domain, entry_point)
     settings = options.load()
     checkpoint = adapter.choose(settings)
 
     import asyncio
 
     from llm_as_judge.embedded.world import CAVEAT, outside
+    from llm_as_judge.solver import Solver
 
-    console = make_console(as_json)
+    async def answer() -> Solution:
+        async with Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
+            return await solver.answer(question, repair=repair, fallback=fallback)
+
+    console = cli.make_console(as_json)
     if settings.executor.provider == "embedded" and outside(question):
-        show(console, CAVEAT)
-    solution = asyncio.run(run_solve(settings, question, checkpoint=checkpoint, repair=repair, fallback=fallback))
-    show(console, policy_name(checkpoint))
+        cli.show(console, CAVEAT)
+    solution = asyncio.run(answer())
+    cli.show(console, cli.policy_name(checkpoint))
     if as_json:
-        print_json(solution.as_json())
+        cli.print_json(solution.as_json())
     else:
-        show(console, *_lines(solution))
+        cli.show(console, *_lines(solution))
     if solution.execution.outcome != "finished":
         raise typer.Exit(1)
 

@@ -6,31 +6,21 @@ from typing import Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    ConfigPath,
-    Every,
-    ModelName,
-    Overrides,
-    RunName,
-    load_settings,
-)
+from llm_as_judge.commands import cli
 
 
+@cli.grouped
 def trace(
-    run: RunName = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
+    options: cli.SettingsOptions,
+    run: cli.RunName = None,
     endpoint: Annotated[
-        str | None,
-        typer.Option("--endpoint", metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces."),
+        str | None, typer.Option(metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue as the run grows, until Ctrl-C.")] = False,
-    every: Every = 2.0,
+    every: cli.Every = 2.0,
 ) -> None:
     """Send rollouts to Phoenix, Langfuse, Jaeger or another OpenTelemetry collector."""
-    settings = load_settings(config, overrides, model, None)
+    settings = options.load()
 
     import time
 

@@ -10,32 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    Interrupted,
-    Resume,
-    followed,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import DataError
+from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.files import write_json
+from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from llm_as_judge.assembly.folder import Started
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.assembly.training import Training
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.agreement import Agreement
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor
-    from llm_as_judge.evaluation.metrics import Estimate
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.types import Domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +50,6 @@ class TrainResult:
     @property
     def gain(self) -> Estimate:
         """Trained minus untrained on the same problems, paired."""
-        from llm_as_judge.evaluation.metrics import paired_difference
-
         return paired_difference(self.after.by_problem, self.before.by_problem)
 
     @property
@@ -67,8 +57,6 @@ class TrainResult:
         return self.run.folder.checkpoints / f"step_{self.steps}"
 
     def as_json(self) -> dict[str, Any]:
-        from llm_as_judge.evaluation.metrics import number
-
         config, gain = self.run.folder.config, self.gain
         return {
             "run": config.output.run_name,
@@ -90,27 +78,24 @@ class TrainResult:
         }
 
 
-async def run_training(config: Config, *, resume: bool = False, progress: Progress | None = None) -> TrainResult:
+async def run_training(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> TrainResult:
     """Train up to ``training.max_steps``, measure before and after, and write results and learning curve.
 
     If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
     """
     from llm_as_judge.assembly.budget import added, usage_of
     from llm_as_judge.assembly.probe import probe_policy
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.agreement import agreement
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
     from llm_as_judge.events import UsageEvent
-    from llm_as_judge.files import write_json
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve
     from llm_as_judge.workflow.shapes import SHAPES
 
     begun, settings = time.monotonic(), config.evaluation
-    progress = progress or Silent()
     with join() as ranks:
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
@@ -137,6 +122,8 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
             )
             judged = matrix.rollouts or trained.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
+            tops = {domain: next(iter(shapes)) for domain, shapes in trained.summary.shapes.items()}
+            learned = {domain: top if top in SHAPES else "" for domain, top in tops.items()}
             step = training.trainer.step
             run.log.log(UsageEvent(step=step, models=services.usage()))
             result = TrainResult(
@@ -145,7 +132,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
                 after=trained.summary,
                 baselines=baselines.rows(matrix) if settings.baselines else [],
                 workflows=matrix.accuracies() if settings.plan_matrix else {},
-                learned=_learned_plans(trained.summary),
+                learned=learned,
                 judge=agreed,
                 problems=len(heldout),
                 steps=step,
@@ -170,7 +157,6 @@ async def _measured(training: Training, name: str, author: PolicyAuthor, progres
 
 async def _before(training: Training, progress: Progress) -> Summary:
     """The held-out evaluation before the first step, which a resumed run reads from its folder."""
-    from llm_as_judge.errors import DataError
     from llm_as_judge.evaluation.summary import Summary
 
     file, problems = training.run.folder.before, training.problems.heldout
@@ -188,25 +174,15 @@ async def _before(training: Training, progress: Progress) -> Summary:
     return summary
 
 
-def _learned_plans(after: Summary) -> dict[Domain, str]:
-    """The plan that the policy writes most in each domain ('' for a shape outside the catalogue)."""
-    from llm_as_judge.workflow.shapes import SHAPES
-
-    tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
-    return {domain: top if top in SHAPES else "" for domain, top in tops.items()}
-
-
-@grouped
+@cli.grouped
 def train(
-    options: ConfigOptions,
-    max_steps: Annotated[
-        int | None, typer.Option("--max-steps", metavar="N", help="Total number of optimiser steps.")
-    ] = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    options: cli.ConfigOptions,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="Total number of optimiser steps.")] = None,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Train the policy with GRPO."""
-    if followed():
+    if cli.followed():
         return
     settings = options.load(max_steps=max_steps)
 
@@ -214,7 +190,7 @@ def train(
 
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console, begun = make_console(as_json), time.time()
+    console, begun = cli.make_console(as_json), time.time()
     try:
         with TerminalProgress(console) as progress:
             result = asyncio.run(run_training(settings, resume=resume, progress=progress))
@@ -225,12 +201,12 @@ def train(
         # A file system's clock may lag behind by a tick.
         resumable = newest is not None and (resume or newest.stat().st_mtime >= begun - 1)
         if isinstance(error, KeyboardInterrupt):
-            raise Interrupted(resumable) from error
+            raise cli.Interrupted(resumable) from error
         if resumable:
             typer.echo(f"last checkpoint: {newest}; correct the error, then continue with --resume", err=True)
         raise
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     _print_report(console, result)
 
 
@@ -255,4 +231,4 @@ def _print_report(console: Console, result: TrainResult) -> None:
     seconds, folder = result.seconds, result.run.folder
     times = f"training {seconds['training']:.0f} s, total {seconds['all']:.0f} s"
     console.print(f"steps {result.steps}, {times}")
-    show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")
+    cli.show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")

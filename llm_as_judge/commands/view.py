@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    DEFAULT_CONFIG,
-    ConfigPath,
-    Every,
-    ModelName,
-    Overrides,
-    RunName,
-    load_settings,
-)
+from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 
 if TYPE_CHECKING:
@@ -145,22 +137,21 @@ def inspect_server(folder: Path, port: int) -> Iterator[str]:
             server.kill()
 
 
+@cli.grouped
 def view(
-    run: RunName = None,
-    config: ConfigPath = DEFAULT_CONFIG,
-    model: ModelName = None,
-    overrides: Overrides = None,
+    options: cli.SettingsOptions,
+    run: cli.RunName = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = 7575,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
     browser: Annotated[
         bool | None, typer.Option("--browser/--no-browser", help="Open a browser (default: if run in a terminal).")
     ] = None,
-    every: Every = 2.0,
+    every: cli.Every = 2.0,
 ) -> None:
     """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
-    settings = load_settings(config, overrides, model, None)
+    settings = options.load()
 
     import webbrowser
 

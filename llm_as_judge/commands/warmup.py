@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    Resume,
-    followed,
-    grouped,
-    make_console,
-    print_json,
-    show,
-)
+from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from llm_as_judge.assembly.progress import Progress
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.written import Written
     from llm_as_judge.rl.ranks import Ranks
@@ -56,7 +48,7 @@ class WarmedUp:
         return {"adapter": str(self.adapter), "looks": [look.as_json() for look in self.looks]}
 
 
-def run_warmup(config: Config, *, resume: bool = False, progress: Progress | None = None) -> WarmedUp:
+def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
 
     Stops when the held-out loss has not fallen for two looks; the newest checkpoint is the best one, from which
@@ -64,11 +56,10 @@ def run_warmup(config: Config, *, resume: bool = False, progress: Progress | Non
 
     Raises ``ConfigError``, ``DataError``.
     """
-    from llm_as_judge.assembly.progress import Silent
     from llm_as_judge.rl.ranks import join
 
     with join() as ranks:
-        return _warm_up(config, resume, progress or Silent(), ranks)
+        return _warm_up(config, resume, progress, ranks)
 
 
 def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> WarmedUp:
@@ -76,7 +67,6 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     from llm_as_judge.assembly.policy import checkpoint_folder
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
-    from llm_as_judge.errors import ConfigError, DataError
     from llm_as_judge.evaluation.written import look_at
     from llm_as_judge.rl import checkpoint
     from llm_as_judge.rl.warmup import WarmUp
@@ -124,28 +114,26 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     return WarmedUp(best, looks)
 
 
-@grouped
+@cli.grouped
 def warmup(
-    options: ConfigOptions,
-    steps: Annotated[
-        int | None, typer.Option("--steps", metavar="N", help="Maximum number of optimiser steps.")
-    ] = None,
-    resume: Resume = False,
-    as_json: AsJson = False,
+    options: cli.ConfigOptions,
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Maximum number of optimiser steps.")] = None,
+    resume: cli.Resume = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Teach the policy to write valid workflows."""
-    if followed():
+    if cli.followed():
         return
     settings = options.load(sft_steps=steps)
 
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console = make_console(as_json)
+    console = cli.make_console(as_json)
     with TerminalProgress(console) as progress:
         result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
-        print_json(result.as_json())
+        cli.print_json(result.as_json())
     first, last = result.looks[0].written, result.looks[-1].written
     rates = f"{100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after"
-    show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
-    show(console, f"train from it with: --set model.adapter={result.adapter}")
+    cli.show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
+    cli.show(console, f"train from it with: --set model.adapter={result.adapter}")

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from llm_as_judge.commands.options import (
-    AsJson,
-    ConfigOptions,
-    DomainName,
-    EntryPoint,
-    grouped,
-    make_console,
-    make_question,
-    print_json,
-    print_result,
-)
-
-if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Execution, Question
-    from llm_as_judge.workflow.source import WorkflowSource
+from llm_as_judge.commands import cli
+from llm_as_judge.types import Execution
+from llm_as_judge.workflow.source import read_workflow
 
 app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -32,30 +19,23 @@ WorkflowPath = Annotated[
 ]
 
 
-async def run_workflow(config: Config, workflow: WorkflowSource, question: Question) -> Execution:
-    """Run a given workflow on one question."""
-    from llm_as_judge.assembly.services import open_services
-
-    async with open_services(config, judging=False) as services:
-        return await services.runner.beside(workflow.prompt).run(workflow.text, question)
-
-
 @app.command()
-@grouped
-def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = None, as_json: AsJson = False) -> None:
+@cli.grouped
+def lint(
+    options: cli.ConfigOptions, path: WorkflowPath, entry_point: cli.EntryPoint = None, as_json: cli.AsJson = False
+) -> None:
     """List errors and warnings of a workflow.
 
     The exit status is 1 if the workflow cannot run.
     """
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
-    from llm_as_judge.workflow.source import read_workflow
 
     operators = load_operators(options.load().workflow.operators)
     workflow = read_workflow(path)
     findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
     if as_json:
-        print_json([dataclasses.asdict(finding) for finding in findings])
+        cli.print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
@@ -67,30 +47,34 @@ def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = N
 
 
 @app.command()
-@grouped
+@cli.grouped
 def run(
-    options: ConfigOptions,
+    options: cli.ConfigOptions,
     path: WorkflowPath,
-    problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="Text of the problem.")],
-    entry_point: EntryPoint = None,
-    domain: DomainName = "math",
-    as_json: AsJson = False,
+    problem: Annotated[str, typer.Option(metavar="TEXT", help="Text of the problem.")],
+    entry_point: cli.EntryPoint = None,
+    domain: cli.DomainName = "math",
+    as_json: cli.AsJson = False,
 ) -> None:
     """Run a workflow on one problem.
 
     The exit status is 1 without an answer.
     """
-    question = make_question(problem, "code" if entry_point else domain, entry_point)
-    settings = options.load()
-
     import asyncio
 
-    from llm_as_judge.workflow.source import read_workflow
+    from llm_as_judge.assembly.services import open_services
 
-    execution = asyncio.run(run_workflow(settings, read_workflow(path), question))
+    question = cli.make_question(problem, "code" if entry_point else domain, entry_point)
+    settings, workflow = options.load(), read_workflow(path)
+
+    async def execute() -> Execution:
+        async with open_services(settings, judging=False) as services:
+            return await services.runner.beside(workflow.prompt).run(workflow.text, question)
+
+    execution = asyncio.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)
-    print_result(result, as_json, make_console(as_json))
+    cli.print_result(result, as_json, cli.make_console(as_json))
     if execution.outcome != "finished":
         raise typer.Exit(1)

@@ -18,8 +18,6 @@ from llm_as_judge.config.schema import LEAVES
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One setting."""
-
     name: str
     type: str
     default: str
@@ -59,7 +57,6 @@ def takes_text(annotation: Any) -> bool:
 
 
 def takes_empty_text(annotation: Any) -> bool:
-    """Whether the empty text is a value of this type."""
     return str in _members(annotation)
 
 

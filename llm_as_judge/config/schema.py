@@ -331,8 +331,6 @@ class BaseModelEntry:
 
 
 class Config(Strict):
-    """All settings of a run; ``config.loading.load_config`` builds it."""
-
     model: ModelConfig = ModelConfig()
     warmup: WarmupConfig = WarmupConfig()
     training: TrainingConfig = TrainingConfig()

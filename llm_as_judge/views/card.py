@@ -31,32 +31,24 @@ class CardFacts:
 
 
 def model_card(facts: CardFacts) -> str:
-    parts = [
-        _heading(facts),
-        _summary(facts),
-        "\n".join(_use(facts)),
-        "\n".join(_data(facts)),
-        "\n".join(_reward(facts.config)),
-        "\n".join(_settings(facts)),
-        "\n".join(_scores(facts)),
-    ]
-    return "\n\n".join(parts) + "\n"
+    sections = (_heading, _summary, _use, _data, _reward, _settings, _scores)
+    return "\n\n".join("\n".join(section(facts)) for section in sections) + "\n"
 
 
-def _heading(facts: CardFacts) -> str:
+def _heading(facts: CardFacts) -> Iterator[str]:
     about: dict[str, Any] = {"base_model": facts.base_model} if facts.on_hub else {}
     if facts.on_hub:
         about["base_model_relation"] = "merge" if facts.merged else "adapter"
     about |= {"library_name": "transformers" if facts.merged else "peft", "pipeline_tag": "text-generation"}
     about["tags"] = ["llm-as-judge", "grpo", "agent-workflows", *([] if facts.merged else ["lora"])]
-    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---"
+    yield f"---\n{yaml.safe_dump(about, sort_keys=False)}---"
 
 
-def _summary(facts: CardFacts) -> str:
+def _summary(facts: CardFacts) -> Iterator[str]:
     kind = "with its LoRA adapter merged in" if facts.merged else "as a LoRA adapter"
     base = f"[{facts.base_model}](https://huggingface.co/{facts.base_model})" if facts.on_hub else facts.base_model
     trained = f"trained for {facts.step} steps of GRPO" if facts.step else "trained"
-    return (
+    yield (
         f"# {facts.name}\n\nA policy that reads a problem and writes an agentic workflow for it, a Python class that "
         f"calls operators; {trained} by llm-as-judge. This is {base} {kind}, in {facts.dtype}. The workflow runs in "
         "llm-as-judge's sandbox, where its operators call an executor model of your own: the policy alone does not "
@@ -98,7 +90,8 @@ def _data(facts: CardFacts) -> Iterator[str]:
             yield f"| {name} | {lines} |"
 
 
-def _reward(config: Config) -> Iterator[str]:
+def _reward(facts: CardFacts) -> Iterator[str]:
+    config = facts.config
     yield "## Reward\n"
     weights = ", ".join(f"{term} {weight:g}" for term, weight in config.reward.reward_weights.items())
     yield f"Weighted terms: {weights}."

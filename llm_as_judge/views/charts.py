@@ -47,11 +47,7 @@ def running(values: Sequence[float]) -> list[float]:
 
 
 def learning_curve(
-    steps: Sequence[StepReport],
-    path: Path,
-    before: float,
-    after: float,
-    evals: Sequence[EvalEvent] = (),
+    steps: Sequence[StepReport], path: Path, before: float, after: float, evals: Sequence[EvalEvent] = ()
 ) -> None:
     """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy before and after.
 

@@ -99,7 +99,6 @@ class _Transcript:
 
 
 def step_log(step: FinishedStep) -> logs.EvalLog:
-    """The log of a training step."""
     run, report, members, samples = step.run, step.report, Counter[str](), []
     models = [run.setting("model", "model_name") or "policy"]
     models += [run.setting(role, "model") or role for role in ("executor", "judge")]

@@ -67,7 +67,6 @@ def text(value: Any, longest: int = _LONGEST) -> str:
 
 
 def code(source: str) -> Markup:
-    """Python with syntax colours."""
     return Markup(highlight(text(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 

@@ -38,8 +38,6 @@ _SECOND = 1_000_000_000  # nanoseconds
 
 
 class _Ids(IdGenerator):
-    """Ids derived from the rollout."""
-
     def begin(self, of: str) -> None:
         self._of, self._spans = of, 0
 

@@ -61,7 +61,6 @@ class TerminalProgress:
             self.say(abstention_alarm(report.abstained, report.between))
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """Shows a bar until it is full."""
         if what not in self._tasks:
             self._tasks[what] = self._bar.add_task(what, total=total)
         self._bar.update(self._tasks[what], completed=done, total=total)
@@ -160,7 +159,6 @@ def comparison_table(compared: Sequence[Compared]) -> str:
 
 
 def gain_line(gain: Estimate) -> str:
-    """Gain of the training, paired by problem."""
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
     return (

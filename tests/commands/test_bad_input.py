@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-import torch
 from helpers.finished import run_settings
 from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.folder import open_folder
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
-from llm_as_judge.assembly.progress import Silent
+from llm_as_judge.assembly.progress import SILENT
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import LLMAsJudgeError
@@ -31,21 +32,12 @@ LONG = "x" * 5000
 BOMB = "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefg", "bcdefgh", strict=True))
 MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
 FILES = {
-    "empty.yaml": "",
     "list.yaml": "- 1\n- 2\n",
-    "text.yaml": "just words\n",
     "tabs.yaml": "training:\n\tseed: 1\n",
-    "open.yaml": "training: {seed: 1\n",
     "anchor.yaml": "training: &a\n  seed: *a\n",
     "bomb.yaml": f"a: &a [1,1,1,1,1,1,1,1,1]\n{BOMB}",
     "deep.yaml": "operators: " + "[" * 3000 + "]" * 3000 + "\n",
-    "python.yaml": "seed: !!python/object/apply:os.system ['true']\n",
-    "two.yaml": "seed: 1\n---\nseed: 2\n",
-    "twice.yaml": "seed: 1\nseed: 2\n",
     "date.yaml": "seed: 2024-99-99\n",
-    "section.yaml": "training: 3\n",
-    "badkey.yaml": "? [a]\n: 1\n",
-    "unknown.yaml": "training: {lerning_rate: 1}\n",
     "guide.yaml": "math: [\n",
     "guide2.yaml": "math: x\n",
     "layer2.yaml": "NoSuchOperator: {math: x}\n",
@@ -84,23 +76,26 @@ FILES = {
 #: Settings that are refused when the configuration is loaded, or when the parts that it names are.
 WRONG_SETTINGS = [
     "lerning_rate=1", "learning_rate", "=1", "learning_rate=fast", "learning_rate=-1", "learning_rate=.nan",
-    "learning_rate=1e38", "max_steps=0", "max_steps=1e3", "max_steps=99999999999999999999999", "seed=-1", "model=nano",
-    "temperature=1", "model_name=no-such-model", "model_name=", "model_name=./nowhere",
-    "device=gpu", "device=cuda:x", "executor.base_url=localhost", "executor.base_url=http://x:99999/v1",
-    "executor.base_url=http://x:abc/v1", "executor.base_url=http://[::1/v1", "judge.base_url=ftp://x",
-    "judge.mode=strict", "judge.votes=0", "judge.votes=100", "judge.second_base_url=:::", "epsilon_high=1e300",
-    "operators=[]", "operators=[NoSuch]", "operators=[no.such:Thing]", "operators={a: 1}", "operators=[json:dumps]",
-    "operators=[Custom, Custom]", "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]", "weight_decay=1e300",
-    "domain_ratios={math: 1}", "domain_ratios=[1]", "reward_weights={correctness: 1}", "functions={x: 1}",
-    "functions={'no.py:f': 1}", "functions={'json:nope': 1}", "functions={'raises.py:f': 1}",
-    "functions={'own.py:no': 1}", "functions={'own.py:asks': 1}", "functions={'bytes.bin:f': 1}",
-    "functions={'stops.py:f': 1}", "source=files", "run_name=../up", "run_name=a/b", "output_dir=", "lora_rank=0",
-    "lora_dropout=1", "lora_target_modules=[", "epsilon=2", "loss_type=ppo", "wall_seconds=0", "memory_mb=-1",
-    "sandbox.mode=loose", "memory_mb=99999999999999", "open_files=9999999999", "top_p=2", "max_calls=0", "training=1",
-    "a.b.c=1", "seed=[", "seed={", "seed=*a", "max_problems=none", "executor.api_key=${NO_SUCH_VARIABLE}",
-    "executor.model=${", "enhancer=nowhere.yaml", "enhancer=layer2.yaml", "enhancer=layer2b.yaml",
-    "enhancer=words.txt", "enhancer=deep.yaml", "enhancer=bomb.yaml", "guidance=guide.yaml", "guidance=guide2.yaml",
-    "guidance=bytes.bin", "rollout_batch_size=2147483647", "num_return_sequences_in_group=2147483647",
+    "learning_rate=1e38", "learning_rate=.inf", "learning_rate=0", "max_steps=-1", "max_steps=1.5", "max_steps=true",
+    "max_steps='5'", "max_steps=", "max_steps=0", "max_steps=1e3", "max_steps=99999999999999999999999", "seed=-1",
+    "model=nano", "temperature=1", "generation.temperature=0", "executor.temperature=-1", "executor.model=",
+    "gradient_checkpointing=1", "scale_rewards=yes", "min_similarity=2", "num_return_sequences_in_group=1",
+    "model_name=no-such-model", "model_name=", "model_name=./nowhere", "device=gpu", "device=cuda:x",
+    "executor.base_url=localhost", "executor.base_url=http://x:99999/v1", "executor.base_url=http://x:abc/v1",
+    "executor.base_url=http://[::1/v1", "judge.base_url=ftp://x", "judge.mode=strict", "judge.votes=0",
+    "judge.votes=100", "judge.second_base_url=:::", "epsilon_high=1e300", "operators=[]", "operators=[NoSuch]",
+    "operators=[no.such:Thing]", "operators={a: 1}", "operators=[json:dumps]", "operators=[Custom, Custom]",
+    "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]", "weight_decay=1e300", "domain_ratios={math: 1}",
+    "domain_ratios=[1]", "reward_weights={correctness: 1}", "functions={x: 1}", "functions={'no.py:f': 1}",
+    "functions={'json:nope': 1}", "functions={'raises.py:f': 1}", "functions={'own.py:no': 1}",
+    "functions={'own.py:asks': 1}", "functions={'bytes.bin:f': 1}", "functions={'stops.py:f': 1}", "source=files",
+    "run_name=../up", "run_name=a/b", "output_dir=", "lora_rank=0", "lora_dropout=1", "lora_target_modules=[",
+    "epsilon=2", "loss_type=ppo", "wall_seconds=0", "memory_mb=-1", "sandbox.mode=loose", "memory_mb=99999999999999",
+    "open_files=9999999999", "top_p=2", "max_calls=0", "training=1", "a.b.c=1", "seed=[", "seed={", "seed=*a",
+    "max_problems=none", "executor.api_key=${NO_SUCH_VARIABLE}", "executor.model=${", "enhancer=nowhere.yaml",
+    "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt", "enhancer=deep.yaml", "enhancer=bomb.yaml",
+    "guidance=guide.yaml", "guidance=guide2.yaml", "guidance=bytes.bin", "rollout_batch_size=2147483647",
+    "num_return_sequences_in_group=2147483647",
 ]  # fmt: skip
 #: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
 WRONG_FILES = [
@@ -184,7 +179,7 @@ def test_wrong_problems_folders_and_policies_are_refused_with_their_name(tmp_pat
         config = load_config(
             EMBEDDED, [*run_settings(tmp_path / "run", "http://127.0.0.1:9/v1", eval_every=0), *changes]
         )
-        with open_folder(config, resume=False, progress=Silent()):
+        with open_folder(config, resume=False, progress=SILENT):
             open_problems(config)
             load_author(config)
 
@@ -229,7 +224,6 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
         (["judge.prompts=list.yaml", "judge.mode=hybrid"], "list.yaml"),
         (["embedder=no-such-model"], "embedder='no-such-model'"), (["executor.model=no-such"], "no-such"),
         (["generation.engine=vllm", f"engine.base_url={closed}", "engine.max_retries=0"], "127.0.0.1:9"),
-        (["executor.provider=openai", f"executor.base_url={closed}", "executor.max_retries=0"], "127.0.0.1:9"),
     ]  # fmt: skip
     wrong = []
     for changes, word in cases:
@@ -237,6 +231,36 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
         if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
             wrong.append((changes, status, error[-1500:]))
     assert not wrong
+
+
+@pytest.fixture
+def misbehaving() -> Iterator[str]:
+    """An endpoint that fails as the model's name says."""
+    script = ROOT / "tests/helpers/misbehaving_server.py"
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.kill()
+
+
+def test_an_endpoint_that_fails_is_reported_before_any_work(
+    misbehaving: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = []
+    for failure, word in (
+        ("busy", "429"), ("broken", "500"), ("unauthorised", "401"), ("silent", ""), ("drip", ""), ("hang_up", ""),
+        ("truncated_body", ""), ("true executor.api_key=schlüssel", "key"),
+        ("true executor.base_url=http://no.such.host.invalid/v1", "no.such.host.invalid"),
+        ("true executor.base_url=http://127.0.0.1:9/v1", "127.0.0.1:9"),
+    ):  # fmt: skip
+        model, *changes = f"executor.model=m/{failure}".split()
+        once = ["executor.provider=openai", "executor.timeout_s=1", "executor.max_retries=0"]
+        status, error = train(misbehaving, *once, model, *changes), capsys.readouterr().err
+        if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
+            wrong.append((failure, status, error))
+    assert not wrong and not list(Path("run").rglob("adapter_model.safetensors"))
 
 
 def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,21 +275,3 @@ def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixt
         if status != 2 or word not in error or "Traceback" in error:
             wrong.append((file, status, error))
     assert not wrong
-
-
-def test_missing_memory_is_reported_with_what_needs_less_and_other_torch_errors_are_bugs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def allocate(*_: object, **__: object) -> None:
-        torch.empty(2**55)
-
-    async def multiply(*_: object, **__: object) -> None:
-        torch.empty(2) @ torch.empty(3)
-
-    monkeypatch.setattr("llm_as_judge.commands.train.run_training", allocate)
-    assert main(["train"]) == 2
-    error = capsys.readouterr().err
-    assert "not enough memory (tried to allocate 144115188075855872 bytes)" in error and "micro_batch_tokens" in error
-    monkeypatch.setattr("llm_as_judge.commands.train.run_training", multiply)
-    with pytest.raises(RuntimeError, match="size"):
-        main(["train"])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
+from helpers.finished import as_options, run_settings
 
 from llm_as_judge.assembly.budget import Budget
 from llm_as_judge.assembly.policy import newest_checkpoint
 from llm_as_judge.commands.app import main
-from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.errors import BudgetSpent
@@ -23,33 +22,23 @@ from llm_as_judge.runlog import EventLog, read_events
 EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 
 
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.chdir(tmp_path)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
-    small = {"max_steps": 4, "rollout_batch_size": 2, "num_return_sequences_in_group": 3, "save_every": 0}
-    chosen = {"executor.base_url": address, "judge.base_url": address, "eval_problems": 2, **small}
-    return [f"{name}={value}" for name, value in {**chosen, "max_problems": 8}.items()]
-
-
 @pytest.mark.slow
 def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
-    settings: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    small = {"max_steps": 4, "rollout_batch_size": 2, "save_every": 0, "eval_every": 0, "eval_problems": 2}
+    settings = run_settings(tmp_path, address, **small)
     config = load_config(EMBEDDED, [*settings, "budget.max_tokens=150"])
     with pytest.raises(BudgetSpent, match=r"stopped after step 1, which is saved: budget\.max_tokens=150 is spent"):
         asyncio.run(GRPOTrainer(config=config).train())
     newest = newest_checkpoint(config)
     assert newest is not None and newest.name == "step_1"
-    again = [word for setting in settings for word in ("--set", setting)]
-    command = ["train", "--config", str(EMBEDDED), *again, "--set", "evaluation.plan_matrix=false", "--resume"]
+    command = ["train", *as_options(EMBEDDED, [*settings, "evaluation.plan_matrix=false"]), "--resume"]
     assert main([*command, "--set", "budget.max_tokens=150"]) == 2
     assert "stopped after step 1" in capsys.readouterr().err, "what earlier sessions took counts"
     assert main([*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2"]) == 0
-    (log,) = Path("logs").rglob("grpo_mixed.jsonl")
-    assert [event["step"] for event in read_events(log) if event["kind"] == "step"] == [1, 2]
+    log = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
+    assert [event["step"] for event in log if event["kind"] == "step"] == [1, 2]
 
 
 def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +64,3 @@ def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "budget.max_cost=6 is spent (6)" in spent(max_cost=6.0)
     assert "budget.max_tokens=1620 is spent (1620)" in spent(max_tokens=1620)
     assert "budget.max_hours=1.5 is spent (1.5)" in spent(max_hours=1.5) and "--resume" in spent(max_hours=1.5)
-
-
-def test_the_budget_is_no_part_of_a_runs_identity() -> None:
-    assert identity(load_config(EMBEDDED, ["max_hours=1"])) == identity(load_config(EMBEDDED))

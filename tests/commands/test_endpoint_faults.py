@@ -20,7 +20,6 @@ class Scripted:
     """Behaves as the problem says."""
 
     def __init__(self) -> None:
-        self.cancelled = 0
         self.asked: list[tuple[Question, Draw]] = []
 
     async def answer(
@@ -35,11 +34,7 @@ class Scripted:
             case "bug":
                 raise ZeroDivisionError("a secret detail")
             case "wait":
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    self.cancelled += 1
-                    raise
+                await asyncio.sleep(60)
             case "wait if first" if draw.seed == 0:
                 await asyncio.sleep(60)
         on_workflow("class Workflow: ...")
@@ -79,10 +74,6 @@ async def test_the_fields_of_a_request_reach_the_solver(served: Any) -> None:
     assert solver.asked[-1][0].text == "Be short.\n\nUser: 2+2?\n\nAssistant: 4\n\nUser: And 3 more?"
 
 
-async def test_stops_cut_the_answer(served: Any) -> None:
-    assert (await ask(served[0], "now", stop="2"))[1]["choices"][0]["message"]["content"] == "4"
-
-
 async def test_the_cause_of_a_failure_decides_the_status(served: Any) -> None:
     for text, status, kind, words in (
         ("provider down", 502, "server_error", "does not answer"),
@@ -92,9 +83,6 @@ async def test_the_cause_of_a_failure_decides_the_status(served: Any) -> None:
         code, reply = await ask(served[0], text)
         assert (code, reply["error"]["type"]) == (status, kind), text
         assert words in reply["error"]["message"] and "secret" not in reply["error"]["message"]
-
-
-async def test_a_failed_workflow_is_an_empty_answer_with_its_reason(served: Any) -> None:
     code, reply = await ask(served[0], "invalid")
     message = reply["choices"][0]["message"]
     assert code == 200 and message["content"] == "" and message["refusal"] == "invalid: E101 line 1"
@@ -118,21 +106,18 @@ async def test_a_failing_choice_cancels_the_others(served: Any) -> None:
     assert code == 502 and "second one" in reply["error"]["message"]
 
 
-async def test_disconnected_clients_free_their_places(served: Any) -> None:
+async def test_requests_beyond_the_limit_are_refused_until_there_is_room(served: Any) -> None:
     client, solver = served
     waiting = [asyncio.create_task(ask(client, "wait")) for _ in range(4)]
-    while (await (await client.get("/health")).json())["active"] < 4:
+    while len(solver.asked) < 4:
         await asyncio.sleep(0.01)
     assert (await ask(client, "now"))[0] == 429
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    for _ in range(200):
-        if (await (await client.get("/health")).json())["active"] == 0:
-            break
-        await asyncio.sleep(0.02)
-    assert solver.cancelled == 4
-    assert (await ask(client, "now"))[1]["choices"][0]["message"]["content"] == "42"
+    while (await (await client.get("/health")).json())["active"]:
+        await asyncio.sleep(0.01)
+    assert (await ask(client, "now", stop="2"))[1]["choices"][0]["message"]["content"] == "4"
 
 
 async def test_a_waiting_stream_is_kept_open_by_comments(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -74,7 +75,7 @@ def test_peft_and_the_policy_read_the_exported_adapter(config: Config, policy: A
     assert torch.allclose(logits(again.model), whole)
 
 
-def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any) -> None:
+def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Config, policy: Any) -> None:
     whole, bare, step = policy
     for dtype, most in (("float32", 1e-4), ("bfloat16", 0.3)):
         settings = load_config("config/embedded.yaml", [f"dtype={dtype}"])
@@ -84,14 +85,10 @@ def test_the_merged_model_gives_the_policys_logits(config: Config, policy: Any) 
         assert (logits(model) - whole).abs().max() < most < (whole - bare).abs().max()
         assert all(Path(dtype, file).stat().st_mode & 0o777 == 0o644 for file in result.files)
         assert "model.safetensors" in result.files and "adapter_model.safetensors" not in result.files
-
-
-def test_the_merged_model_has_the_policys_tokens_and_template(config: Config, policy: Any) -> None:
-    run_export(config, Path("merged"), policy[2], merge=True)
     prompt, own = Prompt("Write.", "Tom has 3 apples."), Policy.load(config.base_model.path, config.model)
-    merged = Policy.load("merged", config.model)
+    merged = Policy.load("float32", config.model)
     assert merged.encode(prompt) == own.encode(prompt) and merged.eos_token_ids == own.eos_token_ids
-    plain = AutoTokenizer.from_pretrained("merged")
+    plain = AutoTokenizer.from_pretrained("float32")
     assert plain.decode(own.encode(prompt)) == own.tokenizer.decode(own.encode(prompt))
 
 
@@ -100,25 +97,18 @@ def front_matter(card: str) -> dict[str, Any]:
     return about
 
 
-def test_a_card_without_results_says_so_and_names_no_path(config: Config, policy: Any) -> None:
-    result = run_export(config, Path("out"), policy[2])
+def test_the_card_names_facts_but_no_path_and_the_hubs_base_model_if_given(config: Config, policy: Any) -> None:
+    run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
-    assert "No scores are recorded for this adapter." in card and not result.scores
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
     assert "base_model" not in front_matter(card), "the hub has no such folder"
     for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.003", "nano-executor", "math 0.4"):
         assert fact in card
-
-
-def test_a_base_model_of_the_hub_is_named(config: Config, policy: Any) -> None:
-    run_export(config, Path("out"), policy[2], base_model="someone/nano")
-    card = Path("out/README.md").read_text(encoding="utf-8")
-    assert front_matter(card)["base_model"] == "someone/nano"
+    run_export(config, Path("named"), policy[2], base_model="someone/nano")
+    card = Path("named/README.md").read_text(encoding="utf-8")
+    assert front_matter(card)["base_model"] == "someone/nano" == ModelCard(card).data.base_model
     assert "vllm serve someone/nano --enable-lora --max-lora-rank 64" in card
-    assert json.loads(Path("out/adapter_config.json").read_text())["base_model_name_or_path"] == "someone/nano"
-    from huggingface_hub import ModelCard
-
-    assert ModelCard(card).data.base_model == "someone/nano"
+    assert json.loads(Path("named/adapter_config.json").read_text())["base_model_name_or_path"] == "someone/nano"
 
 
 def summary(share: float) -> dict[str, Any]:
@@ -142,22 +132,18 @@ def evaluated(digest: str | None) -> None:
     path.write_text(json.dumps({"model": "nano", "datasets": [row]}), encoding="utf-8")
 
 
-def test_the_card_has_the_scores_recorded_for_this_adapter(config: Config, policy: Any) -> None:
-    record("run-1", 7)
-    evaluated(adapter_digest(policy[2]))
-    result = run_export(config, Path("out"), policy[2])
-    card = Path("out/README.md").read_text(encoding="utf-8")
-    assert result.scores
-    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
-    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
-
-
-def test_scores_of_another_run_step_or_adapter_are_not_used(config: Config, policy: Any) -> None:
-    for run, steps, digest in (("run-2", 7, "other"), ("run-1", 8, None)):
+def test_the_card_has_the_scores_recorded_for_this_adapter_only(config: Config, policy: Any) -> None:
+    for run, steps, digest, used in (
+        ("run-2", 7, "other", False), ("run-1", 8, None, False), ("run-1", 7, adapter_digest(policy[2]), True),
+    ):  # fmt: skip
         record(run, steps)
         evaluated(digest)
-        assert not run_export(config, Path(run), policy[2]).scores
-        assert "No scores are recorded" in Path(run, "README.md").read_text(encoding="utf-8")
+        folder = Path(f"{run}-{steps}")
+        assert run_export(config, folder, policy[2]).scores == used
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert ("No scores are recorded for this adapter." in card) == (not used)
+    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
+    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
 
 
 def test_the_training_data_are_those_of_the_run(config: Config, policy: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import socket
@@ -83,8 +82,6 @@ def test_an_answer_has_its_workflow_and_usage(client: Any) -> None:
     spent = choice.workflow["executor_tokens"]
     assert choice.workflow["outcome"] == "finished" and choice.workflow["operators"] and spent > 0
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens > spent
-    cut = client.chat.completions.create(**body(stop=["7"], **GREEDY))
-    assert cut.choices[0].message.content == ""
 
 
 def test_a_seed_repeats_and_choices_differ(client: Any) -> None:
@@ -109,29 +106,6 @@ def test_a_stream_has_the_workflow_and_then_the_answer(client: Any) -> None:
     assert "".join(delta.content or "" for delta in deltas) == "7"
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage.total_tokens > 0 and len({chunk.id for chunk in chunks}) == 1
-
-
-def test_a_code_problem_gets_a_workflow_for_its_function(client: Any) -> None:
-    extra = {"domain": "code", "entry_point": "f", "public_tests": ["assert f(2) == 5"]}
-    messages = [{"role": "user", "content": "Return x plus 3."}]
-    reply = client.chat.completions.create(model="nano", messages=messages, extra_body=extra, **GREEDY)
-    assert "entry_point" in reply.choices[0].message.reasoning_content
-
-
-def test_requests_beyond_the_limit_are_refused_until_there_is_room(served: str) -> None:
-    async def flood() -> tuple[list[Any], list[Any]]:
-        async with openai.AsyncOpenAI(base_url=served, api_key=KEY, max_retries=0, timeout=300) as client:
-
-            async def one(number: int) -> Any:
-                return await client.chat.completions.create(model="nano", messages=ask(number), **GREEDY)
-
-            crowd = await asyncio.gather(*map(one, range(30)), return_exceptions=True)
-            return crowd, list(await asyncio.gather(*map(one, range(8))))
-
-    crowd, later = asyncio.run(flood())
-    refused = [reply for reply in crowd if isinstance(reply, Exception)]
-    assert 0 < len(refused) <= 22 and all(isinstance(error, openai.RateLimitError) for error in refused)
-    assert len(later) == 8 and all(reply.choices[0].message.content for reply in later)
 
 
 def test_a_client_that_disconnects_leaves_room(served: str) -> None:
@@ -164,30 +138,34 @@ def test_bad_bodies_are_answered_with_the_reason(served: str) -> None:
     cases: list[tuple[Any, int, str]] = [
         (b"{not json", 400, "not JSON"), (b"\xff\xfe", 400, "not JSON"), (b"[" * 100_000, 400, "not JSON"),
         (b'"x"', 400, "object"), (b" " * (1 << 21), 413, "Too Large"), (body(model="gpt-9"), 404, "nano:math"),
-        (body(messages=[{"role": "user", "content": "x " * 30_000}]), 400, "tokens"), (body(n=0), 400, "n must be"),
+        (body(messages=[{"role": "user", "content": "x " * 30_000}]), 400, "tokens"), (body(n=0), 400, "n: "),
     ]  # fmt: skip
     for request, status, words in cases:
         code, reply = post(served, request)
         assert (code, reply["error"]["code"]) == (status, status)
         assert words in reply["error"]["message"] and len(reply["error"]["message"]) < 600
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(f"{served}/files", headers={"Authorization": f"Bearer {KEY}"}))
+    assert json.load(refused.value)["error"]["code"] == 404
 
 
 def test_wrong_fields_are_refused_by_name() -> None:
     parts = [{"type": "image_url"}]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"model": ["nano"]}, "no model"), ({"messages": []}, "messages"), ({"messages": "hello"}, "messages"),
-        ({"messages": [None]}, "role"), ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
-        ({"messages": [{"role": "user", "content": None}]}, "text content"),
-        ({"messages": [{"role": "user", "content": parts}]}, "text only"),
+        ({"messages": [None]}, "messages.0"), ({"messages": [{"role": "tool", "content": "x"}]}, "role"),
+        ({"messages": [{"role": "user", "content": None}]}, "content"),
+        ({"messages": [{"role": "user", "content": parts}]}, "content"),
         ({"messages": [{"role": "user", "content": " "}]}, "empty"),
         ({"messages": [*ask(), {"role": "assistant", "content": "7"}]}, "last message"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "surrogates"), ({"temperature": "hot"}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"), ({"top_p": 0}, "top_p"), ({"seed": 2**64}, "64 bits"),
-        ({"seed": True}, "seed"), ({"n": 17}, "n must be"), ({"n": 1.5}, "whole number"),
+        ({"temperature": float("nan")}, "temperature"), ({"top_p": 0}, "top_p"), ({"seed": 2**64}, "seed"),
+        ({"seed": True}, "seed"), ({"n": 17}, "n: "), ({"n": 1.5}, "n: "), ({"context": "\ud800"}, "context"),
         ({"max_tokens": -1}, "max_tokens"), ({"stream": "yes"}, "stream"), ({"stop": [""]}, "stop"),
         ({"stream": True, "stream_options": "all"}, "stream_options"), ({"stop": ["x"] * 17}, "stop"),
-        ({"domain": "art"}, "math, code, qa"), ({"domain": {}}, "domain"), ({"entry_point": "f(); x"}, "entry_point"),
-        ({"entry_point": "class"}, "entry_point"), ({"public_tests": "assert 1"}, "public_tests"),
+        ({"domain": "art"}, "'math', 'code' or 'qa'"), ({"domain": {}}, "domain"),
+        ({"entry_point": "f(); x"}, "entry_point"), ({"entry_point": "class"}, "entry_point"),
+        ({"public_tests": "assert 1"}, "public_tests"), ({"public_tests": [1]}, "public_tests"),
         ({"context": ["x"]}, "context"), ({"tools": [{"type": "function"}]}, "tools"),
         ({"response_format": {"type": "json_schema"}}, "response_format"), ({"modalities": ["audio"]}, "modalities"),
     ]  # fmt: skip
@@ -200,6 +178,8 @@ def test_wrong_fields_are_refused_by_name() -> None:
             if words not in str(error) or len(str(error)) > 600:
                 wrong.append((change, str(error)))
     assert not wrong
+    one, many, none = (read_request(body(stop=stop), {"nano": "math"}).stop for stop in ("x" * 20, ["a", "b"], None))
+    assert (one, many, none) == (["x" * 20], ["a", "b"], [])
 
 
 def test_hostile_problems_are_only_problems(served: str) -> None:
@@ -213,12 +193,6 @@ def test_hostile_problems_are_only_problems(served: str) -> None:
         replies = list(pool.map(lambda one: post(served, one), bodies))
     assert [code for code, _ in replies] == [200] * len(hostile)
     assert post(served, body(**GREEDY))[1]["choices"][0]["message"]["content"] == "7"
-
-
-def test_an_unknown_path_is_an_error_of_the_protocol(served: str) -> None:
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(urllib.request.Request(f"{served}/files", headers={"Authorization": f"Bearer {KEY}"}))
-    assert json.load(refused.value)["error"]["code"] == 404
 
 
 def test_a_taken_port_and_an_empty_key_are_refused(

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from llm_as_judge.commands.solve import run_solve
-from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.solver import Draw, Solver
-from llm_as_judge.types import Question
 
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
@@ -65,11 +62,3 @@ async def test_a_cancelled_caller_does_not_stop_others(settings: list[str]) -> N
         assert (await second).workflow
         with pytest.raises(asyncio.CancelledError):
             await first
-
-
-def test_a_solution_traces_its_workflow(settings: list[str]) -> None:
-    config = load_config("config/embedded.yaml", settings)
-    question = Question("q", APPLES.format(3), "math")
-    solution = asyncio.run(run_solve(config, question, checkpoint=None, repair=True, fallback=True))
-    assert solution.execution.outcome == "finished" and "class Workflow" in solution.workflow
-    assert solution.as_json()["trace"]

@@ -35,7 +35,8 @@ def test_a_moved_checkout_has_the_same_identity(checkout: Path, tmp_path: Path) 
     before = identity_of(checkout)
     elsewhere = checkout.rename(tmp_path / "there")
     assert identity_of(elsewhere) == before
-    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite")
+    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
+               "max_hours=1")  # fmt: skip
     assert identity_of(elsewhere, *reached) == before
 
 

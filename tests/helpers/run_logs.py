@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from helpers.rollouts import problem, rollout
-from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, UsageEvent
+from llm_as_judge.events import Event, LayersEvent, PromptEvent, RunEvent, UsageEvent
 from llm_as_judge.rl.credit import credit
 from llm_as_judge.rl.report import log_step, step_report
 from llm_as_judge.rl.update import UpdateReport
@@ -38,6 +38,13 @@ def told(
         execution=replace(made.execution, calls=(call,), seconds=0.5),
         reward=Reward(None if correct is None else 9.25 if correct else -2.0, {} if correct is None else terms),
     )
+
+
+def write(path: Path, *events: Event) -> Path:
+    with EventLog(path) as log:
+        for event in events:
+            log.log(event)
+    return path
 
 
 def begin(log: EventLog, resumed_from: str | None = None) -> None:

@@ -19,17 +19,7 @@ from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import plain
-from llm_as_judge.types import (
-    Completion,
-    Execution,
-    Group,
-    Problem,
-    Prompt,
-    Question,
-    Reference,
-    Reward,
-    Verdict,
-)
+from llm_as_judge.types import Completion, Execution, Group, Problem, Prompt, Question, Reference, Reward, Verdict
 
 VOCABULARY = 24
 EOS = 1

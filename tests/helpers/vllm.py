@@ -16,10 +16,7 @@ import pytest
 PYTHON = os.environ.get("VLLM_PYTHON", "")
 START_S = 300
 
-needs_vllm = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; make test-vllm sets it"),
-]
+needs_vllm = [pytest.mark.vllm, pytest.mark.skipif(not PYTHON, reason="VLLM_PYTHON is not set; make test-vllm sets it")]
 
 
 class Server:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.run_logs import write_run
+from helpers.run_logs import write, write_run
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
 from llm_as_judge.events import Event, RolloutEvent, RunEvent, StepReport
-from llm_as_judge.runlog import EventLog
 
 
 def ran(**more: Any) -> RolloutEvent:
@@ -32,10 +31,7 @@ def report(step: int) -> StepReport:
 
 
 def logged(path: Path, *events: Event) -> Analysis:
-    with EventLog(path) as log:
-        for event in events:
-            log.log(event)
-    return analyze_log(path)
+    return analyze_log(write(path, *events))
 
 
 def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.run_logs import write
 from rich.console import Console
 
 from llm_as_judge.commands.app import main
-from llm_as_judge.events import EvalEvent, Event, RunEvent, StepReport, UsageEvent
-from llm_as_judge.runlog import EventLog, LogReader
+from llm_as_judge.events import EvalEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.views.watch import Look, curve, look_at_log, look_panel
 
 ROOT = Path(__file__).parents[2]
@@ -39,13 +40,6 @@ def run(id: str = "run-1", resumed_from: str | None = None) -> RunEvent:
 
 def usage(cost: float) -> UsageEvent:
     return UsageEvent(models={"executor": {"calls": 1, "cost": cost}, "judge": {"calls": 1, "cost": 1.0}})
-
-
-def write(path: Path, *events: Event) -> Path:
-    with EventLog(path) as log:
-        for event in events:
-            log.log(event)
-    return path
 
 
 def look(path: Path) -> Look:

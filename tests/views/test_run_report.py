@@ -6,12 +6,12 @@ import base64
 import json
 import math
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browser import Browsing
 from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, told, write_run
 
 from llm_as_judge.commands.app import main
@@ -133,27 +133,40 @@ def test_the_command_writes_the_page_next_to_the_log(
     assert "no finished step yet" in capsys.readouterr().err
 
 
-def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path, browsing: Browsing) -> None:
+def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path) -> None:
     path = tmp_path / "nano/mine.jsonl"
     with EventLog(path) as log:
         begin(log)
         for step in range(1, 13):
             add_step(log, step, [group(f"p{step}", True, step > 6), hostile_group()], reward_mean=step / 2)
-    page, file = browsing.page, tmp_path / "report.html"
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives it: pip install playwright")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    file, said, asked = tmp_path / "report.html", list[str](), list[str]()
     file.write_text(report_page(read_story(path, tmp_path / "none.json")), encoding="utf-8")
-    page.context.set_offline(True)
-    page.goto(file.as_uri())
-    browsing.picture("report_top")
-    widths = page.eval_on_selector_all(".plots img", "all => all.map(one => one.naturalWidth)")
-    assert len(widths) == 8 and all(width > 300 for width in widths)
-    page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
-    for seen in ("Problem", "# Workflow", "Reply", "Reference", "Error"):
-        found = page.get_by_text(f"{seen} {SCRIPT}").first
-        found.scroll_into_view_if_needed()
-        assert found.is_visible()
-    shown = page.inner_text("body")
-    assert RIGHT_TO_LEFT not in shown and "\u27e8U+202E\u27e9gnp.exe" in shown and "NUL[\u27e8U+0000\u27e9]" in shown
-    assert page.title() == "mine" and page.evaluate("document.querySelector('img[src=x]')") is None
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "wider than the window"
-    assert browsing.said == []
-    assert [url for url in browsing.asked if not url.startswith("data:")] == [file.as_uri()]
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"error: {error}"))
+        page.on("request", lambda request: asked.append(request.url))
+        page.context.set_offline(True)
+        page.goto(file.as_uri())
+        widths = page.eval_on_selector_all(".plots img", "all => all.map(one => one.naturalWidth)")
+        assert len(widths) == 8 and all(width > 300 for width in widths)
+        page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
+        for seen in ("Problem", "# Workflow", "Reply", "Reference", "Error"):
+            found = page.get_by_text(f"{seen} {SCRIPT}").first
+            found.scroll_into_view_if_needed()
+            assert found.is_visible()
+        shown = page.inner_text("body")
+        assert (
+            RIGHT_TO_LEFT not in shown and "\u27e8U+202E\u27e9gnp.exe" in shown and "NUL[\u27e8U+0000\u27e9]" in shown
+        )
+        assert page.title() == "mine" and page.evaluate("document.querySelector('img[src=x]')") is None
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "wider than the window"
+        assert said == []
+        assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+        browser.close()

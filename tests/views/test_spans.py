@@ -112,10 +112,7 @@ def test_failures_are_errors_and_hostile_text_is_complete(tmp_path: Path, collec
     with EventLog(path) as log:
         begin(log)
         add_step(log, 1, [hostile_group()])
-    assert (
-        main(["trace", str(path), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")])
-        == 0
-    )
+    assert main(command(path, collector, root)) == 0
     failed = [span for span in collector.spans.values() if fields(span).get("error.type") == "raised"]
     whole = HOSTILE.replace("\ud800", "?")
     assert len(failed) == 1 and whole in failed[0].status.message

@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.finished import as_options, run_settings
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
@@ -96,21 +96,15 @@ def test_a_missing_library_is_reported_before_any_work(
 
 
 @pytest.mark.slow
-def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path) -> None:
+def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) -> None:
     tools = [name for name in ("trackio", "wandb", "tensorboard") if find_spec(name)]
     if not tools:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    changes = {
-        "tracking.report_to": f"[{', '.join(tools)}]", "executor.base_url": f"http://127.0.0.1:{port}/v1",
-        "judge.base_url": f"http://127.0.0.1:{port}/v1", "max_steps": 2, "rollout_batch_size": 1,
-        "num_return_sequences_in_group": 2, "eval_problems": 2, "eval_every": 2, "plan_matrix": "false",
-        "baselines": "false", "persistence_dir": "buffer",
-    }  # fmt: skip
-    words = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "llm_as_judge", "train", "--config", str(root / "config/embedded.yaml"), *words]
+    changes = run_settings(
+        tmp_path, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
+        plan_matrix="false", baselines="false", **{"tracking.report_to": f"[{', '.join(tools)}]"},
+    )  # fmt: skip
+    command = [sys.executable, "-m", "llm_as_judge", "train", *as_options(root / "config/embedded.yaml", changes)]
     own = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

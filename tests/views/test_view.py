@@ -63,7 +63,9 @@ def test_a_step_is_a_log_with_every_rollout_and_its_scores(tmp_path: Path) -> No
 def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Path) -> None:
     logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
     logs.update()
-    sample = next(s for s in logs_in(logs.folder)["step-0001"].samples or [] if s.id == "math/p1")
+    found = logs_in(logs.folder)["step-0001"]
+    members = {s.epoch: s for s in found.samples or [] if s.id == "math/p1"}
+    sample, wrong = members[1], members[2]
     policy, executor = events(sample, "model")
     assert [message.text for message in policy.input] == ["Write a workflow.", "Asked: Question math/p1?"]
     assert "class Workflow" in policy.output.completion
@@ -77,14 +79,7 @@ def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Pa
     assert score.score.value == {"correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5}
     begun = [event.timestamp for event in sample.events]
     assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
-
-
-def test_a_rollout_judged_by_a_model_shows_its_prompt_and_reply(tmp_path: Path) -> None:
-    logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
-    logs.update()
-    found = logs_in(logs.folder)["step-0001"]
-    wrong = next(s for s in found.samples or [] if s.id == "math/p1" and s.epoch == 2)
-    *_, judge = events(wrong, "model")
+    *_, judge = events(wrong, "model")  # judged by a model
     assert judge.model == "judge" and judge.input[0].text == "Is it right? an answer"
     assert judge.output.completion == "No. " and judge.output.usage.total_tokens == 42
     assert [event.name for event in events(wrong, "span_begin")][-1] == "judge"

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import DOMAINS, Domain, Question
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.types import Domain, Question
 
 
 class Interrupted(Exception):
@@ -71,18 +73,27 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigOptions:
-    """The options of every command that has a configuration."""
+@dataclass(frozen=True)
+class SettingsOptions:
+    """The configuration of a command that loads no model."""
 
     config: ConfigPath = DEFAULT_CONFIG
     model: ModelName = None
-    device: Device = None
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> Config:
-        """The configuration; ``flags`` are typed values by a setting's bare or full name."""
-        return load_settings(self.config, self.overrides, self.model, self.device, **flags)
+        """``flags`` are typed values by a setting's bare or full name."""
+        from llm_as_judge.config.loading import load_config
+
+        return load_config(self.config, self.overrides or [], extra={"model.model_name": self.model, **flags})
+
+
+@dataclass(frozen=True)
+class ConfigOptions(SettingsOptions):
+    device: Device = None
+
+    def load(self, **flags: Any) -> Config:
+        return super().load(**{"model.device": self.device, **flags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +105,6 @@ class AdapterOptions:
 
     def choose(self, settings: Config) -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
-        from llm_as_judge.errors import ConfigError
-
         checkpoint = self.checkpoint
         if self.untrained and checkpoint:
             raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
@@ -110,28 +119,32 @@ class AdapterOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer reads it: a parameter that is a group of options is replaced by the group's options."""
+    """``command`` as typer reads it: a parameter of a dataclass type is replaced by the dataclass's fields."""
+    parameters, groups = dict[str, inspect.Parameter](), dict[str, tuple[type[Any], list[str]]]()
+
+    def add(name: str, hint: Any, default: Any) -> None:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters[name] = inspect.Parameter(name, kind, default=default, annotation=hint)
+
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if hint in (ConfigOptions, AdapterOptions)}
-    parameters: list[tuple[str, Any, Any]] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        if name in groups:
-            options = get_type_hints(groups[name], include_extras=True)
-            parameters += [(f.name, options[f.name], f.default) for f in dataclasses.fields(groups[name])]
+        if isinstance(group := hints[name], type) and dataclasses.is_dataclass(group):
+            own = get_type_hints(group, include_extras=True)
+            for field in dataclasses.fields(group):
+                add(field.name, own[field.name], field.default)
+            groups[name] = group, list(own)
         else:
-            parameters.append((name, hints[name], parameter.default))
+            add(name, hints[name], parameter.default)
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        for name, (group, fields) in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in fields})
         command(**given)
 
     del run.__wrapped__
-    run.__annotations__ = {name: hint for name, hint, _ in parameters}
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d, annotation=a) for name, a, d in parameters]
-    )
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return run
 
 
@@ -147,19 +160,8 @@ def names_in(given: Sequence[str] | None) -> list[str]:
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
 
 
-def load_settings(
-    config: Path, overrides: list[str] | None, model: str | None, device: str | None, **flags: Any
-) -> Config:
-    """The configuration of a command's options; ``flags`` are typed values by a setting's bare or full name."""
-    from llm_as_judge.config.loading import load_config
-
-    return load_config(config, overrides or [], extra={"model.model_name": model, "model.device": device, **flags})
-
-
 def followed() -> bool:
     """Do this process's part if a launcher started it as another rank than 0; False on rank 0 and without launcher."""
-    from llm_as_judge.errors import ConfigError
-
     numbers = {name: os.environ.get(name, default) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0"))}
     for name, value in numbers.items():
         if not value.isdecimal():
@@ -225,9 +227,6 @@ def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 def check_domain(domain: str) -> Domain:
     """``domain`` if it exists; else raises ``ConfigError``."""
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import DOMAINS
-
     for known in DOMAINS:
         if domain == known:
             return known
@@ -236,9 +235,6 @@ def check_domain(domain: str) -> Domain:
 
 def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
     """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    from llm_as_judge.errors import ConfigError
-    from llm_as_judge.types import Question
-
     known = check_domain(domain)
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")
