@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from llm_as_judge.assembly.folder import Started
+from llm_as_judge.assembly.run_folder import Started
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.summary import Summary

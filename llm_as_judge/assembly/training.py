@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from llm_as_judge.assembly.budget import Budget
-from llm_as_judge.assembly.folder import Started, open_folder
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.probe import PROBLEMS, probe_examples
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.assembly.run_folder import Started, open_folder
 from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config

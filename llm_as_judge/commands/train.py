@@ -20,7 +20,7 @@ from llm_as_judge.types import Domain
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.assembly.folder import Started
+    from llm_as_judge.assembly.run_folder import Started
     from llm_as_judge.assembly.training import Training
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.agreement import Agreement

@@ -3,7 +3,7 @@
 ``DIR/step_N`` is a PEFT adapter (usable anywhere) plus ``optimizer.pt``, ``state.pt`` (random states, sampler, buffer,
 counters), ``config.yaml`` and ``checkpoint.json``: the id of the run and a checksum of every file. A checkpoint is
 written under another name and renamed, so an existing ``step_N`` was complete; ``verify`` detects later damage.
-Whether the settings still fit is decided in ``assembly.folder`` before anything is loaded.
+Whether the settings still fit is decided in ``assembly.run_folder`` before anything is loaded.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ import pytest
 from helpers.finished import run_settings
 from helpers.workflows import SINGLE_CALL
 
-from llm_as_judge.assembly.folder import open_folder
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.progress import SILENT
+from llm_as_judge.assembly.run_folder import open_folder
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import LLMAsJudgeError

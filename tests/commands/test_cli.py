@@ -22,8 +22,8 @@ import torch
 from helpers.finished import as_options
 from helpers.workflows import SINGLE_CALL
 
-from llm_as_judge.assembly.folder import RunFolder, Started
 from llm_as_judge.assembly.progress import Progress
+from llm_as_judge.assembly.run_folder import RunFolder, Started
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.train import TrainResult
 from llm_as_judge.config.loading import load_config

@@ -9,9 +9,9 @@ import pytest
 import torch
 from helpers.tiny import tiny_policy
 
-from llm_as_judge.assembly.folder import RunFolder, Started, open_folder
 from llm_as_judge.assembly.policy import newest_checkpoint
 from llm_as_judge.assembly.progress import Silent
+from llm_as_judge.assembly.run_folder import RunFolder, Started, open_folder
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
