@@ -54,7 +54,7 @@ CARDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelSizes:
     """A decoder's sizes, from its ``config.json``."""
 
     hidden: int
@@ -97,20 +97,20 @@ class Shape:
 
 
 _SHAPES = {
-    "qwen25-7b": Shape(3584, 18944, 28, 28, 4, 128, 152_064, False),
-    "qwen3-8b": Shape(4096, 12288, 36, 32, 8, 128, 151_936, False),
-    "smollm2": Shape(576, 1536, 30, 9, 3, 64, 49_152, True),
+    "qwen25-7b": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
+    "qwen3-8b": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
+    "smollm2": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
 }
 
 
-def shape_of(config: Config) -> Shape:
+def sizes_of(config: Config) -> ModelSizes:
     """Of the policy, from its folder's ``config.json`` or the table of known models."""
     entry = config.base_model
     file = Path(entry.path) / "config.json"
     if file.is_file():
         of = json.loads(file.read_text("utf-8"))
         heads, hidden = of["num_attention_heads"], of["hidden_size"]
-        return Shape(
+        return ModelSizes(
             hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
             of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
         )  # fmt: skip
@@ -133,7 +133,7 @@ class Memory:
 
 
 def update_memory(
-    shape: Shape, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
+    shape: ModelSizes, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
     checkpointing: bool,
 ) -> Memory:  # fmt: skip
     """``tokens`` are forwarded at once, ``scored`` of them belong to completions.

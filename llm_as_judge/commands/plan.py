@@ -24,11 +24,11 @@ from llm_as_judge.assembly.estimates import (
     MFU,
     TOKENS,
     Card,
+    ModelSizes,
     Seconds,
-    Shape,
     Workload,
     execute_seconds,
-    shape_of,
+    sizes_of,
     update_memory,
 )
 from llm_as_judge.commands import cli
@@ -94,7 +94,7 @@ def make_plan(
     """``log`` of an earlier run replaces assumptions. Raises ``ConfigError`` for an unknown machine or model and
     ``DataError`` for a log without rollouts.
     """
-    given, shape = assumed or Assumed(), shape_of(config)
+    given, shape = assumed or Assumed(), sizes_of(config)
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
@@ -207,7 +207,7 @@ def _forwarded(config: Config, work: Workload) -> float:
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
-def _parts(config: Config, shape: Shape, work: Workload) -> dict[str, float]:
+def _parts(config: Config, shape: ModelSizes, work: Workload) -> dict[str, float]:
     """Bytes of everything that must be on a card."""
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
@@ -238,7 +238,7 @@ def _placed(parts: Mapping[str, float], count: int, card: Card) -> dict[str, int
     return found
 
 
-def _on(config: Config, shape: Shape, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
+def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
     training, executor, parts = config.training, config.executor, _parts(config, shape, work)
     cards, tokens, fits = _placed(parts, count, card), work.tokens, "yes"
     if cards is None:

@@ -11,7 +11,7 @@ from helpers.finished import FinishedRun
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config
 
-from llm_as_judge.assembly.estimates import Seconds, Shape, Workload, execute_seconds, shape_of, update_memory
+from llm_as_judge.assembly.estimates import Seconds, Workload, execute_seconds, sizes_of, update_memory
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.plan import Assumed, make_plan
 from llm_as_judge.config.loading import load_config, locate_weights
@@ -32,7 +32,7 @@ WITHIN = 0.25
 def test_parameters_are_the_published_ones() -> None:
     published = {"qwen25-7b": 7_615_616_512, "qwen3-8b": 8_190_735_360, "smollm2": 134_515_008}
     found = {
-        name: shape_of(load_config(TRAINING, ["judge.mode=rules", f"model_name={name}"])).parameters
+        name: sizes_of(load_config(TRAINING, ["judge.mode=rules", f"model_name={name}"])).parameters
         for name in published
     }
     assert found == pytest.approx(published, rel=1e-3)
@@ -76,7 +76,7 @@ def test_memory_of_an_update() -> None:
         )
         config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing, dtype="float32")
         measured = peak(Policy.from_config(architecture, None, config), 250, 8)
-        shape = Shape(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
+        shape = ModelSizes(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
         found = update_memory(shape, "all-linear", rank, "float32", 2000, 400, checkpointing=checkpointing)
         estimate = found.activations + found.logits + found.adapter / 4  # the gradient alone is new in the adapter
         if estimate != pytest.approx(measured, rel=WITHIN):
@@ -87,7 +87,7 @@ def test_memory_of_an_update() -> None:
 def test_memory_of_the_nano_policy_whose_first_layers_keep_nothing() -> None:
     config = load_config(EMBEDDED)
     policy = Policy.load(locate_weights(config.base_model.path), config.model)
-    shape, model = shape_of(config), config.model
+    shape, model = sizes_of(config), config.model
     assert shape.parameters == pytest.approx(policy.base.num_parameters(), rel=0.15)
     found = update_memory(
         shape, str(model.lora_target_modules), model.lora_rank, "float32", 2000, 400, checkpointing=False

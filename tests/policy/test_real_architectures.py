@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
-from llm_as_judge.assembly.estimates import Shape, update_memory
+from llm_as_judge.assembly.estimates import ModelSizes, update_memory
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy import local, prefill
 from llm_as_judge.policy.forward import logits_of, own_precision
@@ -33,8 +33,8 @@ from llm_as_judge.types import Completion
 pytestmark = pytest.mark.slow
 
 BUDGET = 16_384
-QWEN25 = Shape(3584, 18944, 28, 28, 4, 128, 152_064, False)
-QWEN3 = Shape(4096, 12288, 36, 32, 8, 128, 151_936, False)
+QWEN25 = ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False)
+QWEN3 = ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False)
 SETTINGS = ModelConfig(dtype="bfloat16", gradient_checkpointing=True, lora_rank=64, lora_alpha=64, device="cpu")
 NEW_TOKENS = 1024
 #: Products of at least this many elements must be in bfloat16; the loss computes small ones in float32.
