@@ -101,7 +101,7 @@ def sampled(groups: int, members: int) -> list[Completion]:
     return found
 
 
-def architecture(make: Any, shape: Shape) -> Any:
+def architecture(make: Any, shape: ModelSizes) -> Any:
     return make(
         hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
@@ -142,7 +142,7 @@ def test_an_evaluation_of_long_prompts_needs_less_than_15_gb_beside_the_weights(
 
 @pytest.mark.parametrize(("make", "shape"), [(Qwen2Config, QWEN25), (Qwen3Config, QWEN3)])
 def test_an_update_computes_in_bfloat16_and_needs_the_planned_memory(
-    make: Any, shape: Shape, monkeypatch: pytest.MonkeyPatch
+    make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)
     completions = sampled(groups=3, members=4)
