@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
@@ -36,17 +38,27 @@ def first_block(text: str) -> str:
 def quiet_parse(source: str) -> ast.Module:
     """``ast.parse`` without the warnings that Python gives about a foreign text.
 
-    Raises ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError``.
+    Raises ``SyntaxError``, also for NUL bytes, half surrogate pairs and texts nested too deeply.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), one_error():
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+@contextmanager
+def one_error() -> Iterator[None]:
+    """Whatever Python raises about a text, as ``SyntaxError`` with ``msg`` and ``lineno``."""
+    try:
+        yield
+    except (ValueError, RecursionError, MemoryError) as error:
+        deep = not isinstance(error, ValueError)
+        raise SyntaxError("nested too deeply" if deep else str(error), ("<unknown>", 1, None, None)) from None
 
 
 def parses(source: str) -> bool:
     """Whether ``source`` is Python."""
     try:
         quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except SyntaxError:
         return False
     return True

@@ -16,6 +16,7 @@ from llm_as_judge.assembly.progress import Progress, Silent
 from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.recall import Recall
@@ -70,6 +71,7 @@ async def open_training(
         async with open_services(config, shown) as services:
             shown.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
+            await refuse_vacuous(problems, services.sandbox)
             author = load_together(config, ranks)
             if problems.seen:
                 shown.say(

@@ -68,10 +68,8 @@ def syntax_tree(field: str, source: str) -> ast.Module:
     """``source`` parsed. Raises ``DataError`` that names ``field``."""
     try:
         return quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # ValueError: NUL bytes
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
-        raise DataError(f"field {field!r} is not Python{line}: {reason}") from None
+    except SyntaxError as error:
+        raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 
 
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:

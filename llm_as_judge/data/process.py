@@ -175,7 +175,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, dict[Domain, list[Entry
     for pool in pools:
         entries = index.setdefault(pool.name, {})
         for file in pool.files:
-            for problem in parsed(file, pool.parse, faults):
+            for _, problem in parsed(file, pool.parse, faults):
                 line = _line(custom.to_record(problem))
                 entries.setdefault(problem.question.domain, []).append(entry_of(problem, seed, line))
                 count += 1

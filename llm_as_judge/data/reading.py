@@ -86,8 +86,8 @@ def files_in(path: Path) -> list[Path]:
     return files
 
 
-def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[T]:
-    """``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
+def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
+    """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
     for raw in read(path):
         try:
             if raw.record is None:
@@ -97,7 +97,7 @@ def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> I
             faults.add(path, raw.place, error)
             continue
         if item is not None:
-            yield item
+            yield f"{path}:{raw.place}", item
 
 
 def read(path: Path) -> Iterator[Raw]:
