@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+#: Characters of the longest text of a model that is parsed as Python: a syntax tree takes 400 times its text.
+LONGEST_PARSED = 15_000
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
@@ -35,11 +37,14 @@ def first_block(text: str) -> str:
     return text[opening.end() : closing.start()] if opening and closing else text
 
 
-def quiet_parse(source: str) -> ast.Module:
+def quiet_parse(source: str, longest: int | None = None) -> ast.Module:
     """``ast.parse`` without the warnings that Python gives about a foreign text.
 
-    Raises ``SyntaxError``, also for NUL bytes, half surrogate pairs and texts nested too deeply.
+    Raises ``SyntaxError``, also for NUL bytes, half surrogate pairs and texts that are nested too deeply or have more
+    than ``longest`` characters.
     """
+    if longest is not None and len(source) > longest:
+        raise SyntaxError(f"{len(source):,} characters, more than {longest:,}")
     with warnings.catch_warnings(), one_error():
         warnings.simplefilter("ignore")
         return ast.parse(source)
@@ -56,9 +61,9 @@ def one_error() -> Iterator[None]:
 
 
 def parses(source: str) -> bool:
-    """Whether ``source`` is Python."""
+    """Whether ``source`` is Python of at most ``LONGEST_PARSED`` characters."""
     try:
-        quiet_parse(source)
+        quiet_parse(source, LONGEST_PARSED)
     except SyntaxError:
         return False
     return True

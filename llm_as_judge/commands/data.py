@@ -67,7 +67,7 @@ def process(
     from llm_as_judge.data.process import process as run
     from llm_as_judge.data.settings import splits_there
 
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(make_console(as_json).print, highlight=False, soft_wrap=True)
     if custom and datasets is None:
         defaults = _settings(config, None)
         sources = defaults.sources(defaults.mix.datasets)
@@ -135,7 +135,7 @@ def check(
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
             raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
-    say = partial(make_console(as_json).print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(make_console(as_json).print, highlight=False, soft_wrap=True)
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
@@ -219,7 +219,7 @@ def _print_overview(result: dict[str, Any]) -> None:
     from rich.text import Text
 
     console = make_console(False)
-    say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    say = partial(console.print, highlight=False, soft_wrap=True)
     for side, sets in result["sides"].items():
         table = Table("dataset", "domain", "lines", "unique", "each", "median", "95 %", "longest", title=Text(side))
         for name, facts in sets.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from llm_as_judge.commands.options import AsJson, make_console, print_result
+from llm_as_judge.commands.options import AsJson, make_console, print_result, printable
 
 if TYPE_CHECKING:
     from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
@@ -92,9 +93,9 @@ def run(
         del result["value"]
         print_result({**result, "sandbox": sandbox}, as_json, make_console(as_json))
     else:
-        typer.echo(found.stdout, nl=False)
+        typer.echo(printable(found.stdout) if sys.stdout.isatty() else found.stdout, nl=False)
         if found.outcome != "finished":
-            typer.echo(f"{found.outcome}: {found.error}", err=True)
+            typer.echo(printable(f"{found.outcome}: {found.error}"), err=True)
     if found.outcome != "finished":
         raise typer.Exit(1)
 

@@ -18,6 +18,7 @@ from llm_as_judge.commands.options import (
     make_question,
     print_json,
     print_result,
+    printable,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def lint(options: ConfigOptions, path: WorkflowPath, entry_point: EntryPoint = N
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
-            typer.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
+            typer.echo(printable(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}"))
         if not findings:
             typer.echo(f"{workflow.file}: no findings")
     if any(finding.fatal for finding in findings):

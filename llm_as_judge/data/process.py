@@ -181,6 +181,8 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, dict[Domain, list[Entry
                 count += 1
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
+    if not count:
+        raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {count:,} records")
     return index
 

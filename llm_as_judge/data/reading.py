@@ -145,10 +145,8 @@ def _parse_line(line: bytes, place: str) -> Raw:
         return _checked(json.loads(line.decode("utf-8-sig")), place)
     except UnicodeDecodeError as error:
         return Raw(place, None, f"not UTF-8: {error.reason} at byte {error.start}")
-    except ValueError as error:
-        return Raw(place, None, f"not JSON: {error}")
-    except RecursionError:
-        return Raw(place, None, "not JSON: nested too deeply")
+    except (ValueError, RecursionError) as error:
+        return Raw(place, None, _not_json(error))
 
 
 def _checked(value: Any, place: str) -> Raw:
@@ -187,10 +185,16 @@ def _document(file: io.BufferedReader) -> Iterator[Raw]:
                 yield item if isinstance(item, Raw) else _checked(item, f"record {number}")
     except UnicodeDecodeError as error:
         yield Raw(f"record {number + 1}", None, f"not UTF-8 here or later: {error.reason}")
-    except json.JSONDecodeError as error:
-        yield Raw(f"record {number + 1}", None, f"not JSON: {error.msg}")
-    except RecursionError:
-        yield Raw(f"record {number + 1}", None, "not JSON: nested too deeply")
+    except (ValueError, RecursionError) as error:
+        yield Raw(f"record {number + 1}", None, _not_json(error))
+
+
+def _not_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg}"
+    if isinstance(error, RecursionError):
+        return "not JSON: nested too deeply"
+    return "a number has more digits than Python reads; write it in quotes"
 
 
 def _values(file: io.TextIOWrapper) -> Iterator[Any]:

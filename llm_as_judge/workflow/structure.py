@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from llm_as_judge.answers.code import one_error, quiet_parse
+from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow.lint.values import Function, NameTable, rounds
 
@@ -39,7 +39,7 @@ def normalise_code(source: str) -> str:
     """``source`` without comments, docstrings, annotations and layout; text that is not Python keeps its words."""
     try:
         with one_error():
-            return ast.unparse(_Bare().visit(quiet_parse(source)))
+            return ast.unparse(_Bare().visit(quiet_parse(source, LONGEST_PARSED)))
     except SyntaxError:
         return " ".join(source.split())
 
@@ -52,7 +52,7 @@ def shape(source: str) -> str:
     """
     try:
         with one_error():
-            tree = quiet_parse(source)
+            tree = quiet_parse(source, LONGEST_PARSED)
             classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
             methods = _methods(classes.get("Workflow"), classes)
             if "__call__" not in methods:

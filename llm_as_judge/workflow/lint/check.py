@@ -16,7 +16,7 @@ import operator as standard_operator
 import warnings
 from collections.abc import Mapping
 
-from llm_as_judge.answers.code import one_error, quiet_parse
+from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.aflow import constructor_arguments
 from llm_as_judge.types import Finding
@@ -39,7 +39,7 @@ def lint(
     """
     report = Report()
     try:
-        tree = quiet_parse(source)
+        tree = quiet_parse(source, LONGEST_PARSED)
         with warnings.catch_warnings(), one_error():
             warnings.simplefilter("ignore")  # Python's own warnings about the policy's text
             compile(source, "<workflow>", "exec", dont_inherit=True)
