@@ -72,6 +72,7 @@ async def check_golds(
     running: set[asyncio.Task[list[Failure]]] = set()
     for raw, place in ((raw, f"{file}:{raw.place}") for path in paths for file in files_in(path) for raw in read(file)):
         records += 1
+        await asyncio.sleep(0)  # lets Ctrl-C through
         try:
             problem, answers = _parsed(dataset, raw, fields)
         except DataError as error:

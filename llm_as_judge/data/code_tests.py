@@ -15,6 +15,7 @@ from functools import lru_cache
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import LONGEST_SOURCE
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
@@ -67,7 +68,7 @@ def tested_function(tests: str) -> str:
 def syntax_tree(field: str, source: str) -> ast.Module:
     """``source`` parsed. Raises ``DataError`` that names ``field``."""
     try:
-        return quiet_parse(source)
+        return quiet_parse(source, LONGEST_SOURCE)
     except SyntaxError as error:
         raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 

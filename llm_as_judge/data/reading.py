@@ -106,6 +106,8 @@ def read(path: Path) -> Iterator[Raw]:
     if (suffix := _suffix(path)) not in readers:
         raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {ENDINGS}")
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("not a regular file")  # reading a pipe without a writer never ends
         with path.open("rb") as raw:
             unpacked = typing.cast("io.RawIOBase", gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw.raw
             yield from readers[suffix](io.BufferedReader(unpacked, _CHUNK))

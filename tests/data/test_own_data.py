@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -267,6 +269,29 @@ def test_check_judges_own_files_and_reports_every_fault(
     assert "25 answers of 39 records, 2 faults" in shown
     assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1
     assert "... and 80 more" in capsys.readouterr().out
+
+
+def test_check_ends_at_once_on_ctrl_c_in_unreadable_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = written(tmp_path, *[{}] * 200), 0
+
+    def parse(*_: object) -> None:
+        nonlocal read
+        read += 1
+        if read == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        raise DataError("bad")
+
+    monkeypatch.setattr("llm_as_judge.data.check._parsed", parse)
+    assert main(["data", "check", "--file", str(path)]) == 130
+    assert read < 20
+
+
+def test_pipes_and_endless_tests_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
+    assert "characters, more than 1,000,000" in error(
+        written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
+    )
 
 
 def test_runs_refuse_tests_that_pass_anything_before_they_begin(
