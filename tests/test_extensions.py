@@ -234,7 +234,11 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    command, imported = "app.command()(doctor.doctor)\n", "from llm_as_judge.commands.options import Interrupted\n"
+    command = "app.command()(doctor.doctor)\n"
+    imported = "from llm_as_judge.commands.options import Interrupted, printable\n"
+        "app.command()(doctor.doctor)\n",
+        "from llm_as_judge.commands.options import Interrupted, printable\n",
+    )
     copy.edit(
         "commands/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),
