@@ -236,9 +236,6 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
     )
     command = "app.command()(doctor.doctor)\n"
     imported = "from llm_as_judge.commands.options import Interrupted, printable\n"
-        "app.command()(doctor.doctor)\n",
-        "from llm_as_judge.commands.options import Interrupted, printable\n",
-    )
     copy.edit(
         "commands/app.py",
         (command, f"{command}app.command()(steps.steps)\n"),
