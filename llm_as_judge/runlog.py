@@ -14,8 +14,10 @@ import logging
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of one rollout in a log; longer texts are cut in their middle until the rollout fits.
 ROLLOUT_BYTES = 256_000
-_LONGEST = (20_000, 4_000, 800, 160, 32)  # characters of a text, tried in this order
+_LONGEST = (32, 160, 800, 4_000, 20_000)  # characters of a text: the largest that fits
 _FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
 _HEAD = 120  # bytes of a line that contain its kind
@@ -91,22 +93,22 @@ class EventLog:
 
 def encoded(event: Event) -> bytes:
     """The event's line without its end."""
-    fields = plain(event)
-    line = msgspec.json.encode(fields)
-    if not isinstance(event, RolloutEvent) or len(line) <= _LONGEST[0]:
-        return line
-    fields = _shortened(fields, _LONGEST[0])
-    own = {name: fields[name] for name in ("text", "workflow")}  # the part that readers need most
+    if not isinstance(event, RolloutEvent):
+        return msgspec.json.encode(plain(event))
+    # Text and workflow, the part that readers need most, are hardly cut.
+    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[-1])
+    line = msgspec.json.encode({**plain(event, _LONGEST[0]), "calls": [], "judged": []} | own)
     for longest in _LONGEST:
-        line = msgspec.json.encode(_shortened(fields, longest) | own)
-        if len(line) <= ROLLOUT_BYTES:
-            return line
-    return msgspec.json.encode(_shortened({**fields, "calls": [], "judged": []}, _LONGEST[-1]) | own)
+        longer = msgspec.json.encode(plain(event, longest) | own)
+        if len(longer) > ROLLOUT_BYTES:
+            break
+        line = longer
+    return line
 
 
-def plain(event: Event) -> dict[str, Any]:
-    """The event as JSON data, with its kind and time first."""
-    fields = {name: json_data(getattr(event, name)) for name in event.__struct_fields__}
+def plain(event: Event, longest: int | None = None) -> dict[str, Any]:
+    """The event as JSON data, with its kind and time first; ``longest`` as for ``json_data``."""
+    fields = {name: json_data(getattr(event, name), longest) for name in event.__struct_fields__}
     return {"kind": event.__struct_config__.tag, "time": event.time or time.time()} | {
         name: value for name, value in fields.items() if name != "time"
     }
@@ -300,9 +302,16 @@ _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
 }
 
 
-def json_data(value: Any) -> Any:
-    """``value`` as JSON data; anything unknown as its ``str``."""
+def json_data(value: Any, longest: int | None = None) -> Any:
+    """``value`` as JSON data; anything unknown as its ``str``.
+
+    With ``longest``, texts have at most about so many characters and lists a tenth as many items: the middle is left
+    out.
+    """
     if isinstance(value, str):
+        if longest is not None and len(value) > longest:
+            half = longest // 2
+            value = f"{value[:half]}\n... {len(value) - 2 * half} characters left out ...\n{value[-half:]}"
         # A lone surrogate cannot be written as UTF-8.
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if value is None or isinstance(value, bool):
@@ -312,23 +321,13 @@ def json_data(value: Any) -> Any:
     if isinstance(value, int):
         return value if abs(value) < 2**63 else str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: json_data(getattr(value, field.name), longest) for field in dataclasses.fields(value)}
+    items = sys.maxsize if longest is None else max(_FEWEST, longest // 10)
     if isinstance(value, Mapping):
-        return {json_data(str(key)): json_data(item) for key, item in value.items()}
+        pairs = islice(value.items(), items)
+        return {json_data(str(key)[:longest]): json_data(item, longest) for key, item in pairs}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [json_data(item) for item in value]
-    return json_data(str(value))
-
-
-def _shortened(value: Any, longest: int) -> Any:
-    """``value`` without the middle of every text over ``longest`` characters and of very long lists."""
-    if isinstance(value, str) and len(value) > longest:
-        half = longest // 2
-        return f"{value[:half]}\n... {len(value) - 2 * half} characters left out ...\n{value[-half:]}"
-    items = max(_FEWEST, longest // 10)
-    if isinstance(value, dict):
-        return {key[:longest]: _shortened(item, longest) for key, item in list(value.items())[:items]}
-    if isinstance(value, list):
-        cut = value if len(value) <= items else [*value[: items // 2], *value[-(items // 2) :]]
-        return [_shortened(item, longest) for item in cut]
-    return value
+        kept = list(value)
+        kept = kept if len(kept) <= items else [*kept[: items // 2], *kept[-(items // 2) :]]
+        return [json_data(item, longest) for item in kept]
+    return json_data(str(value), longest)

@@ -48,6 +48,7 @@ class Reference:
 class Problem:
     question: Question
     reference: Reference
+    place: str = field(default="", compare=False)  # file and line; "" if not read from a file
 
 
 @dataclass(frozen=True, slots=True)

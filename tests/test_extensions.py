@@ -226,7 +226,7 @@ def test_a_command_is_a_file_and_a_line_in_the_command_line(copy: Copy) -> None:
         "    from llm_as_judge.config.loading import load_config\n\n"
         "    typer.echo(load_config(config, overrides or []).training.max_steps)\n",
     )
-    imported = "from llm_as_judge.commands.cli import Interrupted\n"
+    imported = "from llm_as_judge.commands.cli import Interrupted, printable\n"
     copy.edit(
         "commands/app.py",
         ("doctor.doctor,\n", "doctor.doctor, steps.steps,\n"),

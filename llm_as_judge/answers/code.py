@@ -9,7 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+#: Characters of the longest text of a model that is parsed as Python: a syntax tree takes 400 times its text.
+LONGEST_PARSED = 15_000
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
@@ -33,20 +37,33 @@ def first_block(text: str) -> str:
     return text[opening.end() : closing.start()] if opening and closing else text
 
 
-def quiet_parse(source: str) -> ast.Module:
+def quiet_parse(source: str, longest: int | None = None) -> ast.Module:
     """``ast.parse`` without the warnings that Python gives about a foreign text.
 
-    Raises ``SyntaxError``, ``ValueError``, ``RecursionError`` or ``MemoryError``.
+    Raises ``SyntaxError``, also for NUL bytes, half surrogate pairs and texts that are nested too deeply or have more
+    than ``longest`` characters.
     """
-    with warnings.catch_warnings():
+    if longest is not None and len(source) > longest:
+        raise SyntaxError(f"{len(source):,} characters, more than {longest:,}")
+    with warnings.catch_warnings(), one_error():
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
-def parses(source: str) -> bool:
-    """Whether ``source`` is Python."""
+@contextmanager
+def one_error() -> Iterator[None]:
+    """Whatever Python raises about a text, as ``SyntaxError`` with ``msg`` and ``lineno``."""
     try:
-        quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield
+    except (ValueError, RecursionError, MemoryError) as error:
+        deep = not isinstance(error, ValueError)
+        raise SyntaxError("nested too deeply" if deep else str(error), ("<unknown>", 1, None, None)) from None
+
+
+def parses(source: str) -> bool:
+    """Whether ``source`` is Python of at most ``LONGEST_PARSED`` characters."""
+    try:
+        quiet_parse(source, LONGEST_PARSED)
+    except SyntaxError:
         return False
     return True

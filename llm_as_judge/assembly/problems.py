@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config, DataConfig
@@ -32,6 +33,9 @@ class Problems:
     def digest(self) -> str:
         """Identifies the training problems."""
         return str(self.sampler.state_dict()["problems"])
+
+    def __iter__(self) -> Iterator[Problem]:
+        return chain(self.sampler.peek(None), self.validation, self.heldout)
 
 
 def open_problems(config: Config, *, measured: bool = True) -> Problems:

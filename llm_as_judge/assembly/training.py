@@ -16,6 +16,7 @@ from llm_as_judge.assembly.run_folder import Started, open_folder
 from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.recall import Recall
@@ -68,6 +69,7 @@ async def open_training(
         async with open_services(config, progress) as services:
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
+            await refuse_vacuous(problems, services.sandbox)
             author = load_together(config, ranks)
             if problems.seen:
                 progress.say(

@@ -43,8 +43,8 @@ from llm_as_judge.commands import (
     warmup,
     workflow,
 )  # fmt: skip
-from llm_as_judge.commands.cli import Interrupted
-from llm_as_judge.errors import LLMAsJudgeError
+from llm_as_judge.commands.cli import Interrupted, printable
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError
 
 # Rich's help and tracebacks would double the start-up time.
 app = typer.Typer(
@@ -96,6 +96,12 @@ def start(
     ] = False,
 ) -> None:
     """Train a small policy that writes agent workflows, and use it."""
+    if sys.flags.optimize > 1:
+        raise ConfigError("PYTHONOPTIMIZE=2 (python -OO) removes docstrings that transformers reads; unset it")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the current folder was deleted; change to another one") from None
     if Path(".env").is_file():  # before torch is loaded, which reads CUDA_VISIBLE_DEVICES
         from llm_as_judge.config.sources import load_dotenv
 
@@ -132,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if message is None or os.environ.get("LLM_AS_JUDGE_DEBUG") == "1":
             raise
         message = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...", _without_secrets(message, arguments))
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {printable(message)}\n")
         return 2
 
 

@@ -8,7 +8,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -33,6 +33,7 @@ class Interrupted(Exception):
 
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step lines are not wrapped
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -166,7 +167,11 @@ def followed() -> bool:
     for name, value in numbers.items():
         if not value.isdecimal():
             raise ConfigError(f"{name}={value}: not a number; unset it, or start with torchrun, which sets it")
-    if int(numbers["WORLD_SIZE"]) == 1 or int(numbers["RANK"]) == 0:
+    if int(numbers["WORLD_SIZE"]) == 1:
+        return False
+    if "MASTER_ADDR" not in os.environ:
+        raise ConfigError(f"WORLD_SIZE={numbers['WORLD_SIZE']} without MASTER_ADDR; unset it, or start with torchrun")
+    if int(numbers["RANK"]) == 0:
         return False
 
     from llm_as_judge.assembly.follow import follow
@@ -175,11 +180,24 @@ def followed() -> bool:
     return True
 
 
+def printable(text: str) -> str:
+    """``text`` without control characters other than tabs and line breaks."""
+    return text.translate(_CONTROLS)
+
+
 def make_console(as_json: bool) -> Console:
     """A console; on standard error if standard output is for JSON."""
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
-    console = Console(stderr=as_json)
+    class PlainConsole(Console):
+        """Prints texts without control characters, which a terminal would obey."""
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+    console = PlainConsole(stderr=as_json, markup=False)
     if not console.is_terminal:
         console.width = max(console.width, PIPE_WIDTH)
     return console
@@ -188,7 +206,7 @@ def make_console(as_json: bool) -> Console:
 def show(console: Console, *lines: object) -> None:
     """Print lines of plain text, each unwrapped and without markup."""
     for line in lines:
-        console.print(str(line), highlight=False, markup=False, soft_wrap=True)
+        console.print(str(line), highlight=False, soft_wrap=True)
 
 
 def policy_name(checkpoint: Path | None) -> str:

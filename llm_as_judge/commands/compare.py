@@ -97,6 +97,7 @@ async def run_comparison(
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import policy_results
     from llm_as_judge.assembly.services import open_services
+    from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED
@@ -112,6 +113,7 @@ async def run_comparison(
     if budget is None:
         progress.say("search for the best single workflow skipped: its token budget is unknown; give --tokens N")
     async with open_services(config, progress, judging=False) as services:
+        await refuse_vacuous(problems, services.sandbox)
         matrix = await measure(
             problems,
             services.official,

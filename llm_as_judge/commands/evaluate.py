@@ -90,6 +90,7 @@ async def run_evaluation(
     from llm_as_judge.assembly.problems import heldout_problems
     from llm_as_judge.assembly.recording import policy_records, recording
     from llm_as_judge.assembly.services import open_services
+    from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.evaluation.evaluate import evaluate as measure
@@ -100,6 +101,7 @@ async def run_evaluation(
     records = policy_records(config, source, problems, checkpoint, samples, given)
     count = len(problems) * samples
     async with open_services(config, progress, judging=False) as services:
+        await refuse_vacuous(problems, services.sandbox)
         author: Author
         if workflow:
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -100,8 +101,8 @@ def run(
         del result["value"]
         cli.print_result({**result, "sandbox": sandbox}, as_json, cli.make_console(as_json))
     else:
-        typer.echo(found.stdout, nl=False)
+        typer.echo(cli.printable(found.stdout) if sys.stdout.isatty() else found.stdout, nl=False)
         if found.outcome != "finished":
-            typer.echo(f"{found.outcome}: {found.error}", err=True)
+            typer.echo(cli.printable(f"{found.outcome}: {found.error}"), err=True)
     if found.outcome != "finished":
         raise typer.Exit(1)

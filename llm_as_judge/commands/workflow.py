@@ -39,7 +39,7 @@ def lint(
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
-            typer.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
+            typer.echo(cli.printable(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}"))
         if not findings:
             typer.echo(f"{workflow.file}: no findings")
     if any(finding.fatal for finding in findings):

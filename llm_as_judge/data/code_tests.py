@@ -15,6 +15,7 @@ from functools import lru_cache
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import LONGEST_SOURCE
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
@@ -67,11 +68,9 @@ def tested_function(tests: str) -> str:
 def syntax_tree(field: str, source: str) -> ast.Module:
     """``source`` parsed. Raises ``DataError`` that names ``field``."""
     try:
-        return quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # ValueError: NUL bytes
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
-        raise DataError(f"field {field!r} is not Python{line}: {reason}") from None
+        return quiet_parse(source, LONGEST_SOURCE)
+    except SyntaxError as error:
+        raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 
 
 def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:

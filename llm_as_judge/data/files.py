@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import locked
 
 MARKER = ".incomplete"
 #: The index file in a folder of test sets.
@@ -50,9 +51,12 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def staging(out: Path) -> Iterator[Path]:
-    """An empty folder inside ``out``, removed at the end; an ``OSError`` of the block becomes a ``DataError``."""
+    """An empty folder inside ``out``, removed at the end; an ``OSError`` of the block becomes a ``DataError``.
+
+    Waits while another process writes to the same ``out``.
+    """
     folder = out / ".process"
-    with writing(out):
+    with writing(out), locked(out / ".process.lock"):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:

@@ -66,7 +66,7 @@ def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[st
     tallies: dict[tuple[str, Domain], _Tally] = {}
     faults = Faults()
     for file in files_in(path):
-        for problem in parsed(file, partial(parse_record, fields=fields), faults):
+        for _, problem in parsed(file, partial(parse_record, fields=fields), faults):
             tallies.setdefault((problem.question.dataset, problem.question.domain), _Tally()).add(problem, examples)
     if faults.count:
         raise DataError(str(faults))

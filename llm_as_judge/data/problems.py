@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -49,7 +50,8 @@ def load_file(
     problems: list[Problem] = []
     faults = Faults()
     for file in files_in(path):
-        problems += islice(parsed(file, partial(parse_record, fields=fields), faults), limit and limit - len(problems))
+        found = parsed(file, partial(parse_record, fields=fields), faults)
+        problems += (replace(p, place=place) for place, p in islice(found, limit and limit - len(problems)))
     if faults.count:
         raise DataError(str(faults))
     if not problems:

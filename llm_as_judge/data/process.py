@@ -175,12 +175,14 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, dict[Domain, list[Entry
     for pool in pools:
         entries = index.setdefault(pool.name, {})
         for file in pool.files:
-            for problem in parsed(file, pool.parse, faults):
+            for _, problem in parsed(file, pool.parse, faults):
                 line = _line(custom.to_record(problem))
                 entries.setdefault(problem.question.domain, []).append(entry_of(problem, seed, line))
                 count += 1
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
+    if not count:
+        raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {count:,} records")
     return index
 

@@ -86,8 +86,8 @@ def files_in(path: Path) -> list[Path]:
     return files
 
 
-def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[T]:
-    """``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
+def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
+    """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
     for raw in read(path):
         try:
             if raw.record is None:
@@ -97,7 +97,7 @@ def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> I
             faults.add(path, raw.place, error)
             continue
         if item is not None:
-            yield item
+            yield f"{path}:{raw.place}", item
 
 
 def read(path: Path) -> Iterator[Raw]:
@@ -106,6 +106,8 @@ def read(path: Path) -> Iterator[Raw]:
     if (suffix := _suffix(path)) not in readers:
         raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {ENDINGS}")
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("not a regular file")  # reading a pipe without a writer never ends
         with path.open("rb") as raw:
             unpacked = typing.cast("io.RawIOBase", gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw.raw
             yield from readers[suffix](io.BufferedReader(unpacked, _CHUNK))
@@ -145,10 +147,8 @@ def _parse_line(line: bytes, place: str) -> Raw:
         return _checked(json.loads(line.decode("utf-8-sig")), place)
     except UnicodeDecodeError as error:
         return Raw(place, None, f"not UTF-8: {error.reason} at byte {error.start}")
-    except ValueError as error:
-        return Raw(place, None, f"not JSON: {error}")
-    except RecursionError:
-        return Raw(place, None, "not JSON: nested too deeply")
+    except (ValueError, RecursionError) as error:
+        return Raw(place, None, _not_json(error))
 
 
 def _checked(value: Any, place: str) -> Raw:
@@ -187,10 +187,16 @@ def _document(file: io.BufferedReader) -> Iterator[Raw]:
                 yield item if isinstance(item, Raw) else _checked(item, f"record {number}")
     except UnicodeDecodeError as error:
         yield Raw(f"record {number + 1}", None, f"not UTF-8 here or later: {error.reason}")
-    except json.JSONDecodeError as error:
-        yield Raw(f"record {number + 1}", None, f"not JSON: {error.msg}")
-    except RecursionError:
-        yield Raw(f"record {number + 1}", None, "not JSON: nested too deeply")
+    except (ValueError, RecursionError) as error:
+        yield Raw(f"record {number + 1}", None, _not_json(error))
+
+
+def _not_json(error: ValueError | RecursionError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error.msg}"
+    if isinstance(error, RecursionError):
+        return "not JSON: nested too deeply"
+    return "a number has more digits than Python reads; write it in quotes"
 
 
 def _values(file: io.TextIOWrapper) -> Iterator[Any]:

@@ -49,8 +49,8 @@ class DomainSampler:
             raise ValueError(f"batch size must be >= 1, got {n}")
         return [self._draw(domain) for domain in self._quota.take(n)]
 
-    def peek(self, n: int) -> list[Problem]:
-        """The first ``n`` problems of each domain; nothing is drawn."""
+    def peek(self, n: int | None) -> list[Problem]:
+        """The first ``n`` problems of each domain (None: all); nothing is drawn."""
         return [problem for problems in self._problems.values() for problem in problems[:n]]
 
     def _draw(self, domain: Domain) -> Problem:

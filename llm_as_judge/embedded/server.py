@@ -209,5 +209,6 @@ def serve(host: str, port: int, ready: Callable[[], None] = lambda: None, folder
     app = application(folder)
     try:
         web.run_app(app, host=host, port=port, print=lambda _: ready(), access_log=None)
-    except OSError as error:
-        raise ConfigError(f"cannot serve at {host}:{port}: {error.strerror}; choose another with --port") from error
+    except (OSError, UnicodeError) as error:  # the latter: no name of a host
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; choose another with --host, --port") from error

@@ -73,7 +73,7 @@ class AuditedJudge:
 
     def _chosen(self, problem: Problem, answer: str) -> bool:
         """Chosen by content, so a resumed run checks the same verdicts."""
-        digest = hashlib.sha256(f"{problem.question.id}\n{answer}".encode()).digest()
+        digest = hashlib.sha256(f"{problem.question.id}\n{answer}".encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:6], "big") < self._config.audit_share * 2**48
 
     async def _confirmed(self, problem: Problem, answer: str) -> bool | None:

@@ -34,6 +34,7 @@ _LONGEST_REPLY = 64 << 20
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
 _RESTART_WAIT_S = 2.0
 _QUOTED_CHARS = 300
+_ERROR_BYTES = 10_000  # that are read of an error
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][\w*.-]{6,}|(?i:\bbearer\s+)[\w*.+/=-]+")
 _QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|billing|credit balance", re.IGNORECASE)
 _CONTEXT = re.compile(
@@ -100,7 +101,7 @@ class _BoundedClient(httpx2.AsyncClient):
         headers = {}
         if retry_after := response.headers.get("retry-after"):
             headers["retry-after"] = _spread(retry_after)
-        if response.status_code == 429 and _QUOTA.search(_text(bytes(body))):
+        if response.status_code == 429 and _QUOTA.search(_text(body)):
             headers["x-should-retry"] = "false"
         return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
 
@@ -222,7 +223,7 @@ class Transport:
 
     def _quote(self, body: bytes) -> str:
         """The beginning of a body, without what looks like a key: providers repeat the one they refuse."""
-        text = " ".join(_text(body[: 10 * _QUOTED_CHARS]).split())
+        text = " ".join(_text(body).split())
         if len(self.config.api_key) >= 4:
             text = text.replace(self.config.api_key, "***")
         text = _KEYS.sub("***", text)
@@ -246,8 +247,9 @@ def _spread(retry_after: str) -> str:
         return retry_after
 
 
-def _text(body: bytes) -> str:
-    return body.decode("utf-8", "replace")
+def _text(body: bytes | bytearray) -> str:
+    """The beginning of an error's body."""
+    return body[:_ERROR_BYTES].decode("utf-8", "replace")
 
 
 def _attempts(error: openai.APIConnectionError | openai.APIStatusError) -> int:

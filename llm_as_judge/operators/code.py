@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Operator, result
-from llm_as_judge.operators.reading import code
+from llm_as_judge.operators.reading import code, is_name
 from llm_as_judge.sandbox.public_test import run_assert
 
 _TRIES = 3
@@ -61,7 +61,7 @@ class Test(Operator):
 
     async def _first_failure(self, source: str, entry_point: str) -> tuple[str, str] | None:
         """The first public test that fails and what was seen."""
-        if not entry_point.isidentifier():
+        if not is_name(entry_point):
             return f"assert callable({entry_point})", "entry_point is not a function name"
         for statement in self.tools.question.public_tests or (f"assert callable({entry_point})",):
             found = await run_assert(self.tools, source, statement)

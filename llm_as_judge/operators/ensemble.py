@@ -57,7 +57,7 @@ class MdEnsemble(Operator):
 
     async def _vote(self, texts: list[str], problem: str, index: int) -> int | None:
         order = list(range(len(texts)))
-        random.Random(f"{index}:{problem}").shuffle(order)
+        random.Random(f"{index}:{problem}".encode("utf-8", "surrogatepass")).shuffle(order)
         choice = await _choice(self, [texts[i] for i in order], problem)
         return None if choice is None else order[choice]
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Operator, cut_off, result
-from llm_as_judge.operators.reading import code, defines, field
+from llm_as_judge.operators.reading import code, defines, field, is_name
 
 
 class Custom(Operator):
@@ -67,7 +67,7 @@ class CustomCodeGenerate(Operator):
 
 def _signature(entry_point: str, text: str) -> str:
     """The function's first line if the problem shows it."""
-    if not entry_point.isidentifier():
+    if not is_name(entry_point):
         return ""
     pattern = rf"^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)"
     found = re.search(pattern, text, re.DOTALL | re.MULTILINE)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.code import blocks, parses
+from llm_as_judge.answers.code import LONGEST_PARSED, blocks, parses
 
-#: Characters of the longest text that is parsed as Python here: a syntax tree takes 400 times its text.
-_LONGEST_PARSED = 20_000
-_LONGEST_NAME = 200
 _CODE = re.compile(r"(?:import|from|def|class|async def)\b|@\w")
 _SENTENCE = re.compile(r"[A-Z][\w']* [a-z]|[-*>] |#+ [A-Z]")
 _TAG = re.compile(r"</?[a-z_]+>", re.IGNORECASE)
@@ -95,9 +92,14 @@ def code(text: str, name: str) -> str:
     return (defining or fenced or [_unfenced(text)])[-1]
 
 
+def is_name(text: str) -> bool:
+    """``text`` may be the name of a function. Longer ones would make a pattern that takes long to compile."""
+    return len(text) <= 200 and text.isidentifier()
+
+
 def defines(source: str, name: str) -> bool:
     """``source`` has a function, a class or a variable of that name."""
-    if not name.isidentifier() or len(name) > _LONGEST_NAME:
+    if not is_name(name):
         return False
     pattern = rf"^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)"
     return re.search(pattern, source, re.MULTILINE) is not None
@@ -106,7 +108,7 @@ def defines(source: str, name: str) -> bool:
 def _unfenced(text: str) -> str:
     """``text`` without the sentences around its code, if that leaves Python."""
     source = text.strip("\r\n").rstrip()
-    if len(source) > _LONGEST_PARSED or parses(source):
+    if len(source) > LONGEST_PARSED or parses(source):
         return source
     lines = source.splitlines()
     start = next((i for i, line in enumerate(lines) if _CODE.match(line)), 0)

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import parses
+from llm_as_judge.answers.code import LONGEST_PARSED, parses
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.types import Completion, Domain, Execution, Problem, Verdict
 
 RIGHT, WRONG = 10.0, -5.0
 #: Characters of the longest answer that counts as only the answer.
-_LONGEST: Mapping[Domain, int] = {"math": 100, "code": 20_000, "qa": 200}
+_LONGEST: Mapping[Domain, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200}
 #: Words; shorter repetitions occur in any class that builds and awaits several operators.
 _NGRAM = 6
 
@@ -63,7 +63,7 @@ def repetition(run: FinishedRun) -> float:
     """0 for no repetition, up to 10: the share of operator calls with the same name and arguments as another, or of
     repeated n-grams in the workflow's text, whichever is larger.
     """
-    calls = [(c.name, json.dumps(dict(c.arguments), sort_keys=True, default=repr)) for c in run.execution.calls]
+    calls = [(c.name, hash(json.dumps(dict(c.arguments), sort_keys=True, default=repr))) for c in run.execution.calls]
     words = re.findall(r"\w+", run.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
     return 10.0 * max(_repeated(calls), _repeated(ngrams))

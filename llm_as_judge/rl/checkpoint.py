@@ -111,7 +111,7 @@ def verify(path: Path) -> str:
         version, sums, run_id = manifest["format"], dict(manifest["sha256"]), str(manifest["run"])
     except FileNotFoundError:
         raise DataError(f"{path} is no checkpoint: {MANIFEST} is missing; give a directory named step_N") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {MANIFEST} cannot be read ({error}); use an earlier checkpoint") from error
     if version != FORMAT:
         raise DataError(f"{path} has checkpoint format {version}, this program reads format {FORMAT}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow.lint.values import Function, NameTable, rounds
 
@@ -38,8 +38,9 @@ class _Bare(ast.NodeTransformer):
 def normalise_code(source: str) -> str:
     """``source`` without comments, docstrings, annotations and layout; text that is not Python keeps its words."""
     try:
-        return ast.unparse(_Bare().visit(quiet_parse(source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with one_error():
+            return ast.unparse(_Bare().visit(quiet_parse(source, LONGEST_PARSED)))
+    except SyntaxError:
         return " ".join(source.split())
 
 
@@ -50,13 +51,14 @@ def shape(source: str) -> str:
     operator are added up. ``""`` for a workflow without calls, ``invalid`` for a text without a workflow.
     """
     try:
-        tree = quiet_parse(source)
-        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-        methods = _methods(classes.get("Workflow"), classes)
-        if "__call__" not in methods:
-            return "invalid"
-        return _text(_Outline(_operators(tree), methods).of(methods["__call__"].body))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with one_error():
+            tree = quiet_parse(source, LONGEST_PARSED)
+            classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+            methods = _methods(classes.get("Workflow"), classes)
+            if "__call__" not in methods:
+                return "invalid"
+            return _text(_Outline(_operators(tree), methods).of(methods["__call__"].body))
+    except SyntaxError:
         return "invalid"
 
 

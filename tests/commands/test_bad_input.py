@@ -44,6 +44,13 @@ FILES = {
     "layer2b.yaml": "Custom: {art: x}\n",
     "datasets.yaml": "datasets: {nope: {}}\n",
     "empty.jsonl": "",
+    "digits.json": '[{"problem": "1?", "type": "math", "answer": ' + "9" * 5000 + "}]",
+    "mix.yaml": "mix: text\n",
+    "foreign.jsonl": '{"kind": "other"}\n{"a": 1}\n',
+    "deep/adapter_config.json": "{}",
+    "deep/adapter_model.safetensors": "",
+    "deep/checkpoint.json": "[" * 100_000,
+    "nul/.env": "OPENAI_API_KEY=a\0b\n",
     "broken.jsonl": '{"problem": "1", "answer": \n',
     "notype.jsonl": '{"problem": "1 + 1?", "answer": "2"}\n',
     "deep.jsonl": '{"problem": ' + "[" * 50_000 + "\n",
@@ -133,7 +140,16 @@ data process --config datasets.yaml | data process --config anchor.yaml | data p
 data process --datasets nope | data process --custom notype.jsonl | data check --datasets nope
 data inspect --file good.jsonl --png words.txt/a.png | doctor --config no.yaml | doctor --device gpu
 serve --domain art | serve --untrained --host 0.0.0.0 --api-key= | export folder --checkpoint folder
+data check --datasets no | data process --custom empty.jsonl | data process --custom digits.json
+data inspect --file digits.json | data process --config mix.yaml | embedded serve --host a..b | analyze deep.jsonl
+monitor --once deep.jsonl | analyze foreign.jsonl | solve x --checkpoint deep
 """
+#: Surroundings in which a command is refused, and a word of the message.
+WRONG_ENVIRONMENTS = [
+    ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc"), ({"WORLD_SIZE": ""}, "WORLD_SIZE="),
+    ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2 without MASTER_ADDR"),
+]  # fmt: skip
+ESC = "\x1b]0;title"  # sets the title of a terminal
 
 
 @pytest.fixture(autouse=True)
@@ -205,6 +221,52 @@ def test_wrong_commands_exit_2_with_one_line(capsys: pytest.CaptureFixture[str])
         if main(words) != 2 or "Usage:" not in "".join(capsys.readouterr()):
             wrong.append((words, "no usage", ""))
     assert not wrong
+
+
+def test_wrong_surroundings_exit_2_with_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = []
+
+    def refused(word: str, *words: str) -> None:
+        status, error = main([*words]), capsys.readouterr().err
+        if status != 2 or word not in error or "Traceback" in error:
+            wrong.append((word, status, error))
+
+    for variables, word in WRONG_ENVIRONMENTS:
+        with monkeypatch.context() as patched:
+            for name, value in variables.items():
+                patched.setenv(name, value)
+            refused(word, "train", "--config", str(EMBEDDED))
+    with monkeypatch.context() as patched:
+        patched.chdir(tmp_path / "nul")
+        refused(".env:1", "plan")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with monkeypatch.context() as patched:
+        patched.chdir(gone)
+        gone.rmdir()
+        refused("the current folder was deleted", "plan")
+    assert not wrong
+
+
+def test_no_control_character_of_a_text_reaches_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
+    Path("esc.jsonl").write_text(json.dumps(record) + "\n")
+    run = [{"kind": "run", "time": 1, "id": f"{ESC}[/b]", "config": "seed: 1"}, {"kind": "step", "time": 2, "step": 1}]
+    Path("run.jsonl").write_text("".join(json.dumps(event) + "\n" for event in run))
+    Path("esc.py").write_text(f"raise ValueError({ESC!r})")
+    Path(f"{ESC}.py").write_text(f"print({ESC!r})")
+    for words in (
+        "data inspect --file esc.jsonl", "monitor --once run.jsonl",
+        "sandbox run esc.py", f"workflow lint {ESC}.py", f"evaluate --untrained --data {ESC}", f"sandbox run {ESC}.py",
+    ):  # fmt: skip
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        main(words.split())
+        shown = "".join(capsys.readouterr())
+        assert ESC not in shown and "]0;title" in shown, (words, shown)
 
 
 def train(address: str, *changes: str) -> int:

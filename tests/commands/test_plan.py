@@ -11,7 +11,7 @@ from helpers.finished import FinishedRun
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config
 
-from llm_as_judge.assembly.estimates import Seconds, Workload, execute_seconds, sizes_of, update_memory
+from llm_as_judge.assembly.estimates import ModelSizes, Seconds, Workload, execute_seconds, sizes_of, update_memory
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.plan import Assumed, make_plan
 from llm_as_judge.config.loading import load_config, locate_weights

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from llm_as_judge.data.problems import load_file
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
+ROOT = Path(__file__).parents[2]
 MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
 CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
 CHECK = "def check(candidate):\n    "
@@ -266,3 +269,45 @@ def test_check_judges_own_files_and_reports_every_fault(
     assert "25 answers of 39 records, 2 faults" in shown
     assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1
     assert "... and 80 more" in capsys.readouterr().out
+
+
+def test_check_ends_at_once_on_ctrl_c_in_unreadable_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = written(tmp_path, *[{}] * 200), 0
+
+    def parse(*_: object) -> None:
+        nonlocal read
+        read += 1
+        if read == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        raise DataError("bad")
+
+    monkeypatch.setattr("llm_as_judge.data.check._parsed", parse)
+    assert main(["data", "check", "--file", str(path)]) == 130
+    assert read < 20
+
+
+def test_pipes_and_endless_tests_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
+    assert "characters, more than 1,000,000" in error(
+        written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
+    )
+
+
+def test_runs_refuse_tests_that_pass_anything_before_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
+    own, good = written(Path(), *OWN, lax), written(Path(), *OWN, name="good.jsonl")
+    options = ["--config", str(ROOT / "config/embedded.yaml"), "--set", f"executor.base_url={address}"]
+    files = [f"--set=data.{name}_dataset={good if name == 'test' else own}" for name in ("train", "test")]
+    for command in (
+        ["evaluate", *options, "--data", str(own)],
+        ["compare", *options, "--data", str(own)],
+        ["train", *options, "--set", f"judge.base_url={address}", *files],
+    ):
+        assert main(command) == 2, command
+        shown = " ".join(capsys.readouterr().err.split())
+        assert "own.jsonl:38: lax: line 2 of the tests: the tests also pass a function that returns None" in shown
+    assert not list(tmp_path.rglob("step_*")) and not list(tmp_path.rglob("*records*.jsonl"))

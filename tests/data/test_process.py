@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != ".process.lock"
     }
 
 
@@ -217,7 +218,7 @@ def test_every_bad_record_of_every_file_is_reported_before_anything_is_written(t
     for number, reason in enumerate(("empty", "maths", "non-empty", "UTF-8", "JSON"), 1):
         assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in shown)
     assert digests(tmp_path / "out") == before
-    assert not list((tmp_path / "out").glob(".process-*"))
+    assert not (tmp_path / "out/.process").exists()
 
 
 def test_missing_files_are_named_with_place_and_origin(tmp_path: Path) -> None:
@@ -273,6 +274,15 @@ def test_an_interrupted_replacement_is_refused_until_the_next_run(
     run(raw, out, datasets=list(TWO))
     check_whole(out / "mixed/train_mixed.jsonl")
     assert not list(out.rglob(MARKER))
+
+
+def test_two_runs_into_one_folder_write_one_after_the_other(tmp_path: Path) -> None:
+    raw, out = small(tmp_path / "raw"), tmp_path / "out"
+    with ThreadPoolExecutor(4) as pool:
+        infos = [*pool.map(lambda seed: run(raw, out, datasets=list(TWO), seed=seed), range(4))]
+    left = json.loads((out / "mixed/info.json").read_text())
+    assert left in infos
+    assert {name: facts["sha256"] for name, facts in left["files"].items()}.items() <= digests(out).items()
 
 
 def test_files_of_an_earlier_run_with_other_datasets_are_removed(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
         "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
         "y = sorted(x)\nf(x)\nassert x == y",
         "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
+        "def run(v): return f(v)\ng = lambda v: run(v)\ng(x)\nassert x == [1, 2, 3]",
     ):
         tests = f"x = [3, 1, 2]\n{tests}"
         right = box.verdict(SORTS, tests)

@@ -12,7 +12,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from llm_as_judge.data.code_tests import check_tests
+from llm_as_judge.answers.code import one_error, quiet_parse
+from llm_as_judge.data.code_tests import check_tests, syntax_tree
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
@@ -22,10 +23,7 @@ from llm_as_judge.types import Problem, Question, Reference
 def parse(record: Record) -> Problem:
     """One HumanEval task."""
     task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
-    try:
-        tree = ast.parse(prompt)
-    except SyntaxError as error:
-        raise DataError(f"field 'prompt' is not Python: {error}") from error
+    tree = syntax_tree("prompt", prompt)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
     if not functions:
         raise DataError(f"field 'prompt' does not define entry_point {entry_point!r}")
@@ -83,9 +81,10 @@ def _call(text: str) -> tuple[str | None, str]:
     """The call with literal arguments that ``text`` begins with, or None, and the text after it."""
     for end in (i for i, char in enumerate(text, 1) if char == ")"):
         try:
-            node = ast.parse(text[:end], mode="eval").body
+            (statement,) = quiet_parse(text[:end]).body
         except SyntaxError:
             continue
+        node = statement.value if isinstance(statement, ast.Expr) else statement
         if not isinstance(node, ast.Call):
             break
         free = [n for part in (*node.args, *node.keywords) for n in ast.walk(part) if isinstance(n, ast.Name)]
@@ -98,8 +97,9 @@ def _literal(text: str) -> str | None:
     for candidate in (text, text.rstrip("."), text.rpartition(" = ")[2]):
         candidate = {"true": "True", "false": "False"}.get(candidate, candidate)
         try:
-            return repr(ast.literal_eval(candidate))
-        except (SyntaxError, ValueError, TypeError):
+            with one_error():
+                return repr(ast.literal_eval(candidate))
+        except (SyntaxError, TypeError):
             continue
     return None
 

@@ -16,7 +16,7 @@ import operator as standard_operator
 import warnings
 from collections.abc import Mapping
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.aflow import constructor_arguments
 from llm_as_judge.types import Finding
@@ -39,13 +39,12 @@ def lint(
     """
     report = Report()
     try:
-        tree = quiet_parse(source)
-        with warnings.catch_warnings():
+        tree = quiet_parse(source, LONGEST_PARSED)
+        with warnings.catch_warnings(), one_error():
             warnings.simplefilter("ignore")  # Python's own warnings about the policy's text
             compile(source, "<workflow>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None) or 1
-        return [Finding("W101", getattr(error, "msg", None) or str(error) or type(error).__name__, line, True)]
+    except SyntaxError as error:
+        return [Finding("W101", error.msg, error.lineno or 1, True)]
     try:
         _check_module(tree, report, entry_point, operators, prompt)
     except RecursionError:

@@ -9,7 +9,7 @@ from llm_as_judge.types import Finding
 
 #: code -> meaning, and whether it is an error (fatal): a statement that fails whenever it is reached.
 CODES: Mapping[str, tuple[str, bool]] = {
-    "W101": ("the text is not Python", True),
+    "W101": ("the text is not Python, or longer than 15,000 characters", True),
     "W102": ("there is no class Workflow", True),
     "W104": ("Workflow has no async __call__", True),
     "W105": ("__call__ cannot be called with (problem) or (problem, entry_point)", True),

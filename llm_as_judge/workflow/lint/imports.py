@@ -92,9 +92,8 @@ def _prompt_names(source: str) -> tuple[frozenset[str] | None, str]:
     """Names that a ``prompt.py`` defines (None: any), and why it is not valid Python."""
     try:
         tree = quiet_parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        message = getattr(error, "msg", None) or str(error) or type(error).__name__
-        return None, f"prompt.py, line {getattr(error, 'lineno', None) or 1}: {message}"
+    except SyntaxError as error:
+        return None, f"prompt.py, line {error.lineno or 1}: {error.msg}"
     names = bound_names(tree.body)
     starred = any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree))
     return (None if starred or "__getattr__" in names else names), ""

@@ -1,0 +1,281 @@
+"""Texts of policy, executor and judge that the host reads: none makes it raise, or takes much time or memory.
+
+``READERS`` must reach every module of the host that parses, matches or decodes; ``OWN_TEXTS`` names those that read
+only what the user or this package wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.judging import asked
+from helpers.rollouts import record_of
+
+from llm_as_judge.answers import algebra
+from llm_as_judge.answers.code import LONGEST_PARSED
+from llm_as_judge.config.schema import RewardConfig
+from llm_as_judge.events import PromptEvent
+from llm_as_judge.judging.audit import AuditedJudge
+from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.llm.client import LLMReply, _message
+from llm_as_judge.operators.base import Toolbox
+from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rl.rollout import extract_code
+from llm_as_judge.runlog import encoded
+from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict, cut
+from llm_as_judge.types import (
+    DOMAINS,
+    Completion,
+    Exchange,
+    Execution,
+    OperatorCall,
+    Problem,
+    Question,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)  # fmt: skip
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.structure import normalise_code, shape
+
+PACKAGE = Path(__file__).parents[1] / "llm_as_judge"
+MEGABYTES = 12
+#: For 50,000 characters. Reading takes 0.05 s on a quiet core; anything quadratic takes many seconds.
+CPU_SECONDS = 0.2
+
+UNITS = (
+    "\n", "\r\n", " ", "\t", "```", "```\n", "`", "\\boxed{", "(", "[", "{", "()", '{"a":', "[],", "1,", "9", "9^", "-",
+    "!", "=", "a=b=", "\0", "\ud800", "\udc00\ud800", "\u200b", "<answer>", "<true_false>", "<think>", "</think>",
+    "answer is ", "Final answer: ", "A. ", "1 or ", "1 and ", "1 km ", "$1$ ", "\\frac{", "\\", "²", "'", "'''", '"',
+    "x=1\n", "a+", "lambda:", "def f():\n pass\n", "@a\n", "if x:\n ", "f'{", "#", "word ", "x", "糖", "e\u0301",
+    "\U0001f600", "&lt;", "*_ ", "...", "not ", "The answer is 5. ",
+)  # fmt: skip
+
+
+#: Around a text: a fence, a workflow, a box.
+FRAMES = (
+    ("```python\na", "x\n```"),
+    ("class Workflow:\n    async def __call__(self, problem):\n        return ", "\n"),
+    ("The answer is \\boxed{", "5}"),
+)
+
+
+def texts(size: int) -> Iterator[str]:
+    """``size`` characters of every unit, alone and in one of the frames; balanced brackets."""
+    for unit, (head, tail) in zip(UNITS, cycle(FRAMES), strict=False):
+        yield unit * (size // len(unit))
+        yield head + unit * ((size - len(head) - len(tail)) // len(unit)) + tail
+    for opening, closing in (("\\boxed{", "}"), ("(", ")"), ("[", "]"), ("{", "}"), ("f(", ")")):
+        n = size // len(opening + closing)
+        yield opening * n + "5" + closing * n
+
+
+class Scripted:
+    """Executor, judge and sandbox that reply with one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def chat(self, prompt: str, **request: Any) -> LLMReply:
+        return LLMReply(self.text, "", "stop", 1, 1, 0.0, 0.0)
+
+    async def run_code(self, source: str, **options: Any) -> CodeResult:
+        return CodeResult("raised", value=[False, self.text, self.text], stdout=self.text, error=self.text)
+
+    async def verdict(self, *job: str, prelude: str = "") -> CodeVerdict:
+        return CodeVerdict(False, "raised", error=self.text)
+
+
+QUESTIONS = {
+    "math": Question("p", "How many km is it, in percent?", "math"),
+    "qa": Question("p", "Which one? (A) Paris (B) Rome", "qa", dataset="squad2"),
+    "code": Question("p", "def f(x):\n    ...", "code", entry_point="f", public_tests=("assert f(1) == 2",)),
+}
+REFERENCES = {
+    "math": Reference(("12", r"\frac{1}{2}")),
+    "qa": Reference(("Paris", "B")),
+    "code": Reference(tests="assert f(1) == 2"),
+}
+PROBLEMS = {domain: Problem(QUESTIONS[domain], REFERENCES[domain]) for domain in DOMAINS}
+UNANSWERABLE = Problem(QUESTIONS["qa"], Reference(unanswerable=True))
+
+
+def judge(problem: Problem, *, official: bool = False) -> Callable[[str], Coroutine[Any, Any, object]]:
+    return lambda text: Judge(RULES, None, Scripted(text), official=official).verdict(problem, text)
+
+
+def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
+    return lambda text: LLMJudge(asked(**settings), Scripted(text)).decide("?", ("x",), text)
+
+
+async def audit(text: str) -> None:
+    accepting = Scripted("<true_false>True</true_false>")
+    config = asked(mode="llm", audit_share=1.0)
+    await AuditedJudge(config, Judge(config, accepting), Scripted(text)).verdict(PROBLEMS["math"], text)
+
+
+def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, object]]:
+    """The operator with the text as the executor's reply, or as every argument."""
+
+    async def run(text: str) -> None:
+        scripted = Scripted(text if reply else "short")
+        tools, arguments = Toolbox(scripted, scripted.run_code, QUESTIONS["code"]), {}
+        for key, parameter in list(inspect.signature(OPERATORS[name].__call__).parameters.items())[1:]:
+            given = ("f" if key == "entry_point" else "short") if reply else text
+            half = len(given) // 2
+            kinds = {"str": given, "int": 3, "list[str]": [given[:half], given[half:]]}
+            arguments[key] = kinds[str(parameter.annotation)]
+        await OPERATORS[name](tools)(**arguments)
+
+    return run
+
+
+def rollout(text: str) -> Rollout:
+    """A rollout whose texts are as long as they are kept."""
+    exchange = Exchange(cut(text), cut(text), "stop", 1, 1, 0.0, 0.0)
+    calls = [OperatorCall("Custom", {"input": text, text: [text]}, {"response": text}, (exchange,) * 3)] * 24
+    run = Execution("finished", cut(text), tuple(calls), error=text[:2000])
+    verdict = Verdict(False, "llm", text[:200], exchanges=(exchange,))
+    completion = Completion(text, (), (), (), "stop")
+    return Rollout(PROBLEMS["math"], completion, extract_code(text), run, verdict, Reward(0.0))
+
+
+def reward(text: str) -> None:
+    done = rollout(text)
+    RewardFunction(RewardConfig())(done.problem, done.completion, done.execution, done.verdict)
+
+
+def receive(text: str) -> None:
+    text = text if text.isascii() else text[: len(text) // 4]  # a message is counted in bytes
+    for head, tail in (("", ""), ('{"call": "', '"}')):
+        decoder = frames.Decoder(4_000_000)
+        decoder.feed(frames.HEADER.pack(len(text.encode("utf-8", "replace")) + len(head + tail)))
+        for part in (head, text, tail):
+            decoder.feed(part.encode("utf-8", "replace"))
+        with suppress(frames.FrameError):
+            frames.size(decoder.next(10_000))
+
+
+def read_response(text: str) -> None:
+    from llm_as_judge.config.endpoints import ServerConfig
+    from llm_as_judge.llm.transport import Transport, Unreadable, _cause, _text, model_names
+
+    body = text.encode("utf-8", "replace")
+    for read in (_message, model_names):
+        with suppress(Unreadable):
+            read(text)
+    _message('{"choices": [{"message": {"content": ' + json.dumps(text[: len(text) // 8]) + "}}]}")
+    _cause(429, _text(body)), _cause(400, _text(body))
+    Transport(ServerConfig(base_url="http://localhost/v1"))._quote(body)
+
+
+def remember(text: str) -> None:
+    cache = ResponseCache(None)
+    cache.put({"prompt": text}, {"text": text})
+    assert cache.get({"prompt": text})
+
+
+#: Reader -> characters of the largest text that reaches it.
+READERS: dict[str, tuple[int, Callable[[str], object]]] = {
+    "extract_code": (KEPT, extract_code),
+    "extract_code after a prefill": (KEPT, lambda text: extract_code(text, "```python\nclass Workflow:")),
+    "lint": (LONGEST_PARSED, lambda text: lint(extract_code(text))),
+    "lint, longer": (KEPT, lint),
+    "shape": (LONGEST_PARSED, lambda text: shape(extract_code(text))),
+    "normalise_code": (LONGEST_PARSED, lambda text: normalise_code(extract_code(text))),
+    **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
+    "official verdict": (KEPT, judge(PROBLEMS["math"], official=True)),
+    "unanswerable": (KEPT, judge(UNANSWERABLE)),
+    "judge's reply": (KEPT, ask_judge(structured=False)),
+    "judge's JSON": (KEPT, ask_judge(structured=True)),
+    "judge's extract": (KEPT, ask_judge(two_stage=True)),
+    "audit": (KEPT, audit),
+    **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
+    **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
+    "public test": (KEPT, lambda text: run_assert(Scripted(text), text, "assert f(1) == 2")),
+    "reward": (KEPT, reward),
+    "log": (KEPT, lambda text: encoded(record_of(0, 0, rollout(text)))),
+    "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
+    "frames": (3_999_000, receive),
+    "endpoint": (1_000_000, read_response),
+    "cache": (KEPT, remember),
+}
+
+#: Modules that parse, match or decode only texts of the user or of this package.
+OWN_TEXTS = re.compile(
+    r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|files\.py|events\.py"
+    r"|evaluation/(analysis|summary)\.py|experience/buffer\.py|rl/checkpoint\.py|judging/calibration\.py|llm/protocol\.py"
+    r"|workflow/(contract|source)\.py|sandbox/(split_plan|code_verdict)\.py"
+    r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/(?!frames).*"
+)
+
+
+def run(reader: Callable[[str], object], text: str) -> None:
+    result = reader(text)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def test_every_reader_of_foreign_texts_is_tried() -> None:
+    reached: set[str] = set()
+
+    def note(frame: Any, event: str, value: object) -> None:
+        reached.add(frame.f_code.co_filename)
+
+    sample = "class Workflow:\n    async def __call__(self, problem):\n        return 'It is \\boxed{5 km}, or 1/2'\n"
+    sys.setprofile(note)
+    try:
+        for _, reader in READERS.values():
+            for text in (sample, "5 km", "(A) Paris", "x = 1 or 2", "I don't know"):
+                run(reader, text)
+    finally:
+        sys.setprofile(None)
+    matching = re.compile(r"^(?:import|from) (?:re|ast|json|msgspec)\b|quiet_parse", re.MULTILINE)
+    modules = [path for path in PACKAGE.rglob("*.py") if matching.search(path.read_text(encoding="utf-8"))]
+    left = [path.relative_to(PACKAGE).as_posix() for path in modules if str(path) not in reached]
+    assert not [name for name in left if not OWN_TEXTS.fullmatch(name)]
+
+
+def test_no_text_takes_much_time_or_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algebra._Worker, "ask", lambda *question: (None, 0.0))  # in a process of its own
+    wrong: list[object] = []
+    for name, (size, reader) in READERS.items():
+        run(reader, "warm")
+        allowed = CPU_SECONDS * max(1, size // KEPT)
+        spent = {text: seconds(reader, text) for text in texts(size)}
+        slowest = sorted(spent, key=lambda text: -spent[text])[:4]
+        for text in slowest:
+            if spent[text] > allowed:  # a busy machine is not the text's fault: the best of three
+                spent[text] = min(seconds(reader, text) for _ in range(3))
+            tracemalloc.start()
+            run(reader, text)
+            megabytes = tracemalloc.get_traced_memory()[1] / 2**20
+            tracemalloc.stop()
+            if spent[text] > allowed or megabytes > MEGABYTES:
+                wrong.append((name, text[:20], text[size // 2 :][:10], f"{spent[text]:.2f} s, {megabytes:.0f} MB"))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def seconds(reader: Callable[[str], object], text: str) -> float:
+    """CPU time of reading ``text``."""
+    begun = time.process_time()
+    run(reader, text)
+    return time.process_time() - begun
