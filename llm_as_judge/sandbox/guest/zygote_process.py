@@ -23,6 +23,10 @@ sys.path.append(_PACKAGE_ROOT)
 from llm_as_judge.sandbox.guest import child_main, confine, frames, landlock  # noqa: E402
 
 sys.path.remove(_PACKAGE_ROOT)
+# Otherwise children would find the package's other modules and be denied reading them, which is no ImportError.
+for _name, _module in sys.modules.items():
+    if _name.startswith("llm_as_judge") and hasattr(_module, "__path__"):
+        _module.__path__ = []
 
 #: Imported before the fork: cheap for every child, and available even where a child cannot open files.
 PRELOAD = (
