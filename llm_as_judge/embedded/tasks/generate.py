@@ -74,11 +74,12 @@ def coding_task(r: Random, split: Split, kind: str) -> coding.CodingTask:
     return replace(task, text=_aside(r, KINDS["code"], kind, lambda other: own(other).text) + task.text)
 
 
-def _problem(r: Random, domain: Domain, split: Split, kind: str) -> Problem:
+def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem, str]:
+    """A problem and its worked solution."""
     context, public, entry = "", (), None
     if domain == "code":
         code = coding_task(r, split, kind)
-        text, public, entry = code.text, code.public, "f"
+        text, public, entry, solution = code.text, code.public, "f", code.solution
         reference = Reference(tests="\n".join(code.asserts))
     else:
         if domain == "math":
@@ -87,9 +88,11 @@ def _problem(r: Random, domain: Domain, split: Split, kind: str) -> Problem:
             read = passage(r, split)
             task, context = asked(r, read, kind), read.text
         text, reference = task.text, Reference((task.answer,))
+        solution = f"{task.reasoning}\n{task.program}"
     key = f"{context}\n{text}\n{reference.answers}{reference.tests}"
     name = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
-    return Problem(Question(f"embedded/{kind}/{name}", text, domain, context, entry, public, kind), reference)
+    question = Question(f"embedded/{kind}/{name}", text, domain, context, entry, public, kind)
+    return Problem(question, reference), solution
 
 
 def problems(domain: Domain, split: Split, count: int, seed: int = 0) -> list[Problem]:
@@ -97,6 +100,6 @@ def problems(domain: Domain, split: Split, count: int, seed: int = 0) -> list[Pr
     r = Random(f"{domain}/{split}/{seed}")
     found: dict[str, Problem] = {}
     while len(found) < count:
-        problem = _problem(r, domain, split, KINDS[domain][len(found) % len(KINDS[domain])])
+        problem, _ = solved(r, domain, split, KINDS[domain][len(found) % len(KINDS[domain])])
         found.setdefault(problem.question.statement, problem)
     return list(found.values())
