@@ -76,7 +76,8 @@ def coding_task(r: Random, split: Split, kind: str) -> coding.CodingTask:
 
 def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem, str]:
     """A problem and its worked solution."""
-    context, public, entry = "", (), None
+    context, entry = "", None
+    public: tuple[str, ...] = ()
     if domain == "code":
         code = coding_task(r, split, kind)
         text, public, entry, solution = code.text, code.public, "f", code.solution
