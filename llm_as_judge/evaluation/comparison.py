@@ -25,11 +25,11 @@ FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "di
 #: The plan of each domain, chosen without looking at results.
 METHODS: Mapping[str, Mapping[Domain, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
-    "chain of thought": dict.fromkeys(DOMAINS, "think"),
-    "self-consistency": dict.fromkeys(DOMAINS, "vote"),
-    "self-refine": dict.fromkeys(DOMAINS, "review"),
+    "chain of thought": dict.fromkeys(DOMAINS, "answer"),
+    "self-consistency": dict.fromkeys(DOMAINS, "answer_vote"),
+    "self-refine": dict.fromkeys(DOMAINS, "answer_review"),
     "AFlow's first round": FIRST_ROUND,
-    "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "vote"},
+    "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "answer"},
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import re
 
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS
@@ -10,17 +10,12 @@ from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.structure import normalise_code, shape
 
+DRAFTS = {"direct": "Custom", "answer": "AnswerGenerate", "program": "Programmer", "code": "CustomCodeGenerate"}
+ENDINGS = {"once": "{}", "vote": "3x{}>ScEnsemble", "review": "{}>Review>Revise", "test": "{}>Test"}
 EXPECTED = {
-    "direct": "Custom",
-    "think": "Custom",  # another instruction, the same calls
-    "answer": "AnswerGenerate",
-    "program": "Programmer",
-    "vote": "3xAnswerGenerate>ScEnsemble",
-    "ballot": "3xAnswerGenerate>MdEnsemble",
-    "review": "AnswerGenerate>Review>Revise",
-    "format": "Custom>Format",
-    "code": "CustomCodeGenerate",
-    "code_test": "CustomCodeGenerate>Test",
+    draft if ending == "once" else f"{draft}_{ending}": text.format(operator)
+    for draft, operator in DRAFTS.items()
+    for ending, text in ENDINGS.items()
 }
 
 
@@ -40,16 +35,14 @@ def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
     assert len(texts) == len(SHAPES) * len(DOMAINS)
 
 
-def test_each_line_of_the_setup_follows_from_the_line_before() -> None:
+def test_the_first_token_of_each_line_of_the_setup_follows_from_the_names_in_the_comment() -> None:
     """What lets a model of a million parameters finish the shape it named."""
     for domain in DOMAINS:
-        followers: dict[str, set[str]] = {}
-        for template in SHAPES.values():
-            named = f"        # {domain}: {template.name}"
-            rest = workflow(template, domain).partition(named + "\n")[2].partition("\n\n")[0]
-            for line, following in pairwise([named, *rest.splitlines(), ""]):
-                followers.setdefault(line, set()).add(following)
-        assert all(len(found) == 1 for found in followers.values())
+        for shape_ in SHAPES.values():
+            named = f"        # {domain}: {shape_.draft} {shape_.ending}"
+            setup = workflow(shape_, domain).partition(named + "\n")[2].partition("\n\n")[0]
+            built = re.findall(r"operator\.(\w+)", setup)
+            assert ">".join(built) == EXPECTED[shape_.name].removeprefix("3x")
 
 
 def with_body(body: str) -> str:
