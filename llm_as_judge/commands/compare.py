@@ -224,7 +224,9 @@ def compare(
     ablate: Annotated[
         list[str] | None,
         typer.Option(
-            "--ablate", metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."
+            "--ablate",
+            metavar="PART,...",
+            help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM.",
         ),
     ] = None,
     seeds: Annotated[

@@ -1,7 +1,7 @@
 """Sixteen named shapes of a workflow, written out for every domain: the baselines, and what the nano policy writes.
 
 A shape is a draft and an ending. Nothing says which of them suits which problem. A comment names domain, draft and
-ending, and the draft's operator is built first, because a very small model needs to read a name right before it goes on.
+ending right before the operators are built, because a very small model needs to read a name just before it goes on.
 """
 
 from __future__ import annotations
