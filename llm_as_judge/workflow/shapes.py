@@ -1,7 +1,7 @@
 """Sixteen named shapes of a workflow, written out for every domain: the baselines, and what the nano policy writes.
 
-A shape is a draft and an ending. Nothing says which of them suits which problem. A comment names domain, draft and
-ending right before the operators are built, because a very small model needs to read a name just before it goes on.
+A shape is a draft and an ending. Nothing says which of them suits which problem. Comments name domain and draft, and
+ending, right before their operators are built, because a very small model needs to read a name just before it goes on.
 """
 
 from __future__ import annotations
@@ -96,13 +96,15 @@ def workflow(shape: Shape, domain: Domain) -> str:
     """The shape as a workflow for problems of ``domain``."""
     entry = "entry_point" if domain == "code" else "'solve'"
     parameters = "problem: str, entry_point: str" if domain == "code" else "problem: str"
-    built = [f"        self.{attribute} = operator.{name}(self.llm)" for attribute, name in shape.operators.items()]
+    drafting, *ending = [f"        self.{name} = operator.{built}(self.llm)" for name, built in shape.operators.items()]
     lines = [
         "class Workflow:",
         "    def __init__(self, name: str, llm_config, dataset):",
         "        self.llm = create_llm_instance(llm_config)",
-        f"        # {domain}: {shape.draft} {shape.ending}",
-        *built,
+        f"        # {domain}: {shape.draft}",
+        drafting,
+        f"        # {shape.ending}",
+        *ending,
         "",
         f"    async def __call__(self, {parameters}):",
         *(f"        {line}" for line in shape.body(entry).splitlines()),

@@ -44,8 +44,8 @@ class Settings:
     out: Path
     steps: int = 900
     problems: int = 9  # per batch, from the kinds in turn
-    plans: int = 2  # workflows per problem
-    conversations: int = 6
+    plans: int = 3  # workflows per problem
+    conversations: int = 4
     learning_rate: float = 2e-3
     alignment: float = 1.0  # weight of the loss
     seed: int = 0
@@ -104,7 +104,7 @@ class Examples:
     @property
     def decision(self) -> int:
         """Number of completion tokens before the one that names the draft; the same in every domain."""
-        heads = {len(self.ids(workflow(SHAPES["answer"], d).partition(" answer once")[0])) for d in DOMAINS}
+        heads = {len(self.ids(workflow(SHAPES["answer"], d).partition(" answer\n")[0])) for d in DOMAINS}
         assert len(heads) == 1, "every domain's name must be one token"
         return heads.pop()
 
