@@ -271,8 +271,24 @@ def evasive(r: Random, value: str, held: bool = False) -> tuple[str, str]:
             return word, word
 
 
-def judged(r: Random, held: bool = False) -> tuple[str, str, str, str, bool]:
-    """(question, reference, candidate, note, verdict) for the judge; ``held`` draws held-out problems and words."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A question for the judge with its verdict; ``note`` is what the judge writes down of the candidate."""
+
+    question: str
+    reference: str
+    candidate: str
+    note: str
+    verdict: bool
+    evasive: bool = False
+
+    @property
+    def prompt(self) -> str:
+        return build_prompt(self.question, [self.reference], self.candidate)
+
+
+def judged(r: Random, held: bool = False) -> Judged:
+    """``held`` draws held-out problems, and constants that training does not use."""
     split: Split = "heldout" if held else "pretrain"
     if r.random() < 0.5:
         task = maths_task(r, split, r.choice(KINDS_OF["math"]))
@@ -280,21 +296,19 @@ def judged(r: Random, held: bool = False) -> tuple[str, str, str, str, bool]:
     else:
         task = asked(r, passage(r, split), r.choice(KINDS_OF["qa"]))
         question = task.text
-    value = task.answer
-    kind = r.random()
+    value, kind = task.answer, r.random()
     if kind < 0.25:
-        candidate, note = evasive(r, value, held)
-        return question, value, candidate, note, False
+        return Judged(question, value, *evasive(r, value, held), verdict=False, evasive=True)
     other = value if kind < 0.65 else near(r, value)
-    return question, value, explained(r, task.reasoning, value, other), other, other == value
+    return Judged(question, value, explained(r, task.reasoning, value, other), other, other == value)
 
 
 def judging(r: Random) -> Conversation:
     turns = []
     for _ in range(r.choice((1, 1, 3))):
-        question, value, candidate, note, verdict = judged(r)
-        reply = f"<analysis>{spaced(value)} vs{spaced(note) if note[:1].isalpha() else ' ' + note}</analysis>"
-        turns.append((build_prompt(question, [value], candidate), f"{reply}<true_false>{verdict}</true_false>"))
+        case = judged(r)
+        noted = f"{spaced(case.reference)} vs{spaced(case.note) if case.note[:1].isalpha() else f' {case.note}'}"
+        turns.append((case.prompt, f"<analysis>{noted}</analysis><true_false>{case.verdict}</true_false>"))
     return Conversation("judging", tuple(turns))
 
 
