@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from llm_as_judge.assembly.policy import load_author, load_policy
@@ -26,14 +27,16 @@ class _Job:
     warm_up: bool
 
 
-def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False) -> PolicyAuthor:
+def load_together(
+    config: Config, ranks: Ranks, *, warm_up: bool = False, say: Callable[[str], None] | None = None
+) -> PolicyAuthor:
     """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
     _refuse(config, ranks)
     ranks.tell(_Job(config, warm_up))
-    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None)
+    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None, say=say)
 
 
 def _refuse(config: Config, ranks: Ranks) -> None:

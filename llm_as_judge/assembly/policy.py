@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from llm_as_judge.config.loading import locate_weights
@@ -39,12 +40,23 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
     return Policy.load(config.base_model.path, _start(config.model), seed=config.training.seed, adapter=adapter)
 
 
-def load_author(config: Config, adapter: Path | None = None, policy: Policy | None = None) -> PolicyAuthor:
-    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started."""
-    policy, base = policy or load_policy(config, adapter), config.base_model.path
+def load_author(
+    config: Config, adapter: Path | None = None, policy: Policy | None = None, say: Callable[[str], None] | None = None
+) -> PolicyAuthor:
+    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started.
+
+    ``say`` is told what takes time.
+    """
+    say, base = say or (lambda line: None), config.base_model.path
+    if policy is None:
+        say(f"loading the policy {base}")
+        policy = load_policy(config, adapter)
+    dtype = str(policy.base.dtype).removeprefix("torch.")
+    trained, whole = (policy.base.num_parameters(only_trainable=only) / 1e6 for only in (True, False))
+    say(f"policy: {whole:,.1f} million parameters in {dtype} on {policy.device}, {trained:.2f} million of them trained")
     engine: Engine
     if config.generation.engine == "vllm":
-        own = None if config.engine.base_url else _own_server(config, policy)
+        own = None if config.engine.base_url else _own_server(config, policy, say)
         address = own.config if own else config.engine
         engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)
         engine.check()
@@ -53,9 +65,10 @@ def load_author(config: Config, adapter: Path | None = None, policy: Policy | No
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
 
 
-def _own_server(config: Config, policy: Policy) -> OwnServer:
+def _own_server(config: Config, policy: Policy, say: Callable[[str], None]) -> OwnServer:
     base, log = config.base_model, config.output.log_dir / config.base_model.key / "policy_server.log"
     dtype = str(policy.base.dtype).removeprefix("torch.")
+    say(f"starting vLLM, which takes up to some minutes; its log: {log}")
     return OwnServer(config, locate_weights(base.path), base.path, dtype, str(policy.device), log)
 
 

@@ -76,7 +76,7 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     newest = checkpoint.latest(folder, progress.say) if resume else None
     if resume and newest is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
-    author = load_together(config, ranks, warm_up=True)
+    author = load_together(config, ranks, warm_up=True, say=progress.say)
     pairs = Pairs(config, author)
     loop = WarmUp(author.policy, settings, config.training, ranks)
     if newest is not None:
@@ -94,6 +94,7 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
         looks.append(Look(loop.steps, loop.loss(held_out), written))
         progress.say(str(looks[-1]))
 
+    progress.say(f"first look: what the policy writes for {len(pairs.held_out_questions)} problems before the warm-up")
     look()
     best = newest
     while loop.steps < settings.sft_steps:

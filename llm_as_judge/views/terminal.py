@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.box import MARKDOWN, SIMPLE_HEAD
@@ -30,18 +31,23 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
 
+#: Seconds between lines about a task that goes on, where no bar is shown.
+LINE_EVERY_S = 60.0
 #: Share of answers that the judge may leave open before an alarm is shown.
 ABSTENTION_ALARM = 0.1
 
 
 class TerminalProgress:
-    """``assembly.progress.Progress`` on a terminal: bars for running work, lines for finished work."""
+    """``assembly.progress.Progress``: on a terminal, bars for running work and lines for finished work; in a file, a
+    line a minute for running work.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
         columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
         self._bar = Progress(TextColumn("{task.description}"), *columns, console=console, transient=True)
         self._tasks: dict[str, TaskID] = {}
+        self._told: dict[str, tuple[float, float]] = {}  # of a task: when it began, and when a line was last written
 
     def __enter__(self) -> TerminalProgress:
         self._bar.start()
@@ -55,12 +61,23 @@ class TerminalProgress:
         self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def step(self, report: StepReport, total: int) -> None:
-        self.advance("training", report.step, total)
+        self._show("training", report.step, total)
         self.say(step_line(report, total))
         if report.abstained > ABSTENTION_ALARM:
             self.say(abstention_alarm(report.abstained, report.between))
 
     def advance(self, what: str, done: int, total: int) -> None:
+        self._show(what, done, total)
+        now = monotonic()
+        begun, last = self._told.setdefault(what, (now, now))
+        if not self.console.is_terminal and done < total and now - last >= LINE_EVERY_S:
+            left = (now - begun) / max(done, 1) * (total - done)
+            self.say(f"{what}: {done} of {total}, about {left / 60:.0f} min left")
+            self._told[what] = begun, now
+        if done >= total:
+            del self._told[what]
+
+    def _show(self, what: str, done: int, total: int) -> None:
         if what not in self._tasks:
             self._tasks[what] = self._bar.add_task(what, total=total)
         self._bar.update(self._tasks[what], completed=done, total=total)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
@@ -46,6 +47,17 @@ def test_a_step_is_one_line_of_rounded_numbers() -> None:
     start = "step  7/90  reward  4.26  right  50% (math  25 code   - qa 100)  valid  88%  tokens 312  "
     assert step_line(REPORT, 90) == f"{start}kl 0.012  entropy 0.400  2.2 s"
     assert step_line(replace(REPORT, unscored=3, kl=math.nan), 90) == f"{start}entropy 0.400  2.2 s unscored 3"
+
+
+def test_a_file_gets_a_line_a_minute_for_running_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 25))
+    monkeypatch.setattr("llm_as_judge.views.terminal.monotonic", lambda: float(next(clock)))
+    console = Console(file=io.StringIO(), width=100)
+    with TerminalProgress(console) as progress:
+        for done in range(1, 11):
+            progress.advance("warm-up", done, 10)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line for line in lines if line] == [f"warm-up: {n} of 10, about {m} min left" for n, m in ((4, 2), (7, 1))]
 
 
 def test_abstentions_of_the_judge_give_a_range_and_an_alarm() -> None:
