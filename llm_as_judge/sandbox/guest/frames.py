@@ -65,10 +65,13 @@ class Decoder:
             raise FrameTooLong(f"a message takes over {self._limit} bytes")
         if len(self._buffer) < end:
             return None
+        return decode(self._take(end), values)
+
+    def _take(self, end: int) -> bytes:
         with memoryview(self._buffer) as view:  # one copy less
             body = bytes(view[HEADER.size : end])
         del self._buffer[:end]
-        return decode(body, values)
+        return body
 
 
 def encode(message: Any) -> bytes:
@@ -85,9 +88,12 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
         FrameError: nested more than ``DEPTH`` deep, or not a JSON object.
     """
     _check_size(body, values)
+    surrogates = b"\\ud" in body or b"\\uD" in body
+    text = body.decode("utf-8", "replace")
+    del body  # which nobody else holds; a message takes megabytes
     try:
-        message = json.loads(body.decode("utf-8", "replace"))
-        if b"\\ud" in body or b"\\uD" in body:
+        message = json.loads(text)
+        if surrogates:
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not JSON: {error}") from None
