@@ -58,6 +58,8 @@ from llm_as_judge.workflow.structure import normalise_code, shape
 
 PACKAGE = Path(__file__).parents[1] / "llm_as_judge"
 MEGABYTES = 12
+#: A message of the sandbox may have 4 MB, for which Python's UTF-8 decoder alone reserves 16 MB.
+MORE_MEGABYTES = {"frames": 32}
 #: For 50,000 characters. Reading takes 0.05 s on a quiet core; anything quadratic takes many seconds.
 CPU_SECONDS = 0.2
 
@@ -269,7 +271,7 @@ def test_no_text_takes_much_time_or_memory(monkeypatch: pytest.MonkeyPatch) -> N
             run(reader, text)
             megabytes = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
-            if spent[text] > allowed or megabytes > MEGABYTES:
+            if spent[text] > allowed or megabytes > MORE_MEGABYTES.get(name, MEGABYTES):
                 wrong.append((name, text[:20], text[size // 2 :][:10], f"{spent[text]:.2f} s, {megabytes:.0f} MB"))
     assert not wrong, "\n".join(map(str, wrong))
 
