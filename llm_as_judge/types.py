@@ -48,7 +48,7 @@ class Reference:
 class Problem:
     question: Question
     reference: Reference
-    place: str = field(default="", compare=False)  # file and line; "" if not read from a file
+    place: str = field(default="", compare=False, repr=False)  # file and line; "" if not read from a file
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class ModelSizes:
         return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
 
 
-_SHAPES = {
+_SIZES = {
     "qwen25-7b": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
     "qwen3-8b": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
     "smollm2": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
@@ -114,11 +114,11 @@ def sizes_of(config: Config) -> ModelSizes:
             hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
             of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
         )  # fmt: skip
-    if entry.key in _SHAPES:
-        return _SHAPES[entry.key]
+    if entry.key in _SIZES:
+        return _SIZES[entry.key]
     raise ConfigError(
         f"model.model_name={config.model.model_name!r}: its shape is not known; give a folder with its config.json, or "
-        f"one of {', '.join(_SHAPES)}"
+        f"one of {', '.join(_SIZES)}"
     )
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import signal
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from llm_as_judge.assembly.policy import load_author, load_policy
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
@@ -27,16 +27,14 @@ class _Job:
     warm_up: bool
 
 
-def load_together(
-    config: Config, ranks: Ranks, *, warm_up: bool = False, say: Callable[[str], None] | None = None
-) -> PolicyAuthor:
+def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progress: Progress = SILENT) -> PolicyAuthor:
     """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
     _refuse(config, ranks)
     ranks.tell(_Job(config, warm_up))
-    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None, say=say)
+    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None, progress=progress)
 
 
 def _refuse(config: Config, ranks: Ranks) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
+from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config, ModelConfig
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
@@ -41,22 +41,20 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
 
 
 def load_author(
-    config: Config, adapter: Path | None = None, policy: Policy | None = None, say: Callable[[str], None] | None = None
+    config: Config, adapter: Path | None = None, policy: Policy | None = None, progress: Progress = SILENT
 ) -> PolicyAuthor:
-    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started.
-
-    ``say`` is told what takes time.
-    """
-    say, base = say or (lambda line: None), config.base_model.path
+    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started."""
+    base = config.base_model.path
     if policy is None:
-        say(f"loading the policy {base}")
+        progress.say(f"loading the policy {base}")
         policy = load_policy(config, adapter)
     dtype = str(policy.base.dtype).removeprefix("torch.")
     trained, whole = (policy.base.num_parameters(only_trainable=only) / 1e6 for only in (True, False))
-    say(f"policy: {whole:,.1f} million parameters in {dtype} on {policy.device}, {trained:.2f} million of them trained")
+    size = f"{whole:,.1f} million parameters in {dtype} on {policy.device}, {trained:.2f} million of them trained"
+    progress.say(f"policy: {size}")
     engine: Engine
     if config.generation.engine == "vllm":
-        own = None if config.engine.base_url else _own_server(config, policy, say)
+        own = None if config.engine.base_url else _own_server(config, policy, dtype, progress)
         address = own.config if own else config.engine
         engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)
         engine.check()
@@ -65,10 +63,9 @@ def load_author(
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
 
 
-def _own_server(config: Config, policy: Policy, say: Callable[[str], None]) -> OwnServer:
+def _own_server(config: Config, policy: Policy, dtype: str, progress: Progress) -> OwnServer:
     base, log = config.base_model, config.output.log_dir / config.base_model.key / "policy_server.log"
-    dtype = str(policy.base.dtype).removeprefix("torch.")
-    say(f"starting vLLM, which takes up to some minutes; its log: {log}")
+    progress.say(f"starting vLLM, which takes up to some minutes; its log: {log}")
     return OwnServer(config, locate_weights(base.path), base.path, dtype, str(policy.device), log)
 
 

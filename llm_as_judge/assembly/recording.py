@@ -49,7 +49,7 @@ async def policy_results(
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
-        author = load_author(config, checkpoint, say=progress.say)
+        author = load_author(config, checkpoint, progress=progress)
         watch = partial(progress.advance, name, total=len(problems))
         done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
     return done.records

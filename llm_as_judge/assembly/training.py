@@ -70,7 +70,7 @@ async def open_training(
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
             await refuse_vacuous(problems, services.sandbox)
-            author = load_together(config, ranks, say=progress.say)
+            author = load_together(config, ranks, progress=progress)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "

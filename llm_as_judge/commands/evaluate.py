@@ -107,7 +107,7 @@ async def run_evaluation(
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
-            author, parts = load_author(config, checkpoint, say=progress.say), services.official
+            author, parts = load_author(config, checkpoint, progress=progress), services.official
         with recording(records, resume) as ledger:
             known = recorded = len(ledger.known)
             if resume:

@@ -76,7 +76,7 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     newest = checkpoint.latest(folder, progress.say) if resume else None
     if resume and newest is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
-    author = load_together(config, ranks, warm_up=True, say=progress.say)
+    author = load_together(config, ranks, warm_up=True, progress=progress)
     pairs = Pairs(config, author)
     loop = WarmUp(author.policy, settings, config.training, ranks)
     if newest is not None:

@@ -96,10 +96,12 @@ async def refuse_vacuous(problems: Iterable[Problem], sandbox: Sandbox) -> None:
     """
     distinct = {p.reference.tests: p for p in problems if p.place and p.reference.tests}
     found = await asyncio.gather(*(_vacuous(sandbox, problem) for problem in distinct.values()))
-    faults = [f"{problem.place}: {reason}" for problem, reason in zip(distinct.values(), found, strict=True) if reason]
-    if faults:
-        more = [f"... and {len(faults) - Faults.SHOWN:,} more"] if len(faults) > Faults.SHOWN else []
-        raise DataError("\n".join([*faults[: Faults.SHOWN], *more]))
+    faults = Faults()
+    for problem, reason in zip(distinct.values(), found, strict=True):
+        if reason:
+            faults.add(problem.place, reason)
+    if faults.count:
+        raise DataError(str(faults))
 
 
 async def _vacuous(sandbox: Sandbox, problem: Problem) -> str:

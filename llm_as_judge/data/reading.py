@@ -49,17 +49,17 @@ class Raw:
 
 
 class Faults:
-    """Bad records as ``file:place: reason``. All are counted, the first ``SHOWN`` are kept."""
+    """Bad records as ``file:record: reason``. All are counted, the first ``SHOWN`` are kept."""
 
     SHOWN = 20
 
     def __init__(self) -> None:
         self.count, self._lines = 0, list[str]()
 
-    def add(self, file: Path, place: str, reason: object) -> None:
+    def add(self, place: str, reason: object) -> None:
         self.count += 1
         if self.count <= self.SHOWN:
-            self._lines.append(f"{file}:{place}: {reason}")
+            self._lines.append(f"{place}: {reason}")
 
     def __str__(self) -> str:
         more = self.count - len(self._lines)
@@ -89,15 +89,16 @@ def files_in(path: Path) -> list[Path]:
 def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
     """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
     for raw in read(path):
+        place = f"{path}:{raw.place}"
         try:
             if raw.record is None:
                 raise DataError(raw.reason)
             item = parse(raw.record)
         except DataError as error:
-            faults.add(path, raw.place, error)
+            faults.add(place, error)
             continue
         if item is not None:
-            yield f"{path}:{raw.place}", item
+            yield place, item
 
 
 def read(path: Path) -> Iterator[Raw]:

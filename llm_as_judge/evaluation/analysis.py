@@ -19,6 +19,7 @@ import msgspec
 
 from llm_as_judge.evaluation.metrics import mean, mean_known
 from llm_as_judge.events import EvalEvent, PromptEvent, RolloutEvent, RunEvent, StepReport
+from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader, json_data
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.lint.codes import CODES
@@ -221,11 +222,8 @@ def _shapes(steps: Sequence[Sequence[RolloutEvent]]) -> dict[Domain, Counter[str
 
 
 def _results(path: Path, run: str) -> Mapping[str, Any]:
-    try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return found if isinstance(found, dict) and found.get("run_id") == run else {}
+    found = read_json(path)
+    return found if found.get("run_id") == run else {}
 
 
 def first_fatal(event: RolloutEvent) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from helpers import misbehaving_server
 from helpers.finished import run_settings
 from helpers.workflows import SINGLE_CALL
 
@@ -298,13 +298,8 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
 @pytest.fixture
 def misbehaving() -> Iterator[str]:
     """An endpoint that fails as the model's name says."""
-    script = ROOT / "tests/helpers/misbehaving_server.py"
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
-        finally:
-            process.kill()
+    with misbehaving_server.running() as address:
+        yield f"{address}/v1"
 
 
 def test_an_endpoint_that_fails_is_reported_before_any_work(

@@ -252,6 +252,14 @@ def test_the_commands_work_on_own_files_without_any_benchmark(
     assert "there are no qa problems for the test mix; add some, or set its ratio to 0" in capsys.readouterr().err
 
 
+def test_where_a_problem_was_read_is_no_part_of_it(tmp_path: Path) -> None:
+    """Evaluations recorded under one path are found under another."""
+    (tmp_path / "other").mkdir()
+    first, second = (load_file(written(folder, *OWN)) for folder in (tmp_path, tmp_path / "other"))
+    assert {p.place for p in first}.isdisjoint(p.place for p in second)
+    assert first == second and [repr(p) for p in first] == [repr(p) for p in second]
+
+
 def test_check_judges_own_files_and_reports_every_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

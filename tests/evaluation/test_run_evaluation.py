@@ -89,7 +89,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("llm_as_judge.assembly.services.open_services", services)
-    monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", lambda *rest, say: made)
+    monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", lambda *rest, progress: made)
     return made
 
 

@@ -6,10 +6,13 @@ Prints its port on 127.0.0.1. Behaviours joined by ``+`` apply one per request; 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -100,6 +103,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_hang_up(self, body: Any) -> None:
         self.connection.close()
+
+
+@contextmanager
+def running() -> Iterator[str]:
+    """The address of a server in a process of its own."""
+    with subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":

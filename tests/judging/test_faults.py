@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import misbehaving_server
 from helpers.judging import HYBRID, asked
 
 from llm_as_judge.config.endpoints import EndpointConfig, JudgeConfig
@@ -27,13 +25,8 @@ pytestmark = pytest.mark.usefixtures("quick_retries")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    script = Path(__file__).parents[1] / "helpers/misbehaving_server.py"
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
+    with misbehaving_server.running() as address:
+        yield address
 
 
 async def judged(
