@@ -108,5 +108,5 @@ check: setup  ## lint, formatting, types
 bench: peers  ## measure our parts against their peers, in one run each
 	@for file in benchmarks/*.py; do case $$file in */measure.py|*/endpoint.py|*_peer.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done
 
-bench-methods: setup  ## measure AFlow-style search and ScoreFlow-style DPO on the nano models
-	@for file in aflow score_dpo; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done
+bench-methods: setup  ## measure AFlow-style search, ScoreFlow-style DPO and choosers without RL on the nano models
+	@for file in aflow score_dpo choosers; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done

@@ -41,7 +41,7 @@ log = logging.getLogger("pretrain")
 #: Weight of the decisive tokens of a reply: names, verdicts, option letters.
 DECISIVE_WEIGHT = 3.0
 CHECKPOINTS = Path("checkpoints/nano-executor")
-ROW = 320  # tokens per row; rows are packed with whole conversations
+ROW = 352  # tokens per row; rows are packed with whole conversations
 DENSE_SHARE = 0.6  # of the run; then the last part begins and the learning rate decays
 RECALL_GATE = 0.95
 MAX_RECALL_TOKENS = 6e6
@@ -321,7 +321,7 @@ def _train(ranks: Ranks, settings: Settings) -> None:
             if longest == 140 and (state["recall"] > RECALL_GATE or state["tokens"] > MAX_RECALL_TOKENS):
                 state["stage"] = "dense"
                 source.pending = []
-        if rank == 0 and state["step"] % 50 == 0:
+        if rank == 0 and state["step"] % 20 == 0:
             line = {**state, "seconds": round(state["seconds"]), "kinds": tally.flush()}
             with (settings.out / "log.jsonl").open("a") as f:
                 f.write(json.dumps(line) + "\n")
