@@ -24,7 +24,7 @@ from llm_as_judge.workflow.shapes import name_of
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 #: Opposite drafts for two kinds of one domain: who knows only the domain is right every second time at most.
-WANTED = {"chains": "program", "swaps": "answer"}
+WANTED = {"chains": "program", "relays": "answer"}
 STEPS = 16
 LAST = 4
 

@@ -66,13 +66,13 @@ def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
 
 
 def maths_direct(r: Random) -> Conversation:
-    task = maths_task(r, "pretrain", _one(r, {"sums": 5, "chains": 1, "swaps": 1}))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 8, "chains": 1, "relays": 1}))
     prompt = _with(r.choice(("", "", RESULT_ONLY)), task.text)
     return Conversation("maths_direct", ((prompt, spaced(task.answer)),))
 
 
 def maths_steps(r: Random) -> Conversation:
-    task = maths_task(r, "pretrain", _one(r, {"sums": 1, "chains": 2, "swaps": 2}))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 1, "chains": 2, "relays": 2}))
     turn = thoughtful(task.text, task.reasoning, task.answer, tagged=r.random() < 0.75)
     return Conversation("maths_steps", (turn,))
 
@@ -169,10 +169,12 @@ def code_review(r: Random) -> Conversation:
 
 
 def arithmetic(r: Random) -> Conversation:
+    """Calculations, half of them with the small numbers of sums, whose results are to be known by heart."""
     turns = []
-    for _ in range(8):
-        op = r.choice("+-**/")
-        if op in "+-":
+    for _ in range(10):
+        if r.random() < 0.5:
+            op, a, b = r.choice("+-"), r.randint(4, 20), r.randint(2, 20)
+        elif (op := r.choice("+-*/")) in "+-":
             longest = r.choice((200, 400, 3000))
             a, b = r.randint(2, longest), r.randint(2, longest)
         else:
@@ -184,6 +186,20 @@ def arithmetic(r: Random) -> Conversation:
         value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[op]
         turns.append((f"{a}{op}{b}=", str(value)))
     return Conversation("arithmetic", tuple(turns))
+
+
+def comparing(r: Random) -> Conversation:
+    """Whether two words or numbers are the same, many times: the judge's skill, which forms late otherwise."""
+    turns = []
+    for _ in range(10):
+        value = r.choice((_entity(r), r.choice(lexicon.everything()), str(r.randint(0, 10 ** r.randint(1, 4)))))
+        other = value if r.random() < 0.5 else near(r, value)
+        turns.append((f"{spaced(value)} vs{_noted(other)}", str(other == value)))
+    return Conversation("comparing", tuple(turns))
+
+
+def _noted(text: str) -> str:
+    return spaced(text) if text[:1].isalpha() else f" {text}"
 
 
 def _entity(r: Random) -> str:
@@ -307,7 +323,7 @@ def judging(r: Random) -> Conversation:
     turns = []
     for _ in range(r.choice((1, 1, 3))):
         case = judged(r)
-        noted = f"{spaced(case.reference)} vs{spaced(case.note) if case.note[:1].isalpha() else f' {case.note}'}"
+        noted = f"{spaced(case.reference)} vs{_noted(case.note)}"
         turns.append((case.prompt, f"<analysis>{noted}</analysis><true_false>{case.verdict}</true_false>"))
     return Conversation("judging", tuple(turns))
 
@@ -364,16 +380,17 @@ def formatting(r: Random) -> Conversation:
 
 #: kind -> (maker, share of the tokens in the dense part, share in the last part)
 KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
-    "maths_direct": (maths_direct, 4, 5),
+    "maths_direct": (maths_direct, 5, 6),
     "maths_steps": (maths_steps, 10, 11),
     "maths_program": (maths_program, 11, 12),
-    "arithmetic": (arithmetic, 5, 4),
-    "reading_dense": (reading_dense, 24, 10),
+    "arithmetic": (arithmetic, 6, 4),
+    "comparing": (comparing, 6, 3),
+    "reading_dense": (reading_dense, 20, 9),
     "reading_direct": (reading_direct, 3, 7),
-    "reading_steps": (reading_steps, 8, 16),
-    "reading_program": (reading_program, 5, 7),
+    "reading_steps": (reading_steps, 8, 14),
+    "reading_program": (reading_program, 6, 8),
     "code_draft": (code_draft, 6, 6),
-    "code_repair": (code_repair, 7, 8),
+    "code_repair": (code_repair, 8, 9),
     "code_review": (code_review, 7, 8),
     "judging": (judging, 9, 11),
     "choosing": (choosing, 3, 3),

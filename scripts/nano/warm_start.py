@@ -2,9 +2,9 @@
 
 A Qwen3 model of about a million parameters learns to write every shape of workflow about equally often for every
 problem, so that the choice is left to GRPO. Two more losses let GRPO choose by the problem, without naming its kind:
-the policy answers the executor's conversations, and at the token that decides the draft, hidden states are as similar
-as the problems' worked solutions are (``alignment``). The first update of a policy moves problems with similar hidden
-states together; without the loss all problems of a domain look alike there and get one workflow.
+the policy answers the executor's conversations, and at the tokens that decide the draft and the ending, hidden states
+are as similar as the problems' worked solutions are (``alignment``). The first update of a policy moves problems with
+similar hidden states together; without the loss all problems of a domain look alike there and get one workflow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from random import Random
 
@@ -32,22 +32,35 @@ from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidde
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
-from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.shapes import SHAPES, Shape, workflow
 
 log = logging.getLogger("warm_start")
+_SAVE_EVERY = 100  # steps
 _COMMON = 0.02  # share of solutions that a token must occur in to count as a feature
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Steps with an optimizer of their own, and what is in their batches."""
+
+    steps: int
+    plans: int  # workflows per problem
+    conversations: int
+    learning_rate: float
+
+
+#: Read, write, and write without mistakes, which the much larger gradients of conversations prevent. One long round
+#: with a falling learning rate stays at twice the loss.
+ROUNDS = Round(700, 2, 6, 2e-3), Round(800, 3, 4, 1.5e-3), Round(400, 6, 0, 8e-4)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     tokenizer: Path
     out: Path
-    steps: int = 900
     problems: int = 9  # per batch, from the kinds in turn
-    plans: int = 3  # workflows per problem
-    conversations: int = 4
-    learning_rate: float = 2e-3
     alignment: float = 1.0  # weight of the loss
+    deciding: float = 0.2  # more weight for the tokens that decide, where other words than the names cling longest
     seed: int = 0
     init: Path | None = None  # a policy to start from
     pool: int = 500  # problems per kind
@@ -66,6 +79,14 @@ class Example:
     prompt: list[int]
     domain: Domain
     solution: list[int]
+
+
+@dataclass(slots=True)
+class Drawn:
+    prompts: list[list[int]] = field(default_factory=list)
+    workflows: list[list[int]] = field(default_factory=list)
+    decisions: list[tuple[int, int]] = field(default_factory=list)  # of each workflow
+    features: Tensor = field(default_factory=lambda: torch.zeros(0))  # [problems, d]
 
 
 def features(solutions: Sequence[Sequence[int]]) -> Tensor:
@@ -101,25 +122,26 @@ class Examples:
         prompt = [SYSTEM_ID, *self.ids(made.system), USER_ID, *self.ids(made.user), ASSISTANT_ID]
         return Example(prompt, domain, self.ids(solution))
 
-    @property
-    def decision(self) -> int:
-        """Number of completion tokens before the one that names the draft; the same in every domain."""
-        heads = {len(self.ids(workflow(SHAPES["answer"], d).partition(" answer\n")[0])) for d in DOMAINS}
-        assert len(heads) == 1, "every domain's name must be one token"
-        return heads.pop()
+    def decisions(self, shape: Shape, domain: Domain) -> tuple[int, int]:
+        """Numbers of completion tokens before those that name the draft and the ending."""
+        source = workflow(shape, domain)
+        draft, ending = (source[: source.index(f" {name}\n")] for name in (shape.draft, shape.ending))
+        return len(self.ids(draft)), len(self.ids(ending))
 
-    def draw(self, count: int, plans: int) -> tuple[list[list[int]], list[list[int]], Tensor]:
-        """Prompts and workflows of ``count`` problems with ``plans`` different shapes each, and features [count, d]."""
-        prompts, workflows, places = [], [], []
+    def draw(self, count: int, plans: int) -> Drawn:
+        """``count`` problems with ``plans`` different shapes each."""
+        drawn, places = Drawn(), []
         first = self.r.randrange(len(self.pools))
         for i in range(count):
             kind, number = (first + i) % len(self.pools), self.r.randrange(len(self.pools[0]))
             example = self.pools[kind][number]
             places.append(kind * len(self.pools[0]) + number)
-            for plan in self.r.sample(list(SHAPES.values()), plans):
-                prompts.append(example.prompt)
-                workflows.append([*self.ids(workflow(plan, example.domain)), END_ID])
-        return prompts, workflows, self.features[places]
+            for shape in self.r.sample(list(SHAPES.values()), plans):
+                drawn.prompts.append(example.prompt)
+                drawn.workflows.append([*self.ids(workflow(shape, example.domain)), END_ID])
+                drawn.decisions.append(self.decisions(shape, example.domain))
+        drawn.features = self.features[places]
+        return drawn
 
     def conversations(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
         """Prompts and replies of the executor's training text."""
@@ -140,7 +162,11 @@ def misalignment(hidden: Tensor, wanted: Tensor) -> Tensor:
 
 
 def train(settings: Settings) -> Qwen3ForCausalLM:
-    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``)."""
+    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
+
+    An interrupted training continues from ``checkpoint.pt`` in the output folder.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
     if settings.init:
@@ -148,33 +174,53 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
     else:
         model = Qwen3ForCausalLM(model_config(len(examples.tokenizer)))
     model.set_attn_implementation(ATTENTION)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
-    for step in range(settings.steps):
-        prompts, workflows, wanted = examples.draw(settings.problems, settings.plans)
-        asked, replies = examples.conversations(settings.conversations)
-        tree = prefix_tree.plan(prompts + asked, workflows + replies)
-        states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
-        hidden = states[tree.rows[tree.edge]]
-        losses = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge], reduction="none")
-        starts = torch.tensor([0, *tree.lengths[:-1]]).cumsum(0)
-        split = int(starts[len(prompts)])
-        writing, reading = losses[:split].mean(), losses[split:].mean()
-        decisions = (starts + examples.decision)[: len(prompts) : settings.plans]
-        apart = misalignment(hidden[decisions], wanted)
-        (writing + reading + settings.alignment * apart).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        progress = step / settings.steps
-        for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - progress)
-        optimiser.step()
-        optimiser.zero_grad()
-        if step % 20 == 19:
-            log.info(
-                "step %d workflows %.4f conversations %.3f misalignment %.3f",
-                step + 1, writing.item(), reading.item(), apart.item(),
-            )  # fmt: skip
+    checkpoint, done = settings.out / "checkpoint.pt", (0, 0)
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        done = saved["done"]
+        model.load_state_dict(saved["model"])
+    for number, own in enumerate(ROUNDS):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=own.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        if done[0] == number and checkpoint.exists():
+            optimizer.load_state_dict(saved["optimizer"])
+        for step in range(own.steps):
+            if (number, step) < tuple(done):
+                continue
+            if step % _SAVE_EVERY == 0:
+                # What is drawn follows from the step, so a resumed training draws what an uninterrupted one does.
+                examples.r.seed(f"warm start/{settings.seed}/{number}/{step}")
+                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                torch.save({**states, "done": (number, step)}, checkpoint)
+            loss, figures = _loss(model, examples, own, settings)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = own.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - step / own.steps)
+            optimizer.step()
+            optimizer.zero_grad()
+            if step % 20 == 19:
+                log.info("round %d step %d %s", number + 1, step + 1, figures)
+    checkpoint.unlink()
     model.set_attn_implementation("sdpa")
     return model
+
+
+def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Settings) -> tuple[Tensor, str]:
+    """The loss of one batch, and its parts in words."""
+    drawn = examples.draw(settings.problems, own.plans)
+    asked, replies = examples.conversations(own.conversations)
+    tree = prefix_tree.plan(drawn.prompts + asked, drawn.workflows + replies)
+    states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
+    hidden = states[tree.rows[tree.edge]]
+    losses = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge], reduction="none")
+    starts = torch.tensor([0, *tree.lengths]).cumsum(0)
+    split = int(starts[len(drawn.prompts)])
+    writing, reading = losses[:split].mean(), losses[split:].sum() / max(1, len(losses) - split)
+    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.plans]
+    apart = torch.stack([misalignment(hidden[tokens], drawn.features) for tokens in decisions.T]).mean()
+    deciding = losses[decisions].mean()
+    figures = f"workflows {writing:.4f} decisions {deciding:.3f} conversations {reading:.3f} misalignment {apart:.3f}"
+    return writing + reading + settings.deciding * deciding + settings.alignment * apart, figures
 
 
 def main() -> None:

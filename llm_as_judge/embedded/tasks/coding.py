@@ -1,4 +1,4 @@
-"""Small functions over lists and strings in three kinds.
+"""Small functions over lists in three kinds.
 
 *clear*: the description has one reading. *open*: it has several, and only the tests decide, so a draft is often wrong
 while a tested and repaired one is right. *long*: requirements follow that a hasty draft forgets; no test is given, but
@@ -65,20 +65,6 @@ _OPEN_FILTERS: Readings = (
     ("big numbers", ("x > 10", "x > 5")),
     ("small numbers", ("x < 10", "x < 5")),
 )
-_LETTERS: tuple[tuple[str, str], ...] = (
-    ("vowels", "c in 'aeiou'"),
-    ("consonants", "c not in 'aeiou'"),
-    ("digits", "c.isdigit()"),
-    ("letters", "c.isalpha()"),
-    ("uppercase letters", "c.isupper()"),
-    ("lowercase letters", "c.islower()"),
-)
-_STRINGS: Phrases = (
-    (("the number of {f} in s",), "len([c for c in s if {c}])"),
-    (("only the {f} of s",), "''.join([c for c in s if {c}])"),
-    (("s without the {f}",), "''.join([c for c in s if not ({c})])"),
-    (("the {f} of s in reverse order",), "''.join([c for c in s if {c}])[::-1]"),
-)
 _REQUIREMENTS: tuple[tuple[str, str], ...] = (
     ("Ignore the first value.", "xs = xs[1:]"),
     ("Ignore the last value.", "xs = xs[:-1]"),
@@ -123,7 +109,7 @@ class _Sketch:
     argument: Callable[[], Any]
 
 
-def _list(r: Random, unclear: bool) -> _Sketch:
+def _sketch(r: Random, unclear: bool) -> _Sketch:
     k = r.randint(2, 9)
     values = {"k": k, "j": k + r.randint(3, 7)}
     where = r.choice(("reducer", "filter", "filter")) if unclear else ""
@@ -162,17 +148,6 @@ def _drawn(r: Random, phrases: Phrases) -> tuple[str, tuple[str]]:
     return r.choice(names), (source,)
 
 
-def _string(r: Random) -> _Sketch:
-    letters, condition = r.choice(_LETTERS)
-    (text,), expression = r.choice(_STRINGS)
-
-    def argument() -> str:
-        return "".join(r.choice("abcdeiouXYEA12") for _ in range(r.randint(4, 7)))
-
-    source = f"def f(s):\n    return {expression.format(c=condition)}"
-    return _Sketch(f"Write a Python function f(s) that returns {text.format(f=letters)}.", [source], argument)
-
-
 def _demanding(r: Random, sketch: _Sketch) -> tuple[str, str, str]:
     """Text, solution and requirements of a long task."""
     added = r.sample(_REQUIREMENTS, r.choice((1, 2)))
@@ -188,7 +163,7 @@ def draw(r: Random, kind: str, accept: Callable[[str], bool] = lambda text: True
     ``accept`` filters descriptions before the tests are made, which is the slow part.
     """
     while True:
-        sketch = _string(r) if kind == "clear" and r.random() < 0.25 else _list(r, unclear=kind == "open")
+        sketch = _sketch(r, unclear=kind == "open")
         draft, missing = r.choice(sketch.readings), ""
         text, solution = sketch.asked, draft
         if kind == "long":

@@ -20,7 +20,7 @@ Split = Literal["pretrain", "train", "heldout"]
 _BUCKETS: tuple[Split, ...] = ("pretrain",) * 16 + ("train",) * 2 + ("heldout",) * 2  # fmt: skip
 #: Kinds of problem, which are the names of the generated datasets. In each domain they want different workflows.
 KINDS: Mapping[Domain, tuple[str, ...]] = {
-    "math": ("sums", "chains", "swaps"),
+    "math": ("sums", "chains", "relays"),
     "code": ("clear", "open", "long"),
     "qa": ("lookup", "hops", "numbers"),
 }

@@ -1,12 +1,13 @@
 """Word problems in three kinds, solved in steps and, for two of the kinds, by a program.
 
 *sums*: one step with small numbers, which a nano model can do in its head. *chains*: three to six steps with larger
-numbers, which it often miscalculates; a program leaves arithmetic to Python. *swaps*: who holds what after some
-exchanges, easy in steps; no program for them is ever shown to the nano model.
+numbers, which it often miscalculates; a program leaves arithmetic to Python. *relays*: who has what after it was passed
+on several times, easy in steps; no program for them is ever shown to the nano model.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -179,20 +180,17 @@ def chains(r: Random) -> Task:
     return r.choices((_changes, _shopping, _wages), (6, 1, 1))[0](r).task
 
 
-def swaps(r: Random) -> Task:
-    """Three people exchange what they hold; the steps follow the thing that is asked for."""
-    people, things = r.sample(FIRST_NAMES, 3), r.sample([item.removesuffix("s") for item in ITEMS], 3)
-    wanted = r.choice(things)
-    holder = people[things.index(wanted)]
-    a, b, c = (f"{name} the {thing}" for name, thing in zip(people, things, strict=True))
-    sentences, steps = [f"{a.replace(' the', ' holds the')}, {b} and {c}."], [holder]
-    for _ in range(r.choice((3, 3, 4))):
-        first, second = r.sample(people, 2)
-        sentences.append(f"{first} and {second} swap.")
-        holder = {first: second, second: first}.get(holder, holder)
-        steps.append(f"{first} {second} {holder}")
-    sentences.append(f"Who holds the {wanted} now?")
-    return Task(" ".join(sentences), holder, "; ".join(steps))
+def relays(r: Random) -> Task:
+    """Three things are passed on from one to the next, told in any order; the steps follow the thing asked for."""
+    things = r.sample([item.removesuffix("s") for item in ITEMS], 3)
+    lengths = r.choice((2, 3)), r.choice((1, 2)), r.choice((1, 2))
+    people = r.sample(FIRST_NAMES, sum(lengths) + 3)
+    lines = [[people.pop() for _ in range(length + 1)] for length in lengths]
+    begins = r.sample([f"{line[0]} has the {thing}" for line, thing in zip(lines, things, strict=True)], 3)
+    passes = [[f"{a} gives it to {b}." for a, b in itertools.pairwise(line)] for line in lines]
+    told = r.sample([*itertools.chain(*passes)], sum(lengths))
+    begin = f"{begins[0]}, {begins[1]} and {begins[2]}."
+    return Task(f"{begin} {' '.join(told)} Who has the {things[0]} at the end?", lines[0][-1], " ".join(passes[0]))
 
 
-KINDS: Mapping[str, Callable[[Random], Task]] = {"sums": sums, "chains": chains, "swaps": swaps}
+KINDS: Mapping[str, Callable[[Random], Task]] = {"sums": sums, "chains": chains, "relays": relays}

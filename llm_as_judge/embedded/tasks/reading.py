@@ -99,5 +99,9 @@ def _sales(r: Random, first: str, second: str) -> tuple[list[str], list[Task]]:
     }.items():
         story = Story([question])
         story.step(story.step(n, "*", a), op, story.step(m, "*", b))
-        tasks.append(replace(story.task, reasoning=" ".join(sentences) + "\n" + story.task.reasoning))
+        task = story.task
+        head, *lines = task.program.splitlines()
+        told = "\n".join(f"    # {sentence}\n{line}" for sentence, line in zip(sentences, lines, strict=False))
+        program = "\n".join([head, told, *lines[2:]])
+        tasks.append(replace(task, program=program, reasoning=" ".join(sentences) + "\n" + task.reasoning))
     return sentences, tasks
