@@ -61,7 +61,7 @@ def test_rows_of_many_blocks_equal_padded_rows_without_a_new_compilation(device:
 
     compared(LONG[0])
     torch._dynamo.utils.counters.clear()
-    for length in LONG[1:]:
+    for length in LONG[1:] if device.startswith("cuda") else LONG[2::2]:
         compared(length)
     # torch specialises on a single block.
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 1
