@@ -17,7 +17,7 @@ from measure import Claim, peak_bytes, report, seconds
 from transformers import AutoModelForCausalLM, Qwen2Config
 from update import ROOT, Workload
 
-from llm_as_judge.assembly.estimates import GB, sizes_of, update_memory
+from llm_as_judge.assembly.estimates import GB, sampling_memory, sizes_of, update_memory
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.policy.local import LocalEngine
@@ -30,6 +30,7 @@ from llm_as_judge.types import Completion
 CONFIG = load_config(ROOT / "config/training.yaml", ["model_name=qwen25-7b", "judge.mode=rules"])
 SHAPE = sizes_of(CONFIG)
 BUDGET = CONFIG.training.micro_batch_tokens
+NEW_TOKENS = 64
 #: Share by which a peak may exceed the plan.
 ROOM = 1.1
 
@@ -86,16 +87,19 @@ def main() -> None:
     tree = plan(ids, tokens)
     lines["update: tokens"] = f"{padded_tokens(ids, tokens):,} padded, {tree.unique_tokens:,} shared"
     lines["update: seconds"] = f"{spent['padded']:.2f} padded, {spent['tree']:.2f} shared"
-    if large:
-        model, forwarded = CONFIG.model, min(tree.unique_tokens, BUDGET)
-        share = forwarded / tree.unique_tokens
-        planned = sum(asdict(update_memory(
-            SHAPE, model.lora_target_modules, model.lora_rank, "bfloat16", forwarded, sum(tree.lengths) * share,
-            checkpointing=True,
-        )).values())  # fmt: skip
-        lines["update: GB"] = f"{peak_bytes(device) / GB:.2f}, planned {planned / GB:.2f}"
-        claims["update_memory_of_plan"] = Claim(peak_bytes(device) / planned, ROOM, at_most=True)
+    model, forwarded = CONFIG.model, min(tree.unique_tokens, BUDGET)
+    scored = sum(tree.lengths) * forwarded / tree.unique_tokens
+    memory = update_memory(
+        SHAPE, model.lora_target_modules, model.lora_rank, "bfloat16", forwarded, scored, checkpointing=True
+    )
+    resting = memory.weights + memory.adapter
 
+    def compare(name: str, planned: float) -> None:
+        if large:
+            lines[f"{name}: GB"] = f"{peak_bytes(device) / GB:.2f}, planned {planned / GB:.2f}"
+            claims[f"{name}_memory_of_plan"] = Claim(peak_bytes(device) / planned, ROOM, at_most=True)
+
+    compare("update", sum(asdict(memory).values()))
     engine = LocalEngine(policy, policy.tokenizer)
     group = [c.prompt_ids for c in completions[:: work.group]]
     long = [
@@ -105,11 +109,12 @@ def main() -> None:
         if large:
             torch.cuda.reset_peak_memory_stats(device)
         begun = clock()
-        groups = engine.generate(asked, n, max_new_tokens=64)
+        groups = engine.generate(asked, n, max_new_tokens=NEW_TOKENS)
         taken, written = clock() - begun, sum(len(c.token_ids) for g in groups for c in g)
         lines[f"{name}: seconds"] = f"{taken:.2f} for {len(asked)} prompts x {n}, {written / taken:.0f} tokens a second"
-        if large:
-            lines[f"{name}: GB"] = f"{peak_bytes(device) / GB:.2f}"
+        longest = max(map(len, asked))
+        planned = sampling_memory(SHAPE, "bfloat16", len(asked), n, work.system, longest, NEW_TOKENS)
+        compare(name, resting + planned)
     report("Qwen2.5-7B's shape" if large else "the nano policy", lines, claims, options.json)
 
 
