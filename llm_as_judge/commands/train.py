@@ -142,7 +142,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
             )
             write_json(folder.results, result.as_json())
             logged = LogReader.read(folder.log_file)
-            learning_curve(logged.steps, folder.curve, before.overall.value, result.after.overall.value, logged.evals)
+            learning_curve(logged.steps, folder.curve, before.overall, result.after.overall, logged.evals)
     return result
 
 
