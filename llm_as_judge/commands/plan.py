@@ -269,24 +269,27 @@ def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dic
     return parts
 
 
-def _placed(parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
-    """A card for each part, the largest first; None if they do not fit."""
+def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
+    """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
+    engine = config.engine
+    shared = ["trainer", "policy server"] if "policy server" in parts and not (engine.gpus or engine.base_url) else []
+    groups = [names for names in [shared, *([name] for name in parts if name not in shared)] if names]
     left, found = [card.memory * USABLE] * count, dict[str, int]()
-    for name, size in sorted(parts.items(), key=lambda part: -part[1]):
+    for size, names in sorted(((sum(parts[name] for name in names), names) for names in groups), reverse=True):
         place = max(range(count), key=left.__getitem__)
         if size > left[place]:
             return None
         left[place] -= size
-        found[name] = place
+        found |= dict.fromkeys(names, place)
     return found
 
 
 def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
     training, executor, parts = config.training, config.executor, _parts(config, shape, work, card)
-    cards, tokens, fits = _placed(parts, count, card), work.tokens, "yes"
+    cards, tokens, fits = _placed(config, parts, count, card), work.tokens, "yes"
     if cards is None:
         changes = _changes(config).items()
-        helps = [name for name, other in changes if _placed(_parts(other, shape, work, card), count, card) is not None]
+        helps = [name for name, other in changes if _placed(other, _parts(other, shape, work, card), count, card)]
         fits = f"no; helps: {'; '.join(helps) or 'nothing alone'}"
     weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)

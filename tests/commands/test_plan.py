@@ -157,6 +157,8 @@ def test_examples_evaluations_and_vllms_share_are_planned() -> None:
     assert memory("eval_problems=1", "prompt_max_length=2048")["trainer"] == memory("eval_problems=1")["trainer"]
     assert memory("generation.engine=vllm")["policy server"] == 28
     assert memory("generation.engine=vllm", "engine.gpu_memory_utilization=0.5")["policy server"] == 40
+    here = make_plan(load_config(TRAINING, ["generation.engine=vllm"]), ["2x80"]).machines["2x80"]
+    assert here.on_card == {"executor": 0, "trainer": 1, "policy server": 1}, "its server is on the policy's card"
     served = memory("generation.engine=vllm", "engine.base_url=http://127.0.0.1:9/v1")["policy server"]
     assert served < 20, "weights and cache; its share of the card is its own setting"
 
