@@ -136,10 +136,11 @@ def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _interval(row: Mapping[str, Any], name: str) -> str:
-    low, high = (row.get("interval") or {}).get(name) or (None, None)
-    if row.get(name) is None:
+    value, bounds = row.get(name), (row.get("interval") or {}).get(name)
+    if value is None:
         return "-"
-    return f"{100 * row[name]:.1f}" + ("" if low is None else f" [{100 * low:.0f}, {100 * high:.0f}]")
+    low, high = (percent(_number(bound)) for bound in bounds or (None, None))
+    return f"{100 * value:.1f} [{low}, {high}]"
 
 
 def _plans(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
