@@ -110,7 +110,7 @@ def selftest(
         results.append(Check(name, result.ok, f"{time.monotonic() - begun:.0f} s: {result.detail}"))
     report = {"host": platform.node(), "device": device, "versions": dict(versions()), "ok": all(r.ok for r in results)}
     report["parts"] = [asdict(result) for result in results]
-    written = [folder.with_suffix(".json"), folder.with_suffix(".md")]
+    written = [folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md")]
     written[0].write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     written[1].write_text(as_markdown(report, results), encoding="utf-8")
     if as_json:
@@ -181,7 +181,7 @@ def _tests(machine: Machine) -> str:
 
 def _vllm_python(machine: Machine) -> str:
     python = machine.config.engine.python
-    return str(Path(python).absolute()) if python else ""
+    return str(Path(python).absolute()) if os.sep in python else python
 
 
 def _benchmark(machine: Machine, part: str, file: str, *words: str) -> str:

@@ -29,7 +29,10 @@ def test_without_a_gpu_it_is_one_line(
     assert "the parts are doctor, tests, model, train" in capsys.readouterr().err
 
 
-def test_a_part_that_fails_is_reported_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_that_fails_is_reported_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "gpu1.example.org")
     settings = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", f"results_dir={tmp_path}"]
     words = [word for setting in settings for word in ("--set", setting)]
     assert main(["selftest", "--device", "cpu", "--part", "doctor", *words]) == 1
