@@ -82,18 +82,9 @@ def test_misbehaviour_is_an_outcome(box: SharedBox) -> None:
         return list(await asyncio.gather(*(box.sandbox.run_code(source) for source, _, _ in cases)))
 
     results = box.wait(run_all())
-    wrong = [
-        (case, result)
-        for case, result in zip(cases, results, strict=True)
-        if result.outcome != case[1] or case[2] not in result.error
-    ]
-    assert not wrong
+    found = [(*case, result) for case, result in zip(cases, results, strict=True)]
+    assert not [row for row in found if row[3].outcome != row[1] or row[2] not in row[3].error]
     assert box.run("def f():\n    return 'x' * 5_000_000", call="f").outcome == "output_limit"
-
-
-def test_cpu_time_is_limited_independently_of_wall_clock_time() -> None:
-    result = in_sandbox(lambda sandbox: sandbox.run_code("while True: pass"), cpu_seconds=1, wall_seconds=60)
-    assert (result.outcome, result.error) == ("timeout", "over 1 s of CPU time")
 
 
 @linux
