@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -148,7 +149,7 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": None if operators is None else {n: p.as_plain() for n, p in operators.items()},
+            "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 

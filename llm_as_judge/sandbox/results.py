@@ -31,10 +31,6 @@ class OperatorParameters:
     forms: tuple[tuple[str, ...], ...] = ()  # other parameters of ``await self.op(...)``
     spellings: Mapping[str, str] = field(default_factory=dict)  # other names of the result's keys
 
-    def as_plain(self) -> dict[str, Any]:
-        """For the workflow's job."""
-        return {"call": self.call, "init": self.init, "forms": self.forms, "spellings": self.spellings}
-
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:

@@ -60,7 +60,7 @@ class _Tests:
         elif entry_point not in _mentioned(self.nodes):
             raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
         loaded = {n.id for n in self.nodes if isinstance(n, ast.Name)}
-        self.unbound = loaded - _bound(tree) - _bound(prelude) - _BUILTINS - {entry_point, "__name__"}
+        self.unbound = loaded - bound_names(tree) - bound_names(prelude) - _BUILTINS - {entry_point, "__name__"}
         self.bindings = list(self._bindings())
         while more := set(self._forwarding()) - self.candidates:
             self.candidates |= more
@@ -233,7 +233,7 @@ def _root(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _bound(tree: ast.AST) -> set[str]:
+def bound_names(tree: ast.AST) -> set[str]:
     """Names that are given a value anywhere in ``tree``."""
     bound: set[str] = set()
     for node in ast.walk(tree):

@@ -125,7 +125,7 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(sample: Ca
     for record in given:
         parsed = mbpp.parse(record)
         assert f"def {parsed.question.entry_point}(" in record["code"].replace(" (", "(")
-        assert "\r" not in repr(parsed) + mbpp.golds(record)[0]
+        assert "\r" not in repr(parsed) + DATASETS["mbpp"].golds(record)[0]
 
 
 def test_mbpp_setup_and_splits(samples: Path) -> None:
@@ -167,4 +167,4 @@ def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> N
     assert all(right.values()) and not any(wrong.values())
     record = mmlu.from_row(["q", "a", "b", "c", "d", "C"])
     assert mmlu.parse(record) == mmlu.parse({**record, "answer": 2})
-    assert mmlu.golds(record)[0] == "C"
+    assert DATASETS["mmlu"].golds(record)[0] == "C"

@@ -43,11 +43,6 @@ def parse(record: Record) -> Problem:
     )
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution: the prompt, completed."""
-    return (text_of(record, "prompt") + text_of(record, "canonical_solution"),)
-
-
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
 #: 8.0; 116: sorted by the number of ones; 130: values instead of lists; 148: a one-tuple without its comma).
 _WRONG_EXAMPLES = {
@@ -107,7 +102,7 @@ def _literal(text: str) -> str | None:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
     source=Source(

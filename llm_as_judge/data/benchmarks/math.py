@@ -21,15 +21,10 @@ def parse(record: Record) -> Problem:
     return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution, as a reply would give it."""
-    return (text_of(record, "solution"),)
-
-
 DATASET = Dataset(
     domain="math",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "solution"),),
     recognises=has_fields("problem", "solution"),
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",

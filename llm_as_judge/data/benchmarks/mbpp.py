@@ -55,11 +55,6 @@ def called_function(test: str, code: str = "") -> str:
     return named[0]
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution."""
-    return (text_of(record, "code"),)
-
-
 def split_of(record: Record) -> str:
     """The published split of a task, given by its number (Austin et al. 2021, §2.1)."""
     number = _task_id(record)
@@ -82,7 +77,7 @@ def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "code"),),
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
     test_style="asserts",

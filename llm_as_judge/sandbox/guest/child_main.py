@@ -83,13 +83,9 @@ def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     return {"end": "finished", "value": _json_or_text(value)}
 
 
-def run_workflow(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
-    return {"end": "finished", "answer": workflow_job.run(host, job)}
-
-
 _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
     "code": run_code,
-    "workflow": run_workflow,
+    "workflow": workflow_job.run,
     "solution": verdict_jobs.serve_solution,
     "split tests": verdict_jobs.test_apart,
     "tests": verdict_jobs.test_together,
