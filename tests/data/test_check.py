@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
 from helpers.benchmarks import benchmark
+from helpers.samples import write_lines
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data.catalog import DATASETS
@@ -57,8 +57,7 @@ def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: P
         "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"],
     }  # fmt: skip
     records = [good, {**good, "task_id": 701, "code": "def add(a, b):\n    return a - b"}, {**good, "test_list": []}]
-    path = tmp_path / "mbpp.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    path = write_lines(tmp_path / "mbpp.jsonl", records)
     report = check(path, DATASETS["mbpp"])
     assert report.records == 3
     found = [(failure.id, failure.reason) for failure in report.failures]

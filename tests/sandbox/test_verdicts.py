@@ -53,10 +53,6 @@ def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: 
     assert all(v.weak for v in verdicts.values())
 
 
-def test_a_verdict_without_isolation_is_weak() -> None:
-    assert in_sandbox(lambda sandbox: sandbox.verdict(SQUARE, CHECK, "f"), mode="unsafe").weak
-
-
 def test_a_solution_never_sees_an_expected_value(box: SharedBox) -> None:
     seen = """
 import gc
