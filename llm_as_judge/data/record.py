@@ -40,7 +40,6 @@ def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
 
 
 def mapping_of(record: Record, key: str) -> Record:
-    """The object under ``key``."""
     value = record.get(key)
     if not isinstance(value, dict):
         raise DataError(f"field {key!r} must be an object, got {short(value)}")
@@ -58,7 +57,6 @@ def given_id(dataset: str, given: object, *parts: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """``text`` with line ends as LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -44,7 +44,6 @@ class DomainSampler:
         self._fingerprint = _fingerprint(self._problems)
 
     def sample(self, n: int) -> list[Problem]:
-        """The next ``n`` problems."""
         if n < 1:
             raise ValueError(f"batch size must be >= 1, got {n}")
         return [self._draw(domain) for domain in self._quota.take(n)]

@@ -25,7 +25,6 @@ class Chat(Protocol):
 
 
 def no_enhancement(operator: str, domain: str) -> str:
-    """No Layer 2 instruction."""
     return ""
 
 
@@ -49,7 +48,6 @@ class Toolbox:
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
 
     async def ask(self, operator: str, prompt: str) -> str:
-        """The text of ``reply``."""
         return (await self.reply(operator, prompt)).text
 
 

@@ -85,7 +85,6 @@ class Confinement:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """Attempts that succeeded."""
         return tuple(name for name, state in self.probes.items() if state != "blocked")
 
     @property

@@ -77,7 +77,6 @@ class _Tests:
         return SplitPlan(obstacle, tuple(sorted(modules)), self._look_at_changes(), tuple(_collected(self.tree)))
 
     def calls(self, node: ast.AST) -> bool:
-        """Whether ``node`` is a call of the function."""
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.candidates
 
     def _forwarding(self) -> Iterator[str]:
@@ -144,7 +143,6 @@ class _Tests:
         given = self.candidates | self.returned
 
         def outside(node: ast.AST) -> set[str]:
-            """Names outside of calls of the function."""
             if isinstance(node, ast.Call) and _names(node.func) & given:
                 return set()
             inner = {name for child in ast.iter_child_nodes(node) for name in outside(child)}

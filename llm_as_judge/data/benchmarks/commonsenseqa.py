@@ -13,7 +13,6 @@ from llm_as_judge.types import Problem
 
 
 def parse(record: Record) -> Problem:
-    """One question."""
     key = text_of(record, "answerKey")
     if isinstance(record.get("question"), dict):
         question = mapping_of(record, "question")

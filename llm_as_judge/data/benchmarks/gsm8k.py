@@ -12,7 +12,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One GSM8K problem."""
     question, solution = text_of(record, "question"), text_of(record, "answer")
     _, mark, answer = solution.rpartition("####")
     answer = answer.strip().replace(",", "").lstrip("$")

@@ -21,7 +21,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One HumanEval task."""
     task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
     tree = syntax_tree("prompt", prompt)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]

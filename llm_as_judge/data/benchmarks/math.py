@@ -14,7 +14,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One MATH problem."""
     problem, answer = text_of(record, "problem"), last_boxed(text_of(record, "solution"))
     if not answer:
         raise DataError(r"field 'solution' has no \boxed{} answer")

@@ -20,7 +20,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One MBPP task of either split."""
     asserts = _lines(record, "test_list")
     if not asserts:
         raise DataError("field 'test_list' is empty")

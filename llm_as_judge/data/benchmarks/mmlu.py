@@ -26,7 +26,6 @@ def from_row(row: Sequence[str]) -> Record:
 
 
 def parse(record: Record) -> Problem:
-    """One question."""
     stem, choices, answer = text_of(record, "question"), list_of(record, "choices"), record.get("answer")
     if len(choices) != len(_LETTERS):
         raise DataError(f"field 'choices' must hold 4 choices, got {len(choices)}")

@@ -19,7 +19,6 @@ from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute
 
 
 def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
-    """Run the job that the host sends."""
     sock.sendall(frames.CONFINED)
     host = Connection(sock, frame_bytes)
     job = host.receive()
