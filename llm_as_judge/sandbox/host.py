@@ -85,16 +85,9 @@ class Sandbox:
             raise SandboxFault("describe() needs start() first, which runs the self-test")
         return self._confinement
 
-    async def run_code(
-        self,
-        source: str,
-        *,
-        call: str | None = None,
-        args: Sequence[Any] = (),
-        stdin: str | None = None,
-    ) -> CodeResult:
+    async def run_code(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> CodeResult:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
-        job = {"kind": "code", "source": source, "call": call, "args": list(args), "stdin": stdin}
+        job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
         async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
             await children[0].send(job)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked
+from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, problem
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, build_prompt, load_lines
-from llm_as_judge.types import Domain, Problem, Question, Reference
+from llm_as_judge.types import Problem, Question, Reference
 
 
 @dataclass
@@ -35,11 +35,6 @@ class FakeSandbox:
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
-
-
-def problem(*answers: str, domain: Domain = "math", dataset: str = "", unanswerable: bool = False) -> Problem:
-    question = Question("p", "How many?", domain, dataset=dataset)
-    return Problem(question, Reference(answers, unanswerable=unanswerable))
 
 
 CODE = Problem(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel
+from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, problem
 from test_injection import MASTER_KEYS, VERDICTS
 
 from llm_as_judge.answers.nonanswers import non_answer, refused, says_nothing
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.types import Domain, Exchange, Execution, OperatorCall, Problem, Question, Reference
+from llm_as_judge.types import Domain, Exchange, Execution, OperatorCall
 
 NOTHING = [
     "I don't know", "I do not know.", "I'm sorry, I don't know", "I cannot answer that", "no idea", "unknown", "N/A",
@@ -17,10 +17,6 @@ NOTHING = [
     "Final answer below:", "Error: division by zero", "Traceback (most recent call last):",
     "The answer is: I don't know", r"\boxed{x}", "<answer>see above</answer>",
 ]  # fmt: skip
-
-
-def problem(*answers: str, domain: Domain = "math", unanswerable: bool = False) -> Problem:
-    return Problem(Question("p", "How many?", domain), Reference(answers, unanswerable=unanswerable))
 
 
 async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words() -> None:

@@ -61,6 +61,8 @@ ABUSES: dict[str, tuple[str, str, int]] = {
         workflow("await asyncio.gather(*[self.op(input='x') for _ in range(10_000)])"), "budget", 20),
     "calls beyond the budget, errors swallowed": (
         workflow("while True:", "    try: await self.op(input='x')", "    except BaseException: pass"), "budget", 20),
+    "calls that fail, errors swallowed": (
+        workflow("while True:", "    try: await self.op(api_key='x')", "    except BaseException: pass"), "budget", 0),
     "a long prompt within the limit": (workflow("await self.op(input='y' * 900_000)", "return 'ok'"), "finished", 1),
     "a prompt over the limit": (workflow("await self.op(input='y' * 5_000_000)"), "output_limit", 0),
     "a frame of four gigabytes": (
@@ -124,5 +126,6 @@ def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pyte
         if results[name].outcome != outcome or host.served > most or host.most > 8 or left:
             wrong.append((name, results[name], host.served, host.most))
     assert not wrong
+    assert results["calls that fail, errors swallowed"].error == "over 64 operator calls"
     assert results["a look at the environment"].answer == "[{}, []]"
     assert (after.outcome, after.answer) == ("finished", "r")

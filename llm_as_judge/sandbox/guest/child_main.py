@@ -25,7 +25,7 @@ def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
     output = Output(output_bytes, host)
     writer = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", write_through=True)
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = writer  # type: ignore[misc]
-    sys.stdin = io.StringIO(job.get("stdin") or "")
+    sys.stdin = io.StringIO()
     try:
         end = _JOBS[job["kind"]](host, job)
     except MemoryError:
