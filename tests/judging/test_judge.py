@@ -38,8 +38,7 @@ class FakeSandbox:
 
 
 CODE = Problem(
-    Question("c", "Write f.", "code", entry_point="f"),
-    Reference(tests="assert f() == 1", prelude="import math"),
+    Question("c", "Write f.", "code", entry_point="f"), Reference(tests="assert f() == 1", prelude="import math")
 )
 
 

@@ -119,8 +119,7 @@ ONLY_LANDLOCK = {"reading files", "environment and own /proc", "directory handle
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bits", "needed"),
-    [(confine.SECCOMP | confine.NO_PROCESSES, ONLY_SECCOMP), (confine.LANDLOCK, ONLY_LANDLOCK)],
+    ("bits", "needed"), [(confine.SECCOMP | confine.NO_PROCESSES, ONLY_SECCOMP), (confine.LANDLOCK, ONLY_LANDLOCK)]
 )
 def test_each_layer_is_needed(bits: int, needed: set[str]) -> None:
     found = attacked("standard", without=bits, names=LAYERED)

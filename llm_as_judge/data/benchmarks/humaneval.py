@@ -29,17 +29,9 @@ def parse(record: Record) -> Problem:
     tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
-    return Problem(
-        Question(
-            f"humaneval/{task.rsplit('/', 1)[-1]}",
-            prompt,
-            "code",
-            entry_point=entry_point,
-            public_tests=public,
-            dataset="humaneval",
-        ),
-        Reference(tests=tests, prelude=prelude),
-    )
+    id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
+    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
+    return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is

@@ -12,6 +12,8 @@ from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
+_SUBJECTS = "algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra precalculus"
+
 
 def parse(record: Record) -> Problem:
     problem, answer = text_of(record, "problem"), last_boxed(text_of(record, "solution"))
@@ -29,15 +31,7 @@ DATASET = Dataset(
     "is not a closed one, and every solution must be there.",
     source=Source(
         hub="EleutherAI/hendrycks_math",
-        configs=(
-            "algebra",
-            "counting_and_probability",
-            "geometry",
-            "intermediate_algebra",
-            "number_theory",
-            "prealgebra",
-            "precalculus",
-        ),
+        configs=tuple(_SUBJECTS.split()),
         page="https://github.com/hendrycks/math",
         splits={
             "train": Split(hub="train", release=("math/MATH/train/*/*.json",)),

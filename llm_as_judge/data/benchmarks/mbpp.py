@@ -30,17 +30,9 @@ def parse(record: Record) -> Problem:
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
     entry_point = called_function(asserts[0], optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
-    return Problem(
-        Question(
-            f"mbpp/{_task_id(record)}",
-            text_of(record, "prompt" if "prompt" in record else "text"),
-            "code",
-            entry_point=entry_point,
-            public_tests=(asserts[0],),
-            dataset="mbpp",
-        ),
-        Reference(tests=tests, prelude=prelude),
-    )
+    id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
+    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
+    return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
 def called_function(test: str, code: str = "") -> str:
