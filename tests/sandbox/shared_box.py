@@ -1,4 +1,4 @@
-"""One sandbox on one event loop, shared by several tests."""
+"""One sandbox on one event loop, shared by several tests; texts of workflows for it."""
 
 from __future__ import annotations
 
@@ -53,3 +53,15 @@ def in_sandbox(work: Callable[[Sandbox], Awaitable[T]], *, max_code_runs: int | 
             return await work(sandbox)
 
     return asyncio.run(main())
+
+
+def workflow(
+    *body: str, parameters: str = "self, problem", init: str = "self.custom = operator.Custom(self.llm)"
+) -> str:
+    """A workflow whose ``__call__`` has these lines, from line 7 on."""
+    head = (
+        "import asyncio, json, os, socket, struct, time\nclass Workflow:\n"
+        "    def __init__(self, name, llm_config, dataset):\n        self.llm = create_llm_instance(llm_config)\n"
+        f"        {init}\n    async def __call__({parameters}):\n"
+    )
+    return head + "\n".join(f"        {line}" for line in body)

@@ -69,21 +69,11 @@ def attacked(mode: str, user: str = "self", *, without: int = 0, limits: str = "
     return json.loads(done.stdout)
 
 
+SLOW = [("full", "self"), ("full", "nobody"), ("standard", "nobody"), ("no-open", "self"), ("no-open", "nobody")]
+
+
 @pytest.mark.parametrize(
-    ("mode", "user"),
-    [
-        ("standard", "self"),
-        *(
-            pytest.param(mode, user, marks=pytest.mark.slow)
-            for mode, user in [
-                ("full", "self"),
-                ("full", "nobody"),
-                ("standard", "nobody"),
-                ("no-open", "self"),
-                ("no-open", "nobody"),
-            ]
-        ),
-    ],
+    ("mode", "user"), [("standard", "self"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 )
 def test_every_attack_is_blocked(mode: str, user: str) -> None:
     # no-open is for kernels without Landlock

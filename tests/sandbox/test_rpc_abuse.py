@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from shared_box import in_sandbox
+from shared_box import workflow as any_workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import WorkflowError
@@ -16,6 +18,7 @@ from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbo
 LIMITS = {"cpu_seconds": 1, "wall_seconds": 4, "frame_bytes": 1 << 20}
 WORKFLOW = WorkflowConfig(max_calls=64, max_concurrent_calls=8)
 OPERATORS = {"Custom": OperatorParameters(("input",)), "Big": OperatorParameters(())}
+workflow = partial(any_workflow, init="self.op = operator.Custom(self.llm)")
 
 
 class Host:
@@ -37,12 +40,6 @@ class Host:
         await asyncio.sleep(0.005)
         self.now -= 1
         return {"response": "z" * 500_000 if name == "Big" else "r"}
-
-
-def workflow(*body: str) -> str:
-    head = "import asyncio, json, os, socket, struct, time\n"
-    head += "class Workflow:\n    def __init__(self, *a): self.op = operator.Custom(None)\n"
-    return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
 
 
 def raw(*lines: str) -> str:

@@ -133,31 +133,23 @@ def test_the_prelude_comes_before_solution_and_tests_and_allows_future_imports(b
 
 
 def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
+    fibonacci = "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b"
     expect_split_passes(
         box,
         [
-            (
-                "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b",
-                "import itertools\nassert list(itertools.islice(f(), 10)) == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]\n"
-                "assert next(x for x in f() if x > 10**50) > 10**50",
-            ),
-            (
-                "def f():\n    yield 6\n    yield 28\n    while True: pass",
-                "g = f()\nassert [next(g), next(g)] == [6, 28]",
-            ),
+            (fibonacci, "import itertools\nassert list(itertools.islice(f(), 8)) == [0, 1, 1, 2, 3, 5, 8, 13]"),
+            (fibonacci, "assert next(x for x in f() if x > 10**50) > 10**50"),
+            ("def f():\n    yield 6\n    yield 28\n    while True: pass",
+             "g = f()\nassert [next(g), next(g)] == [6, 28]"),
             ("def f(n):\n    yield from range(n)", "assert sum(f(50_000)) == 1249975000"),
-            (
-                "def f(n):\n    yield n\n    raise KeyError(n)",
-                "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0",
-            ),
-            (
-                "def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
-                "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']",
-            ),
+            ("def f(n):\n    yield n\n    raise KeyError(n)",
+             "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0"),
+            ("def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
+             "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']"),
             ("def f():\n    yield from ((n, [n]) for n in range(3))", "assert dict(f()) == {0: [0], 1: [1], 2: [2]}"),
             ("def f(): return (x for x in [1])", "import types\nassert isinstance(f(), types.GeneratorType)"),
         ],
-    )
+    )  # fmt: skip
     solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
     found = box.verdict(solution, "assert list(f(1)) == []")
     assert (found.passed, found.outcome) == (False, "raised") and "invalid value" in found.error

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
-from shared_box import SharedBox, in_sandbox
+from shared_box import SharedBox, in_sandbox, workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ProviderError, WorkflowError
@@ -32,22 +32,6 @@ def raising(error: Exception, seconds: float = 0.0) -> Call:
         raise error
 
     return call
-
-
-def workflow(
-    *body: str, parameters: str = "self, problem", init: str = "self.custom = operator.Custom(self.llm)"
-) -> str:
-    return "\n".join(
-        [
-            "import asyncio",
-            "class Workflow:",
-            "    def __init__(self, name, llm_config, dataset):",
-            "        self.llm = create_llm_instance(llm_config)",
-            f"        {init}",
-            f"    async def __call__({parameters}):",
-            *(f"        {line}" for line in body),
-        ]
-    )
 
 
 @pytest.fixture
