@@ -1,7 +1,7 @@
 # Everyday targets; `make help` lists them. ARGS is passed on: make train ARGS="--set seed=1"
 # For a CPU build of torch on Linux: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-all test-vllm test-verl test-verifiers check bench bench-methods
+.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-all test-vllm test-verl test-verifiers check gpu bench bench-methods
 
 PYTHON ?= python3
 ARGS ?=
@@ -104,6 +104,9 @@ check: setup  ## lint, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+gpu: setup  ## test this machine's GPU: tests, a 7B update, five training steps
+	@$(BIN)/llm-as-judge selftest --device cuda:0 $(ARGS)
 
 bench: peers  ## measure our parts against their peers, in one run each
 	@for file in benchmarks/*.py; do case $$file in */measure.py|*/endpoint.py|*_peer.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done

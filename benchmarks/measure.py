@@ -7,6 +7,7 @@ so that a slow minute hits all sides.
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,25 @@ class Claim:
 
     def as_json(self) -> dict[str, float | bool]:
         return {"value": round(self.value, 3), "goal": self.goal, "met": self.met}
+
+
+def seconds(device: str = "cpu") -> float:
+    """CPU seconds so far; with a GPU, seconds on the clock when it has finished its work."""
+    if not device.startswith("cuda"):
+        return time.process_time()
+    import torch
+
+    torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def peak_bytes(device: str = "cpu") -> float:
+    """Most memory used so far: of the process, or allocated on the GPU."""
+    if not device.startswith("cuda"):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    import torch
+
+    return float(torch.cuda.max_memory_allocated(device))
 
 
 def median_seconds(
@@ -50,9 +70,9 @@ def median_seconds(
 
 
 def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], as_json: bool) -> None:
-    """Rows for people, or the claims as one JSON object for programs."""
+    """Rows for people, or all as one JSON object for programs."""
     if as_json:
-        print(json.dumps({"claims": {name: claim.as_json() for name, claim in claims.items()}}))
+        print(json.dumps({"rows": rows, "claims": {name: claim.as_json() for name, claim in claims.items()}}))
         return
     print(title)
     for name, text in rows.items():

@@ -7,7 +7,7 @@ seconds on the clock. For that side, save the model, serve it, and give the addr
     python benchmarks/rollout.py --save DIR
     VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server --model DIR --served-model-name bench \
         --dtype float32 --max-model-len 4096 --enforce-eager --port 8102
-    python benchmarks/rollout.py --server http://127.0.0.1:8102 [--tokens 64 225] [--rounds 2] [--json]
+    python benchmarks/rollout.py --server http://127.0.0.1:8102 [--tokens 64 225] [--device cuda:0] [--json]
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import shutil
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import torch
-from measure import Claim, median_seconds, report
+from measure import Claim, median_seconds, report, seconds
 from update import ROOT, random_policy
 
 from llm_as_judge.config.endpoints import EngineConfig
@@ -53,7 +54,7 @@ def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> T
 def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
     """Greedy, so the group is made of copies: ``num_return_sequences`` is for sampling."""
     policy.model.eval()
-    rows = torch.tensor([p for p in ids for _ in range(GROUP)])
+    rows = torch.tensor([p for p in ids for _ in range(GROUP)], device=policy.device)
     with policy.generation_weights() as base:
         out = base.generate(
             rows, attention_mask=torch.ones_like(rows), do_sample=False, max_new_tokens=tokens, eos_token_id=None
@@ -73,13 +74,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tokens", type=int, nargs="*", default=[64, 225])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--server", help="address of a vLLM server with the saved model")
     parser.add_argument("--save", type=Path, help="save the model there and stop")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    policy = random_policy()
+    policy = random_policy(options.device)
     for parameter in policy.trainable_parameters():
         parameter.data.zero_()  # a server has the base model only
     if options.save:
@@ -101,8 +103,11 @@ def main() -> None:
             },
             options.rounds,
             warm=False,
+            clock=partial(seconds, options.device),
         )
-        lines[f"{tokens} tokens: CPU seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
+        lines[f"{tokens} tokens: local engine and generate, seconds"] = ", ".join(
+            f"{s} {t:.2f}" for s, t in spent.items()
+        )
         claims[f"times_generate_{tokens}"] = Claim(spent["generate"] / spent["local"], GOALS.get(tokens, 1.0))
         if options.server:
             with tempfile.TemporaryDirectory() as empty:

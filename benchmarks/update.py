@@ -3,9 +3,10 @@
 Same weights and sequences for all, one thread, LoRA of rank 64 on every linear layer, float32. Padded rows take the
 fused causal attention without a mask: the strongest padded way there is on a CPU. TRL runs its own ``training_step``;
 only its generation is replaced by the prepared batch. "ours" is what the trainer would choose by itself. Every step
-runs in a process of its own, in turn, after a small one; its gradient is compared with the padded one.
+runs in a process of its own, in turn, after a small one; its gradient is compared with the padded one. On a GPU
+seconds are those on the clock.
 
-    python benchmarks/update.py [--rounds 2] [--row NAME ...] [--json]
+    python benchmarks/update.py [--rounds 2] [--row NAME ...] [--device cuda:0] [--json]
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from measure import Claim, report
+from measure import Claim, peak_bytes, report, seconds
 from transformers import Qwen2Config
 
 from llm_as_judge.assembly.policy import load_author
@@ -83,7 +82,7 @@ ROWS = {
 SMALL = Workload(2, 2, 20, 5, 5, 9)
 
 
-def random_policy() -> Policy:
+def random_policy(device: str = "cpu") -> Policy:
     """Qwen2 with hidden size 256, 4 layers, 8.2 million weights."""
     config = Qwen2Config(
         hidden_size=256,
@@ -98,10 +97,10 @@ def random_policy() -> Policy:
         pad_token_id=2,
     )
     tokenizer = load_tokenizer(str(ROOT / "llm_as_judge/embedded/weights/policy"))
-    policy = Policy.from_config(config, tokenizer, ModelConfig(device="cpu", dtype="float32"))
+    policy = Policy.from_config(config, tokenizer, ModelConfig(device=device, dtype="float32"))
     generator = torch.Generator().manual_seed(1)
     for parameter in policy.trainable_parameters():
-        parameter.data.normal_(0, 0.02, generator=generator)
+        parameter.data.copy_(torch.empty(parameter.shape).normal_(0, 0.02, generator=generator))
     return policy
 
 
@@ -126,7 +125,7 @@ def advantages_of(completions: Sequence[Completion]) -> torch.Tensor:
 
 def step(policy: Policy, completions: Sequence[Completion], layout: Layout, by_group: bool = False) -> None:
     """Adds the gradient of one optimiser step."""
-    advantages = advantages_of(completions)
+    advantages = advantages_of(completions).to(policy.device)
     normaliser = Normaliser(len(completions), sum(len(c.token_ids) for c in completions))
     batches = [list(range(len(completions)))]
     if by_group:
@@ -166,7 +165,7 @@ def trl_step(policy: Policy, completions: Sequence[Completion]) -> Callable[[], 
             loss_type=LOSS.loss_type,
             gradient_checkpointing=False,
             bf16=False,
-            use_cpu=True,
+            use_cpu=policy.device.type == "cpu",
             report_to=[],
             max_steps=1,
             steps_per_generation=1,
@@ -180,7 +179,8 @@ def trl_step(policy: Policy, completions: Sequence[Completion]) -> Callable[[], 
             processing_class=policy.tokenizer,
         )
     trainer.current_gradient_accumulation_steps = 1
-    trainer._generate_and_score_completions = lambda inputs: dict(batch)
+    placed = {name: value.to(policy.device) for name, value in batch.items()}
+    trainer._generate_and_score_completions = lambda inputs: dict(placed)
 
     def run() -> None:
         trainer._buffered_inputs, trainer._step = None, 0
@@ -202,32 +202,33 @@ def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool) -> 
     }
 
 
-def measure(row: str, side: str, out: Path) -> None:
-    """One step in this process: CPU seconds and the megabytes that its peak adds, and its gradient in ``out``."""
-    policy, completions = subject(row)
+def measure(row: str, side: str, out: Path, device: str) -> None:
+    """One step in this process: seconds and the megabytes that its peak adds, and its gradient in ``out``."""
+    policy, completions = subject(row, device)
     small = SMALL.completions(4096 if row in ROWS else 1000)
     sides(policy, small, side == "TRL")[side]()
     policy.model.zero_grad(set_to_none=True)
     work = sides(policy, completions, side == "TRL")[side]
-    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before, begun = peak_bytes(device), seconds(device)
     work()
-    spent = time.process_time() - begun
-    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    spent = seconds(device) - begun
+    peak = (peak_bytes(device) - before) / 2**20
     torch.save(torch.cat([p.grad.flatten() for p in policy.trainable_parameters() if p.grad is not None]), out)
     print(json.dumps({"seconds": spent, "peak": peak}))
 
 
-def subject(row: str) -> tuple[Policy, list[Completion]]:
+def subject(row: str, device: str) -> tuple[Policy, list[Completion]]:
     if row == "embedded":
-        policy = load_author(load_config(ROOT / "config/embedded.yaml")).policy
+        policy = load_author(load_config(ROOT / "config/embedded.yaml", [f"device={device}"])).policy
         return policy, embedded_batch(policy)
-    return random_policy(), ROWS[row].completions(4096)
+    return random_policy(device), ROWS[row].completions(4096)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--row", nargs="*", default=[*ROWS, "embedded"])
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true")
@@ -236,7 +237,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     warnings.filterwarnings("ignore")
     if options.side:
-        measure(options.row[0], options.side, options.out)
+        measure(options.row[0], options.side, options.out, options.device)
         return
     lines: dict[str, str] = {}
     claims: dict[str, Claim] = {}
@@ -251,17 +252,18 @@ def main() -> None:
                 for name in names:
                     out = Path(folder) / name
                     command = [sys.executable, __file__, "--row", row, "--side", name, "--out", str(out)]
+                    command += ["--device", options.device]
                     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
                     found[name].append(json.loads(printed.splitlines()[-1]))
                     print(f"{row}, {name}: {printed.splitlines()[-1]}", file=sys.stderr, flush=True)
-                    gradients[name] = torch.load(out)
+                    gradients[name] = torch.load(out, map_location="cpu")
         worst = max(float((g - gradients["padded"]).norm() / gradients["padded"].norm()) for g in gradients.values())
         spent, peak = ({n: median(r[key] for r in found[n]) for n in names} for key in ("seconds", "peak"))
-        completions = subject(row)[1]
+        completions = subject(row, "cpu")[1]
         prompts, tokens = [c.prompt_ids for c in completions], [c.token_ids for c in completions]
         unique, padded = plan(prompts, tokens).unique_tokens, padded_tokens(prompts, tokens)
         lines[f"{row}: tokens"] = f"{padded} padded, {unique} unique ({padded / unique:.1f})"
-        lines[f"{row}: CPU seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
+        lines[f"{row}: seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in spent.items())
         lines[f"{row}: times ours"] = ", ".join(f"{s} {t / spent['ours']:.2f}" for s, t in spent.items())
         lines[f"{row}: peak MB"] = ", ".join(f"{s} {p:.0f}" for s, p in peak.items())
         lines[f"{row}: worst difference of a gradient"] = f"{worst:.1e}"

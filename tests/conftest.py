@@ -35,6 +35,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--except-passed", metavar="XML", help="leave out tests that passed in this JUnit file")
+    parser.addoption("--device", help="device of the tests marked gpu (default: cpu, without those for CUDA alone)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,6 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     out = [item for item, (path, _, name) in places.items() if (path.replace("/", "."), name) in passed]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> str:
+    """Device of the tests marked ``gpu``."""
+    return str(request.config.getoption("--device") or "cpu")
 
 
 @pytest.fixture(scope="session")

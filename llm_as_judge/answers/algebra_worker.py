@@ -39,7 +39,6 @@ _OPERATIONS = {
 
 
 def build(tree: Any) -> Any:
-    """The sympy object of a tree."""
     kind, *parts = tree
     if kind == "num":
         return sympy.Rational(parts[0])
@@ -52,7 +51,6 @@ def build(tree: Any) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether sympy proves that two trees are equal."""
     x, y = build(a), build(b)
     if isinstance(x, sympy.MatrixBase) and isinstance(y, sympy.MatrixBase):
         return x.shape == y.shape and all(_zero(cell) for cell in x - y)

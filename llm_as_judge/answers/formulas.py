@@ -226,7 +226,6 @@ def symbols(tree: Tree) -> set[str]:
 
 
 def numbers(tree: Tree) -> list[Fraction]:
-    """All numbers written in a formula, in order."""
     return [Fraction(node[1]) for node in nodes(tree) if node[0] == "num"]
 
 

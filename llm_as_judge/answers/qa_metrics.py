@@ -56,7 +56,6 @@ def _squad_prediction(text: str) -> str:
 
 
 def _f1(said: str, gold: str) -> float:
-    """Token F1 of two normalised texts."""
     words, wanted = said.split(), gold.split()
     common = sum((Counter(words) & Counter(wanted)).values())
     return 2 * common / (len(words) + len(wanted)) if common else 0.0

@@ -24,7 +24,6 @@ _UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&"}, {"&", "±"}, {"&", "
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether two values are the same."""
     if a.relation or b.relation:
         return _same_relation(a, b)
     if a.name and b.name and not _same_name(a.name, b.name):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -28,7 +29,8 @@ GB = 1e9
 MFU = 0.35
 BANDWIDTH_SHARE = 0.6
 LOCAL_TOKEN_S = 0.04  # of the local engine on a GPU
-_LOGITS, _LOGIT_BYTES = 2**26, 12  # elements that exist at once; logit, log-probability and gradient in float32
+_LOGIT_BYTES = 12  # per element: logit, log-probability and gradient in float32
+_SAMPLED_BYTES = 30  # per element of the logits to sample from, with sums in float64
 #: Bytes kept per token and layer for each unit of: hidden size, width of all keys, intermediate size, adapter rank.
 _KEPT = {"float32": (24.0, 8.0, 16.0, 28.0), "bfloat16": (18.3, 4.5, 8.7, 30.0)}
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -147,8 +149,26 @@ def update_memory(
     share = len(adapted) / (7 * reached) if reached else 0.0
     each = h * shape.hidden + kv * shape.kv_heads * shape.head_dim + i * shape.intermediate + r * rank * share
     layers = shape.layers * shape.hidden * BYTES[dtype] + each if checkpointing else reached * each
-    logits = min(scored * shape.vocabulary, _LOGITS) * _LOGIT_BYTES
+    logits = min(scored * shape.vocabulary, LOGIT_ELEMENTS) * _LOGIT_BYTES
     return Memory(shape.parameters * BYTES[dtype], 16.0 * parameters, tokens * layers, logits)
+
+
+def sampling_memory(
+    shape: ModelSizes, dtype: str, prompts: int, group: int, shared: float, longest: float, response: int
+) -> float:
+    """Bytes that the local engine needs in addition to weights and adapter, for prompts of up to ``longest`` tokens, of
+    which ``shared`` begin all, and ``group`` completions of up to ``response`` tokens each.
+    """
+    needed = longest + group * response
+    prompts = int(max(1, min(prompts, MAX_SEQUENCES // group, CACHE_TOKENS // needed)))
+    capacity = 64 * 2 ** math.ceil(math.log2(max(1.0, response / 64)))  # doubles
+    decoded = shape.cache_bytes(prompts * group * capacity, dtype)
+    decoded += prompts * group * shape.vocabulary * _SAMPLED_BYTES
+    # Residual, input and normalised input of a layer; gate, and of the other projection weights, adapter and their sum.
+    forwarded = min(PREFILL_TOKENS, prompts * (longest - shared))
+    prefilled = forwarded * (3 * shape.hidden + 5 * shape.intermediate) * BYTES[dtype]
+    prefilled += shape.cache_bytes(forwarded, dtype)
+    return shape.cache_bytes(shared + prompts * (longest - shared), dtype) + max(prefilled, decoded)
 
 
 #: Kinds of tokens of a step, with their titles.
@@ -174,6 +194,7 @@ class Workload:
     calls: float  # requests to executor and judge per workflow
     call_input: float
     call_output: float
+    longest: float = 0.0  # prompt of the held-out evaluation
 
     @property
     def rollouts(self) -> int:

@@ -1,6 +1,7 @@
 """Experiment tracking of a training run with trackio, wandb or tensorboard.
 
-Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its trainers.
+Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its trainers. The groups are ``train``,
+``eval`` (validations, and ``eval/heldout`` before the first step and after the last) and ``rollout``.
 """
 
 from __future__ import annotations
@@ -94,9 +95,11 @@ class Tracking:
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
 
-    def validation(self, step: int, summary: Summary) -> None:
-        shares = {"eval/accuracy": summary.overall.value, "eval/valid_rate": summary.valid_rate.value}
-        self._log(shares | {f"eval/accuracy/{d}": e.value for d, e in summary.domains.items()}, step)
+    def evaluation(self, step: int, summary: Summary, problems: str = "") -> None:
+        """A validation, or with ``problems`` (``heldout/``) an evaluation of other problems."""
+        shares = {"accuracy": summary.overall.value, "valid_rate": summary.valid_rate.value}
+        shares |= {f"accuracy/{d}": e.value for d, e in summary.domains.items()}
+        self._log({f"eval/{problems}{name}": value for name, value in shares.items()}, step)
 
     def close(self) -> None:
         for name in list(self._open):
@@ -153,14 +156,17 @@ def step_metrics(report: StepReport) -> dict[str, float]:
     own = {
         "accuracy": report.accuracy,
         "valid_rate": report.valid_rate,
+        **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
+    }
+    rollout = {
         "executor_tokens": report.executor_tokens,
         "unscored": report.unscored,
         "abstained": report.abstained,
         "temperature": report.temperature,
-        **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
-    return {f"train/{name}": float(value) for name, value in {**trl, **own}.items()}
+    groups_of = {"train": {**trl, **own}, "rollout": rollout}
+    return {f"{group}/{name}": float(value) for group, own in groups_of.items() for name, value in own.items()}
 
 
 def _name(run: Started) -> str:

@@ -40,6 +40,7 @@ class Training:
     author: PolicyAuthor
     problems: Problems
     trainer: Trainer
+    tracked: Tracking
 
     async def train(self, steps: int | None = None) -> StepReport | None:
         """Train ``steps`` steps (default: up to ``training.max_steps``), from the checkpoint if the run is resumed."""
@@ -80,7 +81,7 @@ async def open_training(
             tracked.begin(run)
             warn = logger.warning if progress is SILENT else progress.say
             trainer = _trainer(run, services, author, problems, _Reports(tracked, progress, warn), ranks)
-            yield Training(run, services, author, problems, trainer)
+            yield Training(run, services, author, problems, trainer, tracked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _trainer(
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
         summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
-        reports.tracked.validation(step, summary)
+        reports.tracked.evaluation(step, summary)
         reports.progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}

@@ -35,6 +35,7 @@ from llm_as_judge.commands import (
     plan,
     report,
     sandbox,
+    selftest,
     serve,
     solve,
     trace,
@@ -56,7 +57,7 @@ app = typer.Typer(
 )
 for _command in (
     train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, analyze.analyze, monitor.monitor,
-    view.view, report.report, trace.trace, solve.solve, export.export, serve.serve, doctor.doctor,
+    view.view, report.report, trace.trace, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
 ):  # fmt: skip
     app.command()(_command)
 for _name, _group in (

@@ -5,6 +5,7 @@ It creates the output folders and changes nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -46,26 +47,27 @@ def doctor(
 ) -> None:
     """Check this machine, the models and the endpoints."""
     settings = options.load()
-    wanted = _checks(settings)
+    wanted = checks_of(settings)
     if policy:
         wanted["policy"] = partial(_policy, settings)
     if operators:
         wanted["operators"] = partial(_operators, settings, operators)
-    checks = [_run(name, check) for name, check in wanted.items()]
+    checks = [run_check(name, check) for name, check in wanted.items()]
     if as_json:
         cli.print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
-        _show(checks)
+        show_checks(checks)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
-def _checks(settings: Config) -> dict[str, Callable[[], str]]:
+def checks_of(settings: Config) -> dict[str, Callable[[], str]]:
     """Each check returns what it found, and raises if that is not enough."""
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
         "python": _python,
         "torch": partial(_torch, settings),
+        **({"gpu": partial(_gpu, settings)} if settings.model.device.startswith("cuda") else {}),
         "machine": _machine,
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
@@ -81,14 +83,14 @@ def _checks(settings: Config) -> dict[str, Callable[[], str]]:
     return checks
 
 
-def _run(name: str, check: Callable[[], str]) -> Check:
+def run_check(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name, True, check())
     except (LLMAsJudgeError, OSError, ImportError, subprocess.SubprocessError) as error:
         return Check(name, False, str(error) or type(error).__name__)
 
 
-def _show(checks: list[Check]) -> None:
+def show_checks(checks: list[Check]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -116,6 +118,35 @@ def _torch(settings: Config) -> str:
             f"{found}, but model.device={device}: check nvidia-smi; a driver older than the CUDA of this torch needs "
             "another build: make setup TORCH_INDEX=... (listed on pytorch.org)"
         )
+    return found
+
+
+#: Prints what a GPU is and has free; raises if FlexAttention, which needs Triton and a C compiler, does not compile.
+_ON_GPU = """
+import sys, torch
+from torch.nn.attention.flex_attention import flex_attention
+device = torch.device(sys.argv[1])
+free, total = (size / 1e9 for size in torch.cuda.mem_get_info(device))
+name, capability = torch.cuda.get_device_name(device), ".".join(map(str, torch.cuda.get_device_capability(device)))
+print(f"{name}, compute capability {capability}, CUDA {torch.version.cuda}, {free:.1f} of {total:.1f} GB free")
+x = torch.randn(1, 2, 128, 64, device=device, requires_grad=True)
+torch.compile(flex_attention)(x, x, x).sum().backward()
+"""
+
+
+def _gpu(settings: Config) -> str:
+    command = [sys.executable, "-c", _ON_GPU, settings.model.device]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    found = done.stdout.strip()
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        what = "FlexAttention does not compile" if found else settings.model.device
+        raise OSError(
+            f"{found}{'; ' if found else ''}{what}: {last}; it needs Triton, a C compiler and Python's headers"
+        )
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        found += f", driver {subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]}"
     return found
 
 

@@ -28,11 +28,13 @@ from llm_as_judge.assembly.estimates import (
     Seconds,
     Workload,
     execute_seconds,
+    sampling_memory,
     sizes_of,
     update_memory,
 )
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.types import DOMAINS, Prompt, Question
 
 if TYPE_CHECKING:
@@ -98,12 +100,12 @@ def make_plan(
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
-    steps, tokens = config.training.max_steps, work.tokens
+    steps, tokens, measured = config.training.max_steps, work.tokens, evaluation_tokens(config, given)
     return Plan(
         policy_parameters=shape.parameters,
         rollouts_a_step=work.rollouts,
         tokens_a_step={name: round(value) for name, value in tokens.items()},
-        tokens_a_run={name: round(value * steps) for name, value in tokens.items()},
+        tokens_a_run={name: round(value * steps + measured.get(name, 0.0)) for name, value in tokens.items()},
         assumed="; ".join(notes) or "nothing",
         machines={name: _on(config, shape, work, given, *_machine(name)) for name in machines},
     )
@@ -113,15 +115,31 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     """A step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.workflow.prompt import Layer1
-    from llm_as_judge.workflow.shapes import SHAPES, workflow
+    from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
     training, prompt, notes = config.training, Layer1(config.workflow), list[str]()
     count, length = _counters(config, notes)
+    limit, buffer, longest = training.prompt_max_length, config.experience_buffer, 0.0
     try:
-        questions = [p.question for p in open_problems(config, measured=False).sampler.sample(_SAMPLE)]
+        problems = open_problems(config)
+        questions = [p.question for p in problems.sampler.sample(_SAMPLE)]
+        longest = max((length(prompt(p.question)) for p in problems.heldout), default=0.0)
     except (DataError, ConfigError):
         notes.append(f"problems of {_OWN_TEXT / _CHARACTERS:.0f} tokens, because the data cannot be read")
         questions = [Question("", "x" * _OWN_TEXT, domain) for domain in DOMAINS]
+        longest = limit
+    shown = buffer.top_k if buffer.enabled and config.workflow.layer1 else 0
+    if shown:
+        notes.append(f"{shown} examples from the buffer in a prompt where they fit")
+
+    def with_examples(question: Question) -> float:
+        """Tokens of the prompt with as many examples as fit, each a problem of the same domain."""
+        alike = [q for q in questions if q.domain == question.domain]
+        sources = list(SHAPES.values())[:shown]
+        made = [Example(alike[i % len(alike)].statement, workflow(s, question.domain)) for i, s in enumerate(sources)]
+        sizes = (length(prompt(question, made[:n])) for n in range(shown, 0, -1))
+        return next((size for size in sizes if size <= limit), length(prompt(question)))
+
     completion = given.completion
     if completion is None:
         texts = [workflow(source, domain) for source in SHAPES.values() for domain in DOMAINS]
@@ -136,13 +154,29 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
         problems=training.rollout_batch_size,
         group=training.num_return_sequences_in_group,
         shared=count(prompt.system),
-        prompt=sum(length(prompt(question)) for question in questions) / len(questions),
+        prompt=sum(map(with_examples, questions)) / len(questions),
         completion=min(completion, training.response_max_length),
         calls=given.calls + judged,
         call_input=given.call_input,
         call_output=given.call_output,
+        longest=min(longest, limit),
     )
     return work, notes
+
+
+def evaluation_tokens(config: Config, given: Assumed) -> dict[str, float]:
+    """What the held-out evaluations of a run ask of the executor, by the names in ``TOKENS``; no judge is asked."""
+    from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+    measured, single = config.evaluation, 0.0
+    if measured.plan_matrix:  # each workflow by itself; those with a loop call an operator three times
+        texts = [workflow(shape, "math") for shape in SHAPES.values()]
+        single = sum(text.count("await ") + 2 * text.count("range(3)") for text in texts)
+    elif measured.baselines:
+        single = 1.0
+    requests = config.data.eval_problems * (2 * given.calls + single)
+    asked = {"executor_input": requests * given.call_input, "executor_output": requests * given.call_output}
+    return {**asked, "requests": requests}
 
 
 def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float], Callable[[Prompt], float]]:
@@ -207,43 +241,55 @@ def _forwarded(config: Config, work: Workload) -> float:
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
-def _parts(config: Config, shape: ModelSizes, work: Workload) -> dict[str, float]:
-    """Bytes of everything that must be on a card."""
+def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
+    """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
     update = update_memory(
         shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
         forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing,
     )  # fmt: skip
-    trainer, cache = sum(asdict(update).values()), shape.cache_bytes(work.tokens["unique"], dtype)
+    parts = {"trainer": sum(asdict(update).values())}
     if config.generation.engine == "vllm":
-        parts = {"trainer": trainer, "policy server": update.weights + cache + _SERVER}
+        least = update.weights + shape.cache_bytes(work.tokens["unique"], dtype) + _SERVER
+        own = not config.engine.base_url  # then vLLM takes its share, whatever it needs
+        parts["policy server"] = max(least, config.engine.gpu_memory_utilization * card.memory if own else 0.0)
     else:
-        parts = {"trainer": max(trainer, update.weights + update.adapter + cache)}
+        response, resting = config.training.response_max_length, update.weights + update.adapter
+        for name, prompts, group, longest in (
+            ("sampling", work.problems, work.group, work.prompt),
+            ("evaluation", min(EVALUATED_AT_ONCE, config.data.eval_problems), 1, work.longest),
+        ):
+            parts[name] = resting + sampling_memory(shape, dtype, prompts, group, work.shared, longest, response)
+        # One after the other, in the same process.
+        parts = {"trainer": max(parts.values())}
     local = urlsplit(config.executor.base_url).hostname in ("localhost", "127.0.0.1", "::1")
     if local and config.executor.provider == "openai" and config.executor.model in _EXECUTORS:
         parts["executor"] = _EXECUTORS[config.executor.model]
     return parts
 
 
-def _placed(parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
-    """A card for each part, the largest first; None if they do not fit."""
+def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
+    """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
+    engine = config.engine
+    shared = ["trainer", "policy server"] if "policy server" in parts and not (engine.gpus or engine.base_url) else []
+    groups = [names for names in [shared, *([name] for name in parts if name not in shared)] if names]
     left, found = [card.memory * USABLE] * count, dict[str, int]()
-    for name, size in sorted(parts.items(), key=lambda part: -part[1]):
+    for size, names in sorted(((sum(parts[name] for name in names), names) for names in groups), reverse=True):
         place = max(range(count), key=left.__getitem__)
         if size > left[place]:
             return None
         left[place] -= size
-        found[name] = place
+        found |= dict.fromkeys(names, place)
     return found
 
 
 def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
-    training, executor, parts = config.training, config.executor, _parts(config, shape, work)
-    cards, tokens, fits = _placed(parts, count, card), work.tokens, "yes"
+    training, executor, parts = config.training, config.executor, _parts(config, shape, work, card)
+    cards, tokens, fits = _placed(config, parts, count, card), work.tokens, "yes"
     if cards is None:
         changes = _changes(config).items()
-        helps = [name for name, other in changes if _placed(_parts(other, shape, work), count, card) is not None]
+        helps = [name for name, other in changes if _placed(other, _parts(other, shape, work, card), count, card)]
         fits = f"no; helps: {'; '.join(helps) or 'nothing alone'}"
     weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
@@ -255,16 +301,21 @@ def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count
         *execute_seconds(work, given.latency, executor.concurrency),
     )
     step = seconds.step(training.lookahead)
-    hours = step * training.max_steps / 3600
-    asked = tokens["executor_input"] * executor.price_per_million_input
-    asked += tokens["executor_output"] * executor.price_per_million_output
+    measured = evaluation_tokens(config, given)
+    hours = (step * training.max_steps + measured["requests"] / executor.concurrency * given.latency) / 3600
+    asked = (
+        tokens["executor_input"] * training.max_steps + measured["executor_input"]
+    ) * executor.price_per_million_input
+    asked += (
+        tokens["executor_output"] * training.max_steps + measured["executor_output"]
+    ) * executor.price_per_million_output
     return OnMachine(
         fits=fits,
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
         on_card=cards or {},
         step_seconds={name: round(value, 2) for name, value in {**asdict(seconds), "step": step}.items()},
         run_hours=round(hours, 3),
-        run_cost=round(asked / 1e6 * training.max_steps + hours * count * given.gpu_price, 2),
+        run_cost=round(asked / 1e6 + hours * count * given.gpu_price, 2),
     )
 
 
@@ -276,6 +327,7 @@ def _changes(config: Config) -> dict[str, Config]:
         "model.gradient_checkpointing": True,
         "training.shared_prefix": True,
         "training.micro_batch_tokens": longest,
+        "data.eval_problems": 16,
         "model.lora_rank": 16,
         "executor.base_url": "http://elsewhere/v1",
     }

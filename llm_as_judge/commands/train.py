@@ -142,17 +142,24 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
             )
             write_json(folder.results, result.as_json())
             logged = LogReader.read(folder.log_file)
-            learning_curve(logged.steps, folder.curve, before.overall.value, result.after.overall.value, logged.evals)
+            learning_curve(logged.steps, folder.curve, before.overall, result.after.overall, logged.evals)
     return result
 
 
 async def _measured(training: Training, name: str, author: PolicyAuthor, progress: Progress) -> Evaluation:
+    """A held-out evaluation, with its records where ``view`` finds them, and told to the trackers."""
     from llm_as_judge.evaluation.evaluate import evaluate
+    from llm_as_judge.evaluation.records import Ledger
 
-    problems = training.problems.heldout
-    return await evaluate(
-        problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
-    )
+    config, problems = training.run.folder.config, training.problems.heldout
+    file = f"{config.base_model.key}_{config.output.run_name}_{name.replace(' ', '_')}.jsonl"
+    with Ledger(config.output.results_dir / "evaluation" / file) as ledger:
+        found = await evaluate(
+            problems, author, training.services.official,
+            lambda done: progress.advance(name, done, len(problems)), log=ledger,
+        )  # fmt: skip
+    training.tracked.evaluation(author.version, found.summary, "heldout/")
+    return found
 
 
 async def _before(training: Training, progress: Progress) -> Summary:

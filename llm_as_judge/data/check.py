@@ -130,7 +130,6 @@ def _setup(problem: Problem) -> str:
 
 
 def _parsed(dataset: Dataset | None, raw: Raw, fields: Mapping[str, Sequence[str]]) -> tuple[Problem, tuple[str, ...]]:
-    """The record's problem and golds."""
     if raw.record is None:
         raise DataError(raw.reason)
     dataset = dataset or DATASETS.get(recognise(raw.record, fields))

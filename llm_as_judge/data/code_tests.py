@@ -16,6 +16,7 @@ from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_SOURCE
+from llm_as_judge.sandbox.split_plan import bound_names
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
@@ -49,13 +50,7 @@ def tested_function(tests: str) -> str:
     there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            bound.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    bound = bound_names(tree)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     called = Counter(name for node in asserts for name in _called(node))
     names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]

@@ -32,7 +32,6 @@ class Quota(Generic[K]):
         self.drawn = dict.fromkeys(ratios, 0)
 
     def next(self) -> K:
-        """The name that gets the next slot."""
         slot = sum(self.drawn.values()) + 1
         slack = Fraction(1, max(2, 2 * len(self.shares) - 2))
         due = [name for name, share in self.shares.items() if share * slot - self.drawn[name] >= slack]
@@ -41,7 +40,6 @@ class Quota(Generic[K]):
         return name
 
     def take(self, n: int) -> Iterator[K]:
-        """The next ``n`` names."""
         return (self.next() for _ in range(n))
 
 
@@ -90,7 +88,6 @@ class Mixture:
         return {name: count for quota in self._inside.values() for name, count in quota.drawn.items()}
 
     def take(self, n: int) -> Iterator[Slot]:
-        """The next ``n`` slots."""
         inside = {domain: quota.take(n) for domain, quota in self._inside.items()}
         for domain in self._across.take(n):
             name = next(inside[domain])

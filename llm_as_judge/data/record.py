@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import Problem
+from llm_as_judge.types import Problem, Question, Reference
 
 Record = Mapping[str, Any]
 
@@ -40,7 +40,6 @@ def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
 
 
 def mapping_of(record: Record, key: str) -> Record:
-    """The object under ``key``."""
     value = record.get(key)
     if not isinstance(value, dict):
         raise DataError(f"field {key!r} must be an object, got {short(value)}")
@@ -58,13 +57,22 @@ def given_id(dataset: str, given: object, *parts: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """``text`` with line ends as LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def choices_text(stem: str, labels: list[str], texts: list[str]) -> str:
-    """A multiple-choice question as the policy reads it."""
-    return "\n".join([stem.strip(), *(f"{label}. {text.strip()}" for label, text in zip(labels, texts, strict=True))])
+def choice_problem(dataset: str, given: object, stem: str, labels: list[str], texts: list[str], right: str) -> Problem:
+    """A multiple-choice question: the letter, the text or both are right.
+
+    The text alone is accepted only if no other choice has the same text.
+    """
+    choices = [text.strip() for text in texts]
+    shown = "\n".join([stem.strip(), *(f"{label}. {text}" for label, text in zip(labels, choices, strict=True))])
+    text = choices[labels.index(right)]
+    answers = [right, f"{right}. {text}"] if text else [right]
+    if text and choices.count(text) == 1:
+        answers.append(text)
+    question = Question(given_id(dataset, given, shown), shown, "qa", dataset=dataset)
+    return Problem(question, Reference(tuple(answers)))
 
 
 def choice_golds(parse: Callable[[Record], Problem]) -> Callable[[Record], tuple[str, ...]]:
@@ -75,13 +83,6 @@ def choice_golds(parse: Callable[[Record], Problem]) -> Callable[[Record], tuple
         return (letter, f"({letter})", f"The answer is {letter}.")
 
     return golds
-
-
-def choice_answers(label: str, text: str, texts: list[str]) -> tuple[str, ...]:
-    """Accepted names of the right choice. Its text alone is accepted only if no other choice has the same text."""
-    text, same = text.strip(), sum(other.strip() == text.strip() for other in texts)
-    named = (label, f"{label}. {text}") if text else (label,)
-    return (*named, text) if text and same == 1 else named
 
 
 def short(value: object) -> str:

@@ -8,7 +8,6 @@ resampled file are spread over the epoch. The order depends on ``seed`` alone; t
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,16 +19,14 @@ from llm_as_judge.types import Domain, Problem
 
 
 class DomainSampler:
-    """Draws batches from ``problems`` (by domain) at ``ratios`` (>= 0, any sum).
+    """Draws batches from ``problems`` (by domain) at ``ratios`` (>= 0, any sum, not all 0).
 
-    Raises ``DataError`` for a domain with a ratio and no problems, and for ratios that are negative or all 0.
+    Raises ``DataError`` for a domain with a ratio and no problems.
     """
 
     def __init__(
         self, problems: Mapping[Domain, Sequence[Problem]], ratios: Mapping[Domain, float], seed: int = 0
     ) -> None:
-        if any(not math.isfinite(ratio) or ratio < 0 for ratio in ratios.values()) or not any(ratios.values()):
-            raise DataError(f"domain_ratios must be >= 0 and not all 0, got {dict(ratios)}")
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
         for domain, ratio in wanted.items():
             if not problems.get(domain):
@@ -44,9 +41,6 @@ class DomainSampler:
         self._fingerprint = _fingerprint(self._problems)
 
     def sample(self, n: int) -> list[Problem]:
-        """The next ``n`` problems."""
-        if n < 1:
-            raise ValueError(f"batch size must be >= 1, got {n}")
         return [self._draw(domain) for domain in self._quota.take(n)]
 
     def peek(self, n: int | None) -> list[Problem]:

@@ -108,7 +108,6 @@ def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
 
 
 def splits_there(raw: Path, name: str, source: Source) -> list[str]:
-    """Splits of the dataset that have files."""
     return [split for split in source.splits if _files(raw, name, source, split)]
 
 

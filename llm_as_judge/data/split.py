@@ -54,7 +54,6 @@ class Sides:
 
     @property
     def size(self) -> int:
-        """Number of problems on all sides."""
         return len(self.train) + len(self.val) + len(self.test)
 
 
@@ -68,7 +67,6 @@ def normalised(text: str) -> tuple[str, list[str]]:
 
 
 def entry_of(problem: Problem, seed: int, line: bytes) -> Entry:
-    """The entry of ``problem``, whose line is ``line``."""
     question, reference = problem.question, problem.reference
     same, words = normalised(question.text)
     context = sha256(question.context.encode()).digest()[:8] if question.context else NO_CONTEXT

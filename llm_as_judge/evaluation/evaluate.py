@@ -18,6 +18,7 @@ from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
@@ -26,8 +27,6 @@ from llm_as_judge.workflow.prompt import Layer1
 
 logger = logging.getLogger(__name__)
 
-#: Workflows in one call of the engine.
-_CHUNK = 64
 #: Stands for the workflow of a problem whose prompt is too long.
 _TOO_LONG = "# not written: the prompt has {} tokens, training.prompt_max_length={}"
 
@@ -134,7 +133,7 @@ async def evaluate(
     if records:
         progress(len(records))
     # Chunks do not depend on what is known, so that the same workflows are sampled.
-    size, written = max(1, _CHUNK // samples), dict[int, list[Completion]]()
+    size, written = max(1, EVALUATED_AT_ONCE // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
         part = range(start, min(start + size, len(problems)))
         if wanted := set(part) & set(todo):

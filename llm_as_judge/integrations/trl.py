@@ -1,8 +1,10 @@
 """TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names.
 
     config = load_config("config/training.yaml")
+    model = locate_weights(config.base_model.path)
     trainer = GRPOTrainer(
-        model="Qwen/Qwen2.5-7B-Instruct",
+        model=model,
+        processing_class=load_tokenizer(model),
         reward_funcs=WorkflowReward(config),
         args=GRPOConfig(output_dir="out", **grpo_arguments(config)),
         train_dataset=dataset(config),
@@ -27,6 +29,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.policy.model import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Rollout
 
@@ -126,14 +129,20 @@ def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def grpo_arguments(config: Config) -> dict[str, Any]:
-    """Settings for TRL's ``GRPOConfig`` (1.16): one process, the same batch per step, one group at a time."""
+    """Settings for TRL's ``GRPOConfig`` (1.16): one process, the same batch per step, one group at a time.
+
+    On a CPU they switch off TRL's default bfloat16.
+    """
     training, generation = config.training, config.generation
+    device = resolve_device(config.model.device)
     if training.loss_type == "gspo":
         loss = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
     else:
         loss = {"loss_type": training.loss_type}
     return {
         **loss,
+        "use_cpu": device.type == "cpu",
+        "bf16": device.type == "cuda",
         "seed": training.seed,
         "max_steps": training.max_steps,
         "num_generations": training.num_return_sequences_in_group,

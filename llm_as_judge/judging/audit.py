@@ -120,7 +120,6 @@ class AuditedJudge:
         return {domain: asdict(state) for domain, state in self._domains.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Restore the state of ``state_dict``."""
         self._domains = defaultdict(_Domain, {domain: _Domain(**saved) for domain, saved in state.items()})
 
 

@@ -144,7 +144,6 @@ def _pair(record: Mapping[str, Any], name: str) -> Pair:
 
 
 def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:
-    """``pairs`` rewritten by the attack ``name``."""
     attack = ATTACKS[name]
     return [
         Pair(p.id, p.problem, attack.rewrite(p.candidate, i), p.equivalent and not attack.empties)
@@ -190,7 +189,6 @@ async def calibrate(
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:
-    """Confusion counts of ``verdicts`` against ``labels``."""
     pairs = list(zip(labels, verdicts, strict=True))
     return Counts(
         kind,

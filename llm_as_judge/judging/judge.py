@@ -23,7 +23,7 @@ from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
-from llm_as_judge.sandbox.results import CodeVerdict
+from llm_as_judge.sandbox.code_verdict import JudgesCode
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 #: Rules and tests alone, without a model: what the rules leave undecided counts as wrong.
@@ -38,12 +38,6 @@ class JudgeLike(Protocol):
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict: ...
 
 
-class CodeJudge(Protocol):
-    """The part of the sandbox that verdicts need."""
-
-    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...
-
-
 class Judge:
     """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: no model.
 
@@ -56,7 +50,7 @@ class Judge:
         self,
         config: JudgeConfig,
         llm: ChatModel | None = None,
-        sandbox: CodeJudge | None = None,
+        sandbox: JudgesCode | None = None,
         second: ChatModel | None = None,
         *,
         official: bool = False,

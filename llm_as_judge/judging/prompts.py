@@ -109,7 +109,5 @@ def load_lines(path: Path | None) -> Mapping[str, str]:
 def build_prompt(question: str, references: Sequence[str], candidate: str, template: str = JUDGE_PROMPT) -> str:
     """``template`` with every field fenced; several references are joined by ``or``."""
     return template.format(
-        question=fence(question),
-        reference=fence(" or ".join(dict.fromkeys(references))),
-        candidate=fence(candidate),
+        question=fence(question), reference=fence(" or ".join(dict.fromkeys(references))), candidate=fence(candidate)
     )

@@ -45,7 +45,6 @@ class LLMReply:
     usage_known: bool = True  # False: the endpoint reported no usage and the tokens count as 0
 
     def answering(self, prompt: str) -> Exchange:
-        """The prompt with this reply."""
         return Exchange(
             prompt, self.text, self.finish_reason, self.prompt_tokens, self.completion_tokens, self.cost, self.seconds
         )

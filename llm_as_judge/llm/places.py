@@ -65,7 +65,6 @@ class Places:
                 self._free.notify_all()
 
     def answered(self) -> None:
-        """Note that the server answered a request in time."""
         self._width = min(self.limit, self._width + 1 / self._width)
 
     def overloaded(self, begun: float) -> None:

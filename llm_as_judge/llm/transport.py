@@ -248,7 +248,6 @@ def _spread(retry_after: str) -> str:
 
 
 def _text(body: bytes | bytearray) -> str:
-    """The beginning of an error's body."""
     return body[:_ERROR_BYTES].decode("utf-8", "replace")
 
 

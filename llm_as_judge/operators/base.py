@@ -10,28 +10,21 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators.prompts import FULL, Prompts
 from llm_as_judge.sandbox.results import CodeResult
 from llm_as_judge.types import Question
 
 
-class Reply(Protocol):
-    """The parts of a model's reply that operators read."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def finish_reason(self) -> str: ...
-
-
 class Chat(Protocol):
     """One user message in, one reply out; raises ``ProviderError`` if there is no reply."""
 
-    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> Reply: ...
+    async def chat(
+        self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
+    ) -> LLMReply: ...
 
 
 def no_enhancement(operator: str, domain: str) -> str:
-    """No Layer 2 instruction."""
     return ""
 
 
@@ -49,13 +42,12 @@ class Toolbox:
     enhance: Callable[[str, str], str] = no_enhancement
     prompts: Prompts = FULL
 
-    async def reply(self, operator: str, prompt: str) -> Reply:
+    async def reply(self, operator: str, prompt: str) -> LLMReply:
         """The reply to ``prompt`` with its Layer 2 instruction."""
         instruction = self.enhance(operator, self.question.domain)
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
 
     async def ask(self, operator: str, prompt: str) -> str:
-        """The text of ``reply``."""
         return (await self.reply(operator, prompt)).text
 
 
@@ -70,7 +62,7 @@ class Operator:
         self.tools = tools
 
 
-def cut_off(reply: Reply) -> bool:
+def cut_off(reply: LLMReply) -> bool:
     """The reply reached its length limit, so an unclosed part of it is incomplete."""
     return reply.finish_reason == "length"
 

@@ -84,7 +84,6 @@ def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
 
 
 def signature(operator: Any) -> inspect.Signature:
-    """Parameters of the operator's call."""
     return _parameters(operator.__call__, 1, "__call__(self, ...)")
 
 

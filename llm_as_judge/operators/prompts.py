@@ -125,5 +125,4 @@ SHORT = Prompts(
 
 
 def prompts_of(executor: EndpointConfig) -> Prompts:
-    """The prompts for an executor."""
     return SHORT if executor.provider == "embedded" else FULL

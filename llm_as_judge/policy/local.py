@@ -21,6 +21,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import Store, prefill
 from llm_as_judge.policy.sampling import sampling_logprobs
@@ -30,9 +31,6 @@ from llm_as_judge.policy.tree import padded_batches
 from llm_as_judge.types import Completion
 
 ATTENTION = "llm_as_judge_shared_prefix_decode"
-#: Tokens of keys and values that a decoding batch holds at most, unless one prompt's sequences need more: 15 GB for
-#: Qwen2.5-7B.
-CACHE_TOKENS = 2**18
 #: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
 
@@ -43,7 +41,7 @@ _CHECKED: WeakSet[torch.nn.Module] = WeakSet()
 class LocalEngine:
     """Samples with the policy's current weights. Raises ``ConfigError`` for models that it does not support."""
 
-    def __init__(self, policy: Policy, tokenizer: Any, *, max_sequences: int = 256) -> None:
+    def __init__(self, policy: Policy, tokenizer: Any, *, max_sequences: int = MAX_SEQUENCES) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
         self._max_sequences = max_sequences

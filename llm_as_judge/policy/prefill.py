@@ -14,10 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden, rows_hidden
+from llm_as_judge.policy.limits import PREFILL_TOKENS
 from llm_as_judge.policy.tree import causal, common_length, padded_batches, trunk
-
-#: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
-PREFILL_TOKENS = 2**14
 
 #: Per layer, keys and values of the beginning that all prompts share, and of the rest of every prompt.
 Cached = list[tuple[KeyValue, KeyValue]]

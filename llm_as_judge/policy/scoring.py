@@ -19,14 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.limits import LOGIT_ELEMENTS
 from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
 
 Layout = Literal["padded", "tree"]
-
-#: Logits are computed for at most this many elements at a time, and again in the backward pass.
-LOGIT_ELEMENTS = 2**26
 
 #: The tree layout is used if it forwards at most this share of the padded tokens; above, the overhead is not worth it.
 WORTH_SHARING = 0.95

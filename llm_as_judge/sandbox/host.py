@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -84,16 +85,9 @@ class Sandbox:
             raise SandboxFault("describe() needs start() first, which runs the self-test")
         return self._confinement
 
-    async def run_code(
-        self,
-        source: str,
-        *,
-        call: str | None = None,
-        args: Sequence[Any] = (),
-        stdin: str | None = None,
-    ) -> CodeResult:
+    async def run_code(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> CodeResult:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
-        job = {"kind": "code", "source": source, "call": call, "args": list(args), "stdin": stdin}
+        job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
         async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
             await children[0].send(job)
@@ -148,7 +142,7 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": None if operators is None else {n: p.as_plain() for n, p in operators.items()},
+            "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 

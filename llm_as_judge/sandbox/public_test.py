@@ -24,7 +24,6 @@ class RunsCode(Protocol):
 class AssertResult:
     """``got`` and ``expected`` are ``repr`` texts, empty unless the test is ``assert left == right``."""
 
-    statement: str
     passed: bool
     outcome: CodeOutcome
     got: str = ""
@@ -36,12 +35,12 @@ async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> Assert
     """Run one assert statement after the solution; raises ``SyntaxError`` if ``statement`` is something else."""
     run = await sandbox.run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
-        return AssertResult(statement, False, run.outcome, error=run.error)
+        return AssertResult(False, run.outcome, error=run.error)
     match run.value:
         case [bool(passed), str(got), str(expected)]:
             error = "" if passed else "AssertionError"
-            return AssertResult(statement, passed, "finished" if passed else "raised", got, expected, error)
-    return AssertResult(statement, False, "raised", error="the solution changed the test's result")
+            return AssertResult(passed, "finished" if passed else "raised", got, expected, error)
+    return AssertResult(False, "raised", error="the solution changed the test's result")
 
 
 def _probe(statement: str) -> str:

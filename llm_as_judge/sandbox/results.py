@@ -31,10 +31,6 @@ class OperatorParameters:
     forms: tuple[tuple[str, ...], ...] = ()  # other parameters of ``await self.op(...)``
     spellings: Mapping[str, str] = field(default_factory=dict)  # other names of the result's keys
 
-    def as_plain(self) -> dict[str, Any]:
-        """For the workflow's job."""
-        return {"call": self.call, "init": self.init, "forms": self.forms, "spellings": self.spellings}
-
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
@@ -89,7 +85,6 @@ class Confinement:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """Attempts that succeeded."""
         return tuple(name for name, state in self.probes.items() if state != "blocked")
 
     @property

@@ -60,7 +60,7 @@ class _Tests:
         elif entry_point not in _mentioned(self.nodes):
             raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
         loaded = {n.id for n in self.nodes if isinstance(n, ast.Name)}
-        self.unbound = loaded - _bound(tree) - _bound(prelude) - _BUILTINS - {entry_point, "__name__"}
+        self.unbound = loaded - bound_names(tree) - bound_names(prelude) - _BUILTINS - {entry_point, "__name__"}
         self.bindings = list(self._bindings())
         while more := set(self._forwarding()) - self.candidates:
             self.candidates |= more
@@ -77,7 +77,6 @@ class _Tests:
         return SplitPlan(obstacle, tuple(sorted(modules)), self._look_at_changes(), tuple(_collected(self.tree)))
 
     def calls(self, node: ast.AST) -> bool:
-        """Whether ``node`` is a call of the function."""
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self.candidates
 
     def _forwarding(self) -> Iterator[str]:
@@ -144,7 +143,6 @@ class _Tests:
         given = self.candidates | self.returned
 
         def outside(node: ast.AST) -> set[str]:
-            """Names outside of calls of the function."""
             if isinstance(node, ast.Call) and _names(node.func) & given:
                 return set()
             inner = {name for child in ast.iter_child_nodes(node) for name in outside(child)}
@@ -233,7 +231,7 @@ def _root(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _bound(tree: ast.AST) -> set[str]:
+def bound_names(tree: ast.AST) -> set[str]:
     """Names that are given a value anywhere in ``tree``."""
     bound: set[str] = set()
     for node in ast.walk(tree):

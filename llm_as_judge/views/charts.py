@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_as_judge.evaluation.analysis import ENDS, Story
-from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.evaluation.metrics import Estimate, mean_known
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS
@@ -47,9 +47,9 @@ def running(values: Sequence[float]) -> list[float]:
 
 
 def learning_curve(
-    steps: Sequence[StepReport], path: Path, before: float, after: float, evals: Sequence[EvalEvent] = ()
+    steps: Sequence[StepReport], path: Path, before: Estimate, after: Estimate, evals: Sequence[EvalEvent] = ()
 ) -> None:
-    """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy before and after.
+    """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy at both ends.
 
     If the judge abstained, a band shows the accuracy from all abstentions wrong to all right.
     """
@@ -62,7 +62,10 @@ def learning_curve(
         left.fill_between(numbers, low, high, color="black", alpha=0.15, label="left open by the judge")
     _validations(left, evals)
     if numbers:
-        left.plot([numbers[0], numbers[-1]], [before, after], "k*", markersize=11, label="held out")
+        shares = [before.value, after.value]
+        reach = [[e.value - e.low for e in (before, after)], [e.high - e.value for e in (before, after)]]
+        ends = [numbers[0] - 1, numbers[-1]]
+        left.errorbar(ends, shares, reach, fmt="k*", markersize=11, elinewidth=1, capsize=3, label="held out [95 %]")
     left.set(title="Share right of training rollouts, and of held-out problems", ylim=(0, 1))
     right.plot(numbers, running([step.reward_mean for step in steps]), color="black", label="mean reward")
     right.set(title="Reward and share of valid workflows")

@@ -177,6 +177,8 @@ def _log(
         for name, used in sample.model_usage.items():
             usage[name] = usage.get(name, model.ModelUsage()) + used
         for name, score in (sample.scores or {}).items():
+            if name == "domain":
+                continue
             values.setdefault(name, []).append(
                 {"C": 1.0, "I": 0.0}[score.value] if isinstance(score.value, str) else score.as_float()
             )
@@ -238,12 +240,13 @@ def time_of(file: Path) -> float:
 
 
 def _scores(rollout: RolloutEvent) -> dict[str, Score]:
-    """Verdict, official scores, reward and its terms; an evaluation has no reward."""
+    """Domain, verdict, official scores, reward and its terms, each a column; an evaluation has no reward."""
     tier = rollout.tier
     why: dict[str, str | None] = {
         "correct": f"{rollout.reason} (decided by {tier})" if tier != "none" else rollout.reason
     }
-    values: dict[str, Any] = {"correct": {True: "C", False: "I", None: None}[rollout.correct], **rollout.scores}
+    correct = {True: "C", False: "I", None: None}[rollout.correct]
+    values: dict[str, Any] = {"domain": rollout.domain, "correct": correct, **rollout.scores}
     if rollout.step:
         values["reward"] = rollout.reward
         why["reward"] = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"

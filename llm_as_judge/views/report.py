@@ -18,6 +18,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.events import StepReport
+from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.watch import figure, percent
 from llm_as_judge.workflow.lint.codes import CODES
@@ -34,6 +35,7 @@ except ImportError as error:
 _LONGEST = 4_000  # characters of a text
 _ROWS = 15  # of a table
 _LAST = 10  # steps that a tile is averaged over
+_SHARES = ("overall", *DOMAINS, "valid_rate")
 # Control characters, changes of direction, and characters without width.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -48,6 +50,9 @@ def report_page(story: Story) -> str:
         title=text(story.log.stem),
         facts=_facts(story),
         tiles=_tiles(story),
+        heldout=_heldout(story.results),
+        plans=_plans(story.results),
+        judge=_judge(story.results.get("judge") or {}),
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
         rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
@@ -85,8 +90,9 @@ def _facts(story: Story) -> list[tuple[str, str]]:
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
-    """Name, value, and the value at the beginning."""
-    first, last, total = story.steps[:_LAST], story.steps[-_LAST:], story.analysis.total
+    """Name, value, and the value at the beginning if the run is long enough for a beginning and an end."""
+    last, total = story.steps[-_LAST:], story.analysis.total
+    first = story.steps[:_LAST] if len(story.steps) >= 2 * _LAST else []
     tiles = []
     if before := story.results.get("before"):
         after, gain = story.results.get("after") or {}, story.results.get("gain") or {}
@@ -100,11 +106,60 @@ def _tiles(story: Story) -> list[tuple[str, str, str]]:
     }
     for name, (value, shown) in figures.items():
         was, now = (shown(mean_known([value(step) for step in part])) for part in (first, last))
-        tiles.append((f"{name}, last {len(last)} steps", now, f"first {len(first)}: {was}"))
+        name = f"{name}, last {len(last)} steps" if first else f"{name}, all {len(story.steps)} steps"
+        tiles.append(
+            (
+                name,
+                now if first else shown(mean_known(list(map(value, story.steps)))),
+                f"first {len(first)}: {was}" if first else "",
+            )
+        )
     spent = f"{total.cost:.4g}" if total.cost else figure(total.executor_tokens, ",.0f")
     label = "cost of the executor" if total.cost else "executor tokens per rollout"
     tiles.append((label, spent, f"{total.rollouts:,} rollouts, {total.unscored:,} unscored"))
     return tiles
+
+
+def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Rows of the held-out evaluations: name, accuracies, valid share, executor tokens per problem."""
+    named = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
+    named |= results.get("baselines") or {}
+    return [
+        (
+            text(name, 200),
+            *(_interval(row, key) for key in _SHARES),
+            figure(_number(row.get("executor_tokens")), ",.0f"),
+        )
+        for name, row in named.items()
+        if row
+    ]
+
+
+def _interval(row: Mapping[str, Any], name: str) -> str:
+    value, bounds = row.get(name), (row.get("interval") or {}).get(name)
+    if value is None:
+        return "-"
+    low, high = (percent(_number(bound)) for bound in bounds or (None, None))
+    return f"{100 * value:.1f} [{low}, {high}]"
+
+
+def _plans(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Accuracy of each workflow alone, by domain; a star marks the one that the policy writes most."""
+    learned = results.get("learned") or {}
+    return [
+        (text(plan, 200), *(percent(_number(cells.get(d))) + ("*" if learned.get(d) == plan else "") for d in DOMAINS))
+        for plan, cells in (results.get("workflows") or {}).items()
+    ]
+
+
+def _judge(judge: Mapping[str, Any]) -> str:
+    if judge.get("agreement") is None:
+        return ""
+    return (
+        f"The LLM judge alone agrees with the reference on {100 * judge['agreement']:.1f} % of {judge['pairs']} "
+        f"answers: {judge['false_accepts']} false accepts, {judge['false_rejects']} false rejects, "
+        f"{judge['abstained']} abstained."
+    )
 
 
 def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
@@ -137,4 +192,8 @@ def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:
 
 
 def _percent(share: Any) -> str:
-    return f"{percent(math.nan if share is None else float(share))} %"
+    return f"{percent(_number(share))} %"
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)

@@ -98,12 +98,9 @@ def test_a_proof_that_takes_too_long_ends_and_the_next_question_is_answered(monk
     assert algebra.proved(("mul", x, ("pow", x, ("num", "2"))), ("pow", x, ("num", "3")))
 
 
-def test_code_comes_without_its_fence() -> None:
+def test_code_comes_without_its_fence_which_only_a_reply_may_leave_open() -> None:
     assert extract_answer("Sure:\n```python\ndef f():\n    return 1\n```\nDone.", "code") == "def f():\n    return 1"
     assert last_block("    return 1") == "    return 1"
-
-
-def test_a_reply_may_be_cut_off_in_its_fence_and_a_workflow_may_not() -> None:
     cut = "First:\n```python\nx = 1\n```\nBetter: ```py\ny = 2"
     assert last_block(cut) == "y = 2"
     assert first_block(cut) == "x = 1\n"

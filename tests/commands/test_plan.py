@@ -13,7 +13,7 @@ from transformers import Qwen2Config
 
 from llm_as_judge.assembly.estimates import ModelSizes, Seconds, Workload, execute_seconds, sizes_of, update_memory
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.plan import Assumed, make_plan
+from llm_as_judge.commands.plan import Assumed, make_plan, workload_of
 from llm_as_judge.config.loading import load_config, locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
@@ -136,6 +136,43 @@ def test_what_does_not_fit_is_shown_with_a_setting_that_helps() -> None:
     found = make_plan(served, ["1x40"]).machines["1x40"]
     assert "generation.engine=local" in found.fits
     assert make_plan(served, ["1x80"]).machines["1x80"].on_card == {"trainer": 0, "policy server": 0}
+
+
+def test_examples_evaluations_and_vllms_share_are_planned() -> None:
+    away = ["executor.base_url=https://example.org/v1"]
+
+    def memory(*settings: str) -> dict[str, float]:
+        return dict(make_plan(load_config(TRAINING, [*away, *settings]), ["1x80"]).machines["1x80"].memory_GB)
+
+    with_examples, bare = (make_plan(load_config(TRAINING, [f"experience_buffer.top_k={k}"])) for k in (3, 0))
+    more = with_examples.tokens_a_step["padded"] - bare.tokens_a_step["padded"]
+    assert more > 24 * 3 * 100 and "3 examples" in with_examples.assumed and "examples" not in bare.assumed
+    # Two evaluations of 3 calls a workflow, and the 20 calls of all plans.
+    evaluated = bare.tokens_a_run["requests"] - 500 * bare.tokens_a_step["requests"]
+    assert evaluated == 150 * (2 * 3 + 20)
+    single = make_plan(load_config(TRAINING, ["plan_matrix=false"]))
+    assert single.tokens_a_run["requests"] == 500 * 96 + 150 * (2 * 3 + 1)
+    # An update alone needs 22 GB; 42 prompts of 5,120 tokens fill the cache of 15 GB.
+    assert memory("eval_problems=1")["trainer"] < 25 < 32 < memory()["trainer"] < 37
+    assert memory("eval_problems=1", "prompt_max_length=2048")["trainer"] == memory("eval_problems=1")["trainer"]
+    assert memory("generation.engine=vllm")["policy server"] == 28
+    assert memory("generation.engine=vllm", "engine.gpu_memory_utilization=0.5")["policy server"] == 40
+    here = make_plan(load_config(TRAINING, ["generation.engine=vllm"]), ["2x80"]).machines["2x80"]
+    assert here.on_card == {"executor": 0, "trainer": 1, "policy server": 1}, "its server is on the policy's card"
+    served = memory("generation.engine=vllm", "engine.base_url=http://127.0.0.1:9/v1")["policy server"]
+    assert served < 20, "weights and cache; its share of the card is its own setting"
+
+
+def test_the_longest_prompt_of_the_data_decides(tmp_path: Path) -> None:
+    rows = [{"problem": "What is 2 + 3? " + "word " * n, "answer": "5", "type": "math"} for n in (1, 9000)]
+    (tmp_path / "train.jsonl").write_text(json.dumps(rows[0]) + "\n", encoding="utf-8")
+    found = []
+    for name, row in zip(("short", "long"), rows, strict=True):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+        files = [f"train_dataset={tmp_path / 'train.jsonl'}", f"test_dataset={tmp_path / name}.jsonl"]
+        settings = [*files, "domain_ratios={math: 1, code: 0, qa: 0}", "prompt_max_length=20000"]
+        found.append(workload_of(load_config(TRAINING, settings), Assumed())[0])
+    assert found[0].prompt == found[1].prompt and found[1].longest == pytest.approx(found[0].longest + 11_250, rel=0.02)
 
 
 def test_seconds_of_a_step() -> None:

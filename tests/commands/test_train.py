@@ -36,6 +36,9 @@ def test_train_measures_before_and_after_and_writes_log_results_curve_and_checkp
     assert saved["gain"]["value"] == pytest.approx(saved["after"]["overall"] - saved["before"]["overall"])
     picture = finished_run.folder / "results/training/nano/grpo_mixed.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
+    for name in ("untrained", "trained"):
+        records = read_events(finished_run.folder / f"results/evaluation/nano_grpo_mixed_{name}_policy.jsonl")
+        assert [event["kind"] for event in records] == ["rollout"] * 4, "view shows them"
     kinds = [event["kind"] for event in read_events(finished_run.log)]
     assert kinds.count("step") == 2 and kinds.count("rollout") == 2 * 3 * 3
     assert (finished_run.checkpoint / "adapter_model.safetensors").exists()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from helpers.samples import write_lines
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data.catalog import DATASETS
@@ -57,28 +57,29 @@ def test_files_are_written_and_reported_and_every_configuration_is_joined(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["gsm8k", "math"]
 
 
-def test_existing_files_are_not_fetched_again(tmp_path: Path, settings: DatasetSettings) -> None:
+def test_files_fetched_before_or_put_there_by_hand_are_not_fetched(tmp_path: Path, settings: DatasetSettings) -> None:
     download(settings, tmp_path, ["gsm8k"], fetch=Hub())
+    (tmp_path / "humaneval").mkdir()
+    (tmp_path / "humaneval/HumanEval.jsonl.gz").write_bytes(b"")
     hub = Hub()
-    assert download(settings, tmp_path, ["gsm8k"], fetch=hub) == {"files": {}} and hub.asked == []
+    assert download(settings, tmp_path, ["gsm8k", "humaneval"], fetch=hub) == {"files": {}} and hub.asked == []
 
 
 def test_a_transfer_that_breaks_inside_a_split_leaves_no_file(tmp_path: Path, settings: DatasetSettings) -> None:
-    class Breaking(list[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            yield from GSM8K[:10]
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: Breaking(GSM8K))
-    assert not (tmp_path / "gsm8k/train.jsonl").exists()
-
     class Short(list[Any]):
+        interrupt = False
+
         def __iter__(self) -> Iterator[Any]:
             yield from GSM8K[:10]
+            if self.interrupt:
+                raise KeyboardInterrupt
 
+    rows = Short(GSM8K)
     with pytest.raises(DataError, match="promised 30 records and gave 10"):
-        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: Short(GSM8K))
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: rows)
+    rows.interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: rows)
     assert not (tmp_path / "gsm8k/train.jsonl").exists()
 
 
@@ -100,14 +101,6 @@ def test_a_hub_that_changed_its_fields_is_noticed(tmp_path: Path, settings: Data
         download(settings, tmp_path, ["gsm8k"], fetch=lambda *_: [])
 
 
-def test_files_put_there_by_hand_are_not_fetched(tmp_path: Path, settings: DatasetSettings) -> None:
-    (tmp_path / "humaneval").mkdir()
-    (tmp_path / "humaneval/HumanEval.jsonl.gz").write_bytes(b"")
-    hub = Hub()
-    assert download(settings, tmp_path, ["humaneval"], fetch=hub)["files"] == {}
-    assert not hub.asked
-
-
 def test_the_command_without_the_library_or_a_network_ends_with_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,9 +114,8 @@ def test_the_command_without_the_library_or_a_network_ends_with_help(
 def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(tmp_path: Path) -> None:
     pytest.importorskip("datasets.load", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
     hub = tmp_path / "hub"
-    hub.mkdir()
     for split in ("train", "test"):
-        (hub / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in GSM8K))
+        write_lines(hub / f"{split}.jsonl", GSM8K)
     (hub / "README.md").write_text(
         "---\nconfigs:\n- config_name: main\n  data_files:\n  - {split: train, path: train.jsonl}\n"
         "  - {split: test, path: test.jsonl}\n---\n"

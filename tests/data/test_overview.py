@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.samples import write_lines
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data.overview import inspect_folder
@@ -19,8 +20,7 @@ CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     records = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
-    (tmp_path / "raw/gsm8k").mkdir(parents=True)
-    (tmp_path / "raw/gsm8k/train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_lines(tmp_path / "raw/gsm8k/train.jsonl", records)
     settings = load_settings(CONFIG, {"datasets": ["gsm8k"], "train_size": 30, "test_size": 4})
     process(Job(settings, tmp_path / "raw", tmp_path / "out"))
     return tmp_path / "out"

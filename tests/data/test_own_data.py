@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.samples import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,9 +29,7 @@ CHECK = "def check(candidate):\n    "
 
 
 def written(folder: Path, *records: Any, name: str = "own.jsonl") -> Path:
-    path = folder / name
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
+    return write_lines(folder / name, records)
 
 
 def one(folder: Path, **record: Any) -> Problem:

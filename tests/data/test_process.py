@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from helpers.benchmarks import MIXED
+from helpers.samples import write_lines
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
@@ -54,16 +55,13 @@ def digests(folder: Path) -> dict[str, str]:
 
 def small(folder: Path, n: int = 60) -> Path:
     """Raw files of gsm8k and squad2: enough for math and qa."""
-    gsm8k, squad = folder / "gsm8k", folder / "squad2"
-    gsm8k.mkdir(parents=True)
-    squad.mkdir()
-    records = [{"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n)]
-    (gsm8k / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    squads: list[dict[str, Any]] = [
+    gsm8k = ({"question": f"How much is {i} + 1?", "answer": f"#### {i + 1}"} for i in range(n))
+    write_lines(folder / "gsm8k/train.jsonl", gsm8k)
+    squad = (
         {"id": str(i), "question": f"Who is number {i}?", "context": "c" * 50, "answers": {"text": [f"n{i}"]}}
         for i in range(n)
-    ]
-    (squad / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in squads))
+    )
+    write_lines(folder / "squad2/train.jsonl", squad)
     return folder
 
 
@@ -103,11 +101,8 @@ def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[st
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")
         assert len(mix) == size
-        assert Counter(line["type"] for line in mix) == {
-            "math": size * 4 // 10,
-            "qa": size * 3 // 10,
-            "code": size * 3 // 10,
-        }
+        shares = {"math": size * 4 // 10, "qa": size * 3 // 10, "code": size * 3 // 10}
+        assert Counter(line["type"] for line in mix) == shares
         counts = Counter(line["dataset"] for line in mix)
         for name in MIXED:
             assert counts[name] == size * (4 if name in ("gsm8k", "math") else 3) // 20
@@ -184,10 +179,9 @@ def test_order_of_the_input_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_own_problems_join_the_mix(tmp_path: Path) -> None:
-    own = tmp_path / "own.jsonl"
     records = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
     records += [{"problem": f"f{i}", "type": "code", "tests": f"assert f({i}) == 1"} for i in range(6)]
-    own.write_text("".join(json.dumps(record) + "\n" for record in records))
+    own = write_lines(tmp_path / "own.jsonl", records)
     info = run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), custom=(own,))
     assert info["mixed"]["train"]["domains"] == {"math": 160, "qa": 120, "code": 120}
     assert {name: facts["train_mix"]["lines"] for name, facts in info["datasets"].items()} == {

@@ -60,12 +60,6 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
             Source.model_validate({**source, **change})
 
 
-def test_options_of_the_command_line_replace_values_and_are_checked() -> None:
-    assert load_settings(CONFIG, {"seed": 4, "train_size": None}).mix.seed == 4
-    with pytest.raises(ConfigError, match=r"mix\.seed = -1"):
-        load_settings(CONFIG, {"seed": -1})
-
-
 def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(tmp_path: Path) -> None:
     source = DATASETS["squad2"].source
     with pytest.raises(DataError, match=r"split 'train' is not in .*dev|train-v2\.0\.json"):

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
@@ -67,8 +68,7 @@ def sorted_file(path: Path, *counts: tuple[str, int]) -> Path:
     records = [
         {"problem": f"{domain} {i}?", "answer": str(i), "type": domain} for domain, n in counts for i in range(n)
     ]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
+    return write_lines(path, records)
 
 
 def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_same(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.llm.client import LLMReply
+from llm_as_judge.types import Domain, Problem, Question, Reference
 
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"
 FALSE = "<analysis>a</analysis><true_false>False</true_false>"
@@ -18,6 +19,11 @@ ALONE = HYBRID.model_copy(update={"mode": "llm"})
 def asked(**changed: Any) -> JudgeConfig:
     """``HYBRID`` with some settings changed."""
     return HYBRID.model_copy(update=changed)
+
+
+def problem(*answers: str, domain: Domain = "math", dataset: str = "", unanswerable: bool = False) -> Problem:
+    question = Question("p", "How many?", domain, dataset=dataset)
+    return Problem(question, Reference(answers, unanswerable=unanswerable))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,13 @@ def commonsenseqa(split: str) -> Iterator[Record]:
                 "stem": f"Where would people of {town} buy {ware} for a feast?",
             },
         }
+
+
+def write_lines(path: Path, records: Iterable[Record]) -> Path:
+    """JSON lines, in folders that are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
 
 
 def write_samples(folder: Path) -> Path:

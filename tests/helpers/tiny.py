@@ -83,13 +83,13 @@ def tiny_policy(
     policy = Policy.from_config(
         config,
         NumberTokenizer(),
-        ModelConfig(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", **settings}),
+        ModelConfig(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", "dtype": "float32", **settings}),
         seed=seed,
     )
     if perturb:
         generator = torch.Generator().manual_seed(5)
         for parameter in policy.trainable_parameters():
-            parameter.data.normal_(0, perturb, generator=generator)
+            parameter.data.copy_(torch.empty(parameter.shape).normal_(0, perturb, generator=generator))
     return policy
 
 

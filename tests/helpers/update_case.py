@@ -1,10 +1,11 @@
 """Updates of the tiny policy and their results; also a program for torchrun.
 
-torchrun --nproc-per-node 2 tests/helpers/update_case.py OUT
+torchrun --nproc-per-node 2 tests/helpers/update_case.py OUT [cpu|cuda]
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from llm_as_judge.rl.update import Updater, UpdateReport
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
+PRECISIONS = {"cpu": ("float32", "float64"), "cuda": ("float32",)}
 VALUES = [1.0, -0.5, 0.0, -0.5, 0.3, 0.3, -0.6, 0.0, 2.0, -1.0, -1.0, 0.0]
 
 
@@ -66,8 +68,8 @@ def update(
     return report, seen[-1]
 
 
-def updater_of(ranks: Ranks, dtype: torch.dtype) -> Updater:
-    policy = fresh()
+def updater_of(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> Updater:
+    policy = fresh(device=device)
     policy.model.to(dtype)
     if ranks.rank:  # all ranks start from the weights of rank 0
         policy.trainable_parameters()[0].data.fill_(7.0)
@@ -76,12 +78,12 @@ def updater_of(ranks: Ranks, dtype: torch.dtype) -> Updater:
 
 
 def fresh(**settings: Any) -> Policy:
-    return tiny_policy(perturb=0.05, more={"initializer_range": 0.05}, **settings)
+    return tiny_policy(perturb=0.05, more={"initializer_range": 0.05, "head_dim": 32}, **settings)
 
 
-def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
+def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, Any]:
     """Figures of three updates, the last with a single prompt, and the weights."""
-    updater, reports, sizes, add_up = updater_of(ranks, dtype), [], list[int](), ranks.add_up
+    updater, reports, sizes, add_up = updater_of(ranks, dtype, device), [], list[int](), ranks.add_up
 
     def counted(values: torch.Tensor) -> torch.Tensor:
         sizes.append(values.numel())
@@ -99,16 +101,17 @@ def several(ranks: Ranks, dtype: torch.dtype) -> dict[str, Any]:
     ranks.add_up = add_up  # type: ignore[method-assign]
     return {
         "sums": sizes,
-        "weights": [p.detach() for p in updater.policy.trainable_parameters()],
+        "weights": [p.detach().cpu() for p in updater.policy.trainable_parameters()],
         "figures": [[r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.corrected] for r in reports],
         "updates": updater.updates,
     }
 
 
-def warmed(ranks: Ranks) -> dict[str, Any]:
+def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     """Losses and weights of three warm-up steps, the last on a single reply."""
-    policy = tiny_policy(rank=8)
-    policy.model.to(torch.float64)
+    # FlexAttention has neither float64 nor heads of 8.
+    policy = tiny_policy(rank=8, more={} if device == "cpu" else {"head_dim": 32}, device=device)
+    policy.model.to(torch.float64 if device == "cpu" else torch.float32)
     if ranks.rank:
         policy.trainable_parameters()[0].data.fill_(7.0)
     loop = WarmUp(policy, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig(), ranks)
@@ -120,12 +123,12 @@ def warmed(ranks: Ranks) -> dict[str, Any]:
         loop.share_state()
         losses = [loop.step(replies), loop.step(replies[:5]), loop.step(replies[:1]), loop.loss(replies)]
         ranks.tell(None)
-    return {"weights": [p.detach() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
+    return {"weights": [p.detach().cpu() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
 
 
-def failing(ranks: Ranks, how: str) -> str:
+def failing(ranks: Ranks, how: str, device: str) -> str:
     """The error on this rank if rank 1 runs out of memory in an update, or computes other weights."""
-    updater = updater_of(ranks, torch.float32)
+    updater = updater_of(ranks, torch.float32, device)
     try:
         if not ranks.rank:
             updater.share_state()
@@ -152,19 +155,19 @@ def astray(optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
         optimizer.param_groups[0]["params"][0].view(-1)[0].mul_(1 + 1e-6)
 
 
-def main(out: str) -> None:
+def main(out: str, kind: str = "cpu") -> None:
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if kind == "cuda" else "cpu"
     with join() as ranks:
         assert isinstance(ranks, Team)
         found = {
-            "float32": several(ranks, torch.float32),
-            "float64": several(ranks, torch.float64),
-            "warm-up": warmed(ranks),
-            "memory": failing(ranks, "memory"),
-            "other weights": failing(ranks, "other weights"),
+            **{name: several(ranks, getattr(torch, name), device) for name in PRECISIONS[kind]},
+            "warm-up": warmed(ranks, device),
+            "memory": failing(ranks, "memory", device),
+            "other weights": failing(ranks, "other weights", device),
         }
         torch.save(found, f"{out}.{ranks.rank}")
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(sys.argv[1])
+    main(*sys.argv[1:])

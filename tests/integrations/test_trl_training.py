@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import torch
 from helpers.knowing import Knowing
 
-from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.loading import locate_weights, to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.score import problem_of
@@ -38,8 +40,6 @@ def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
             reward_funcs=reward,
             args=trl.GRPOConfig(
                 output_dir="out",
-                use_cpu=True,
-                bf16=False,
                 report_to=[],
                 gradient_checkpointing=False,
                 disable_tqdm=True,
@@ -88,6 +88,24 @@ def test_the_mean_reward_rises_only_with_our_reward(
         assert means == pytest.approx([entry["reward"] for entry in log], abs=1e-3)
     rise = sum(means[-2:]) / 2 - sum(means[:2]) / 2
     assert rise > 3 if plugged else rise < 2, means
+
+
+@pytest.mark.slow
+def test_the_pages_snippet_runs_as_it_is_written(
+    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GRPOTrainer(" in code]
+    settings = config("max_steps=1", "rollout_batch_size=2", "num_return_sequences_in_group=4")
+    for row in dataset(settings):
+        executor.tell(problem_of(row))
+    Path("config").mkdir()
+    Path("config/training.yaml").write_text(to_yaml(settings), encoding="utf-8")
+    torch.set_num_threads(1)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert executor.asked > 0 and "were cut off" not in caplog.text
+    assert names["config"].training.max_steps == 1
 
 
 async def test_a_batch_as_trl_passes_it(executor: Knowing, config: Callable[..., Config]) -> None:

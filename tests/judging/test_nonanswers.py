@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel
+from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, problem
+from test_injection import MASTER_KEYS, VERDICTS
 
-from llm_as_judge.answers.nonanswers import non_answer, refused
+from llm_as_judge.answers.nonanswers import non_answer, refused, says_nothing
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.types import Domain, Exchange, Execution, OperatorCall, Problem, Question, Reference
+from llm_as_judge.types import Domain, Exchange, Execution, OperatorCall
 
 NOTHING = [
     "I don't know", "I do not know.", "I'm sorry, I don't know", "I cannot answer that", "no idea", "unknown", "N/A",
     "not sure", "yes", "No.", "true", "wrong", "correct", "right", "It is correct", "The answer is correct",
     "matches the reference", "see above", "See the text.", "as stated above", "same as the reference",
-    "the correct answer", "the reference", "the same", "x", "none", "null", "your answer here", "answer", ":",
-    "Thought process:", "Final answer below:", "Error: division by zero", "Traceback (most recent call last):",
+    "the correct answer", "the reference", "the same", "x", "none", "null", "your answer here", "answer",
+    "Final answer below:", "Error: division by zero", "Traceback (most recent call last):",
     "The answer is: I don't know", r"\boxed{x}", "<answer>see above</answer>",
 ]  # fmt: skip
-
-
-def problem(*answers: str, domain: Domain = "math", unanswerable: bool = False) -> Problem:
-    return Problem(Question("p", "How many?", domain), Reference(answers, unanswerable=unanswerable))
 
 
 async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words() -> None:
     golds: list[tuple[str, Domain]] = [("12", "math"), (r"\frac{1}{2}", "math"), ("Marie Curie", "qa")]
     paid = []
-    for said, (gold, domain), config in ((s, g, c) for s in NOTHING for g in golds for c in (HYBRID, ALONE)):
+    words = NOTHING + MASTER_KEYS + VERDICTS
+    for said, (gold, domain), config in ((s, g, c) for s in words for g in golds for c in (HYBRID, ALONE)):
         verdict = await Judge(config, ScriptedModel(TRUE)).verdict(problem(gold, domain=domain), said)
         paid += [] if (verdict.correct, verdict.tier) == (False, "rules") else [(said, gold)]
     assert not paid
@@ -59,6 +57,8 @@ def test_answers_that_only_look_like_non_answers_are_not_refused() -> None:
         "Percent error: 5", "Standard error: 1.2", r"\pi",
     ]  # fmt: skip
     assert not [text for text in said if non_answer(text) or refused((text,), ("Marie Curie",))]
+    answers = ("12", "Solution: 12", "x", "Paris", "The answer is yes", "Answer B")
+    assert says_nothing("-") and not [text for text in answers if says_nothing(text)]
 
 
 async def test_a_cut_off_answer_is_marked_for_the_model_and_counts_only_in_a_closed_box() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
-from llm_as_judge.operators.reading import chosen_letter, code, defines, field, truth
+from llm_as_judge.operators.reading import chosen_letter, code, field, truth
 
 ANSWERS = {
     "<thought>6*7</thought>\n<answer>\n**42**\n</answer>": "42", "<Answer>`42`</Answer>": "42",
@@ -67,29 +65,3 @@ def test_the_code_of_the_function_is_found() -> None:
     assert [text for text in texts if code(text, "f") != SOURCE] == []
     for text in ("I cannot do that.", "def f(:\n    pass\nThis is it"):
         assert code(text, "f") == text, "what is not code is left as it is"
-
-
-def test_hostile_texts_are_read_in_linear_time_and_little_memory() -> None:
-    """Quadratic reading would take minutes for each."""
-    size = 100_000
-    hostile = {
-        "newlines after a fence": "```python\na" + "\n" * size + "x\n```",
-        "newlines": "\n" * size,
-        "statements": "x=1\n" * (size // 4),
-        "open tags": "<answer>" * (size // 8),
-        "emphasis": "*_ " * (size // 3),
-        "labels": "final " * (size // 6),
-        "fences": "```" * (size // 3),
-        "spaces": "f" + " " * size,
-        "brackets": "(" * size,
-    }
-    tracemalloc.start()
-    large = []
-    for name, text in hostile.items():
-        tracemalloc.reset_peak()
-        code(text, "f"), defines(text, "f"), field(text, "answer"), chosen_letter(text, 4), truth(text)
-        if tracemalloc.get_traced_memory()[1] > 100 * size:
-            large.append((name, tracemalloc.get_traced_memory()[1]))
-    tracemalloc.stop()
-    assert not large
-    assert not defines("f = 1", "f" * size)

@@ -34,12 +34,13 @@ def worst_difference(policy: Policy, completions: list[Completion], sampling: Sa
     with torch.no_grad():
         scores = policy.logprobs(completions, sampling)
     sampled = torch.tensor([p for c in completions for p in c.logprobs])
-    return float((sampled - scores.logprobs[scores.mask]).abs().max())
+    return float((sampled - scores.logprobs[scores.mask].cpu()).abs().max())
 
 
-def test_recorded_logprobs_equal_the_trainers() -> None:
+@pytest.mark.gpu
+def test_recorded_logprobs_equal_the_trainers(device: str) -> None:
     wrong = []
-    policy = tiny_policy(perturb=0.1)
+    policy = tiny_policy(perturb=0.1, device=device)
     for prompts in (RAGGED, [[5]], [[4, 5], [6, 7, 8]]):
         for s in (Sampling(), Sampling(1.3, 0.8), Sampling(0.7, 0.9, 6)):
             length = 70 if len(prompts) == 2 else 12  # 70 exceeds the cache's first capacity
@@ -174,7 +175,7 @@ def greedy(policy: Policy, prompt: list[int], count: int) -> list[int]:
     policy.model.eval()
     for _ in range(count):
         with torch.no_grad():
-            ids.append(int(policy.base(torch.tensor([ids])).logits[0, -1].argmax()))
+            ids.append(int(policy.base(torch.tensor([ids], device=policy.device)).logits[0, -1].argmax()))
     policy.model.train()
     return ids[len(prompt) :]
 
@@ -183,16 +184,17 @@ def greedy(policy: Policy, prompt: list[int], count: int) -> list[int]:
 OTHERS: dict[str, Any] = {**HEADS, "mistral": {"sliding_window": 40}}
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("family", OTHERS)
-def test_samples_are_those_of_the_models_own_forward_pass(family: str) -> None:
-    policy = tiny_policy(perturb=0.1, family=family, more=OTHERS[family], seed=3)
+def test_samples_are_those_of_the_models_own_forward_pass(family: str, device: str) -> None:
+    policy = tiny_policy(perturb=0.1, family=family, more=OTHERS[family], seed=3, device=device)
     local, prompt = engine(policy), [5, 6, 7, 8, 9]
     (completion,) = local.generate([prompt], temperature=0, max_new_tokens=20)[0]
     assert list(completion.token_ids) == greedy(policy, prompt, len(completion.token_ids))
     groups = local.generate(RAGGED, 2, max_new_tokens=12, seed=3)
     with torch.no_grad():
         for c in flat(groups):
-            assert torch.allclose(torch.tensor(c.logprobs), plain_logprobs(policy.base.eval(), c), atol=1e-4)
+            assert torch.allclose(torch.tensor(c.logprobs), plain_logprobs(policy.base.eval(), c).cpu(), atol=1e-4)
 
 
 def test_sequences_longer_than_a_window_or_a_rotary_switch_are_refused() -> None:

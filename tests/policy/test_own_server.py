@@ -173,8 +173,11 @@ def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(
 
 
 @pytest.mark.vllm
+@pytest.mark.gpu
 @needs_vllm[1]
-def test_a_run_starts_trains_with_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_starts_trains_with_and_ends_a_real_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
         monkeypatch.setenv(name, value)
     with socket.socket() as free:
@@ -183,7 +186,7 @@ def test_a_run_starts_trains_with_and_ends_a_real_server(tmp_path: Path, monkeyp
     config = load_config(
         ROOT / "config/embedded.yaml",
         [
-            "generation.engine=vllm", f"engine.python={PYTHON}",
+            "generation.engine=vllm", f"engine.python={PYTHON}", f"device={device}", "dtype=float32",
             "engine.options=[--enforce-eager, --max-num-seqs, '16']",
             f"executor.base_url={address}", f"judge.base_url={address}", f"output_dir={tmp_path}/checkpoints",
             f"log_dir={tmp_path}/logs", f"results_dir={tmp_path}/results", f"persistence_dir={tmp_path}/buffer",
@@ -199,7 +202,7 @@ def test_a_run_starts_trains_with_and_ends_a_real_server(tmp_path: Path, monkeyp
     with torch.no_grad():
         scores = author.policy.logprobs(group, Sampling(config.generation.eval_temperature))
     sampled = torch.tensor([p for completion in group for p in completion.logprobs])
-    assert float((scores.logprobs[scores.mask] - sampled).abs().max()) < 2e-3
+    assert float((scores.logprobs[scores.mask].cpu() - sampled).abs().max()) < 2e-3
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own
     assert own is not None

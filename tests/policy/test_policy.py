@@ -79,9 +79,10 @@ def test_prompts_are_encoded_with_the_chat_template() -> None:
         policy.encode(Prompt("4 5", "6 7"))
 
 
-def test_embeddings_are_unit_vectors_that_training_does_not_change() -> None:
+@pytest.mark.gpu
+def test_embeddings_are_unit_vectors_that_training_does_not_change(device: str) -> None:
     texts = ["4 5 6", "4 5 7 8 9", "", "15 16"]
-    fresh, moved = tiny_policy(), tiny_policy(perturb=0.2)
+    fresh, moved = tiny_policy(device=device), tiny_policy(perturb=0.2, device=device)
     vectors = fresh.embed(texts)
     assert vectors.shape == (4, 32) and vectors.dtype.name == "float32"
     assert (vectors**2).sum(1) == pytest.approx([1.0] * 4, abs=1e-5)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.tiny import random_completions
-from helpers.update_case import several, updater_of, warmed
+from helpers.update_case import PRECISIONS, several, updater_of, warmed
 from safetensors.torch import load_file
 
 from llm_as_judge.assembly.follow import load_together
@@ -35,13 +35,18 @@ WITH_HELPERS = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Results of two processes of torchrun."""
+def both(tmp_path_factory: pytest.TempPathFactory, device: str) -> list[dict[str, Any]]:
+    """Results of two processes of torchrun, on GPUs by NCCL."""
+    kind = device.partition(":")[0]
+    if kind == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip(f"NCCL needs two GPUs, this machine has {torch.cuda.device_count()}")
     out = tmp_path_factory.mktemp("ranks") / "found"
+    hidden = {} if kind == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
     case = Path(__file__).parents[1] / "helpers/update_case.py"
     done = subprocess.run(
-        [*TORCHRUN, case, out], check=False, capture_output=True, text=True, timeout=120, env=WITH_HELPERS
-    )
+        [*TORCHRUN, case, out, kind], check=False, capture_output=True, text=True, timeout=120,
+        env={**WITH_HELPERS, **hidden},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [torch.load(f"{out}.{rank}") for rank in range(2)]
 
@@ -50,14 +55,21 @@ def apart(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> fl
     return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("float64", 1e-8)])
-def test_two_processes_train_the_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float) -> None:
-    alone = several(ALONE, getattr(torch, dtype))
+def test_two_processes_train_the_weights_of_one(
+    both: list[dict[str, Any]], dtype: str, most: float, device: str
+) -> None:
+    if device != "cpu":
+        most *= 10
+        if dtype not in PRECISIONS["cuda"]:
+            pytest.skip(f"FlexAttention has no {dtype}")
+    alone = several(ALONE, getattr(torch, dtype), device)
     first, second = both[0][dtype], both[1][dtype]
     assert apart(first["weights"], second["weights"]) == 0, "the same bits on each"
     assert apart(first["weights"], alone["weights"]) <= most
-    untrained = updater_of(ALONE, getattr(torch, dtype)).policy.trainable_parameters()
-    assert apart(alone["weights"], [p.detach() for p in untrained]) > 1e-4
+    untrained = updater_of(ALONE, getattr(torch, dtype), device).policy.trainable_parameters()
+    assert apart(alone["weights"], [p.detach().cpu() for p in untrained]) > 1e-4
     assert first["updates"] == second["updates"] == alone["updates"] == 6
     # Each optimiser step sums its figures and, in one message, all gradients.
     assert first["sums"] == second["sums"] == 6 * [7, sum(weight.numel() for weight in alone["weights"])]
@@ -65,14 +77,17 @@ def test_two_processes_train_the_weights_of_one(both: list[dict[str, Any]], dtyp
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-def test_two_processes_warm_up_like_one(both: list[dict[str, Any]]) -> None:
-    alone, (first, second) = warmed(ALONE), (found["warm-up"] for found in both)
+@pytest.mark.gpu
+def test_two_processes_warm_up_like_one(both: list[dict[str, Any]], device: str) -> None:
+    alone, (first, second) = warmed(ALONE, device), (found["warm-up"] for found in both)
     assert apart(first["weights"], second["weights"]) == 0
-    assert apart(first["weights"], alone["weights"]) <= 1e-6
-    assert first["losses"] == pytest.approx(alone["losses"], rel=1e-6) and len(set(alone["losses"])) == 4
+    most = 1e-6 if device == "cpu" else 1e-4  # float64 and float32
+    assert apart(first["weights"], alone["weights"]) <= most
+    assert first["losses"] == pytest.approx(alone["losses"], rel=most) and len(set(alone["losses"])) == 4
     assert first["steps"] == second["steps"] == 3
 
 
+@pytest.mark.gpu
 def test_a_failing_or_differing_rank_is_named_on_all(both: list[dict[str, Any]]) -> None:
     assert both[0]["memory"] == "RankFailed: rank 1: MemoryError: no room"
     assert both[1]["memory"] == "MemoryError: no room"

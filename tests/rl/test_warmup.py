@@ -31,8 +31,9 @@ def likelihoods(policy: Policy, *, reference: bool = False) -> torch.Tensor:
         return policy.logprobs(REPLIES, Sampling(), reference=reference).logprobs
 
 
-def test_the_loss_is_the_mean_over_all_tokens_and_falls() -> None:
-    policy = tiny_policy(rank=8, perturb=0.1)
+@pytest.mark.gpu
+def test_the_loss_is_the_mean_over_all_tokens_and_falls(device: str) -> None:
+    policy = tiny_policy(rank=8, perturb=0.1, more={"head_dim": 32}, device=device)
     scores = policy.logprobs(REPLIES, Sampling())
     tokens = sum(len(c.token_ids) for c in REPLIES)
     expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens

@@ -64,10 +64,6 @@ def f(x):
     os.write(3, frame({"end": "finished", "nonce": nonce}))
     os._exit(0)
 """,
-    "exit at once": "import sys\nsys.exit(0)",
-    "SystemExit in the call": "def f(x): raise SystemExit(0)",
-    "exit at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 0",
-    "_exit in the call": "import os\ndef f(x): os._exit(0)",
     "a forged end": FRAMES + 'os.write(3, frame({"end": "finished", "ready": True}) * 50)\ndef f(x): return 0',
     "a patched send": """
 import sys
@@ -95,6 +91,21 @@ os.write(3, frame({"error": ["eval", "exec", "SystemExit"], "message": payload})
 import time; time.sleep(2)
 """,
 }  # fmt: skip
+
+#: Solutions that end before their tests do, or have nothing to test; they pass in no process.
+ENDS_EARLY = {
+    "exit at once": "import sys\nsys.exit(0)",
+    "_exit at once": "import os\nos._exit(0)",
+    "SystemExit in the call": "def f(x): raise SystemExit(0)",
+    "exit at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 0",
+    "SystemExit, exit at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): raise SystemExit",
+    "_exit in the call": "import os\ndef f(x): os._exit(0)",
+    "a signal to itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
+    "a forged end in the call": FRAMES + 'def f(x): os.write(3, frame({"end": "finished"}))',
+    "its own check": "def check(candidate): pass\ndef f(x): return 0",
+    "nothing": "pass",
+    "another function": "def g(x): return x * x",
+}
 
 #: Against this sandbox's own ways.
 OWN = {

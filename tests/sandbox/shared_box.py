@@ -1,9 +1,9 @@
-"""One sandbox on one event loop, shared by the tests of a module."""
+"""One sandbox on one event loop, shared by several tests; texts of workflows for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -27,12 +27,11 @@ class SharedBox:
     def verdict(self, solution: str, tests: str, entry_point: str = "f", **kwargs: Any) -> CodeVerdict:
         return self.wait(self.sandbox.verdict(solution, tests, entry_point, **kwargs))
 
-    def verdicts(self, solutions: list[str], tests: list[str], entry_point: str = "f") -> list[CodeVerdict]:
-        """Of pairs of a solution and tests, judged at the same time."""
+    def verdicts(self, pairs: Iterable[tuple[str, str]]) -> list[CodeVerdict]:
+        """Of pairs of a solution ``f`` and its tests, judged at the same time."""
 
         async def judge() -> list[CodeVerdict]:
-            pairs = zip(solutions, tests, strict=True)
-            return list(await asyncio.gather(*(self.sandbox.verdict(s, t, entry_point) for s, t in pairs)))
+            return list(await asyncio.gather(*(self.sandbox.verdict(s, t, "f") for s, t in pairs)))
 
         return self.wait(judge())
 
@@ -54,3 +53,15 @@ def in_sandbox(work: Callable[[Sandbox], Awaitable[T]], *, max_code_runs: int | 
             return await work(sandbox)
 
     return asyncio.run(main())
+
+
+def workflow(
+    *body: str, parameters: str = "self, problem", init: str = "self.custom = operator.Custom(self.llm)"
+) -> str:
+    """A workflow whose ``__call__`` has these lines, from line 7 on."""
+    head = (
+        "import asyncio, json, os, socket, struct, time\nclass Workflow:\n"
+        "    def __init__(self, name, llm_config, dataset):\n        self.llm = create_llm_instance(llm_config)\n"
+        f"        {init}\n    async def __call__({parameters}):\n"
+    )
+    return head + "\n".join(f"        {line}" for line in body)

@@ -69,21 +69,11 @@ def attacked(mode: str, user: str = "self", *, without: int = 0, limits: str = "
     return json.loads(done.stdout)
 
 
+SLOW = [("full", "self"), ("full", "nobody"), ("standard", "nobody"), ("no-open", "self"), ("no-open", "nobody")]
+
+
 @pytest.mark.parametrize(
-    ("mode", "user"),
-    [
-        ("standard", "self"),
-        *(
-            pytest.param(mode, user, marks=pytest.mark.slow)
-            for mode, user in [
-                ("full", "self"),
-                ("full", "nobody"),
-                ("standard", "nobody"),
-                ("no-open", "self"),
-                ("no-open", "nobody"),
-            ]
-        ),
-    ],
+    ("mode", "user"), [("standard", "self"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 )
 def test_every_attack_is_blocked(mode: str, user: str) -> None:
     # no-open is for kernels without Landlock
@@ -119,8 +109,7 @@ ONLY_LANDLOCK = {"reading files", "environment and own /proc", "directory handle
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("bits", "needed"),
-    [(confine.SECCOMP | confine.NO_PROCESSES, ONLY_SECCOMP), (confine.LANDLOCK, ONLY_LANDLOCK)],
+    ("bits", "needed"), [(confine.SECCOMP | confine.NO_PROCESSES, ONLY_SECCOMP), (confine.LANDLOCK, ONLY_LANDLOCK)]
 )
 def test_each_layer_is_needed(bits: int, needed: set[str]) -> None:
     found = attacked("standard", without=bits, names=LAYERED)

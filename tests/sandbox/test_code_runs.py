@@ -30,13 +30,12 @@ def box() -> Iterator[SharedBox]:
         yield box
 
 
-def test_a_run_has_output_value_error_and_input(box: SharedBox) -> None:
+def test_a_run_has_output_value_error_and_no_input(box: SharedBox) -> None:
     result = box.run("print('a'); import sys; print('b', file=sys.stderr)")
     assert (result.outcome, result.stdout) == ("finished", "a\nb\n")
     assert box.run("def add(a, b):\n    return {'sum': a + b}", call="add", args=[2, 3]).value == {"sum": 5}
     result = box.run("def f():\n    x = 1\n    return x / 0\nf()")
     assert (result.outcome, result.error) == ("raised", "ZeroDivisionError: division by zero (line 3)")
-    assert box.run("print(input())", stdin="hello\n").stdout == "hello\n"
     assert box.run("input()").error.startswith("EOFError")
 
 
@@ -82,18 +81,9 @@ def test_misbehaviour_is_an_outcome(box: SharedBox) -> None:
         return list(await asyncio.gather(*(box.sandbox.run_code(source) for source, _, _ in cases)))
 
     results = box.wait(run_all())
-    wrong = [
-        (case, result)
-        for case, result in zip(cases, results, strict=True)
-        if result.outcome != case[1] or case[2] not in result.error
-    ]
-    assert not wrong
+    found = [(*case, result) for case, result in zip(cases, results, strict=True)]
+    assert not [row for row in found if row[3].outcome != row[1] or row[2] not in row[3].error]
     assert box.run("def f():\n    return 'x' * 5_000_000", call="f").outcome == "output_limit"
-
-
-def test_cpu_time_is_limited_independently_of_wall_clock_time() -> None:
-    result = in_sandbox(lambda sandbox: sandbox.run_code("while True: pass"), cpu_seconds=1, wall_seconds=60)
-    assert (result.outcome, result.error) == ("timeout", "over 1 s of CPU time")
 
 
 @linux

@@ -83,12 +83,6 @@ def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cu
     assert json.dumps(arrived) == json.dumps([frames.decode(json.dumps(m).encode()) for m in messages])
 
 
-def test_deep_and_long_json_is_a_frame_error() -> None:
-    for body in (b"[" * 300_000, b"[" * 300_000 + b"]" * 300_000, b"9" * 100_000, b'{"a":' * 99_999):
-        with pytest.raises(frames.FrameError):
-            frames.decode(body)
-
-
 def test_many_values_are_refused_before_anything_is_built_of_them() -> None:
     bodies = [
         b'{"a":[' + b",".join([b"[]"] * 1_300_000) + b"]}",

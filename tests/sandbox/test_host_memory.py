@@ -1,23 +1,16 @@
-"""Memory that hostile workflows can make the host hold: bounded for each run and for many at once."""
+"""Memory that many hostile workflows at once can make the host hold."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from shared_box import in_sandbox
-
-from llm_as_judge.config.schema import WorkflowConfig
-from llm_as_judge.sandbox.host import WorkflowResult
-from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-ROOT = Path(__file__).parents[2]
 
 #: As many and as large calls as are taken, half a message of the largest size, and never an end.
 HEAVY = """
@@ -76,43 +69,13 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated(root: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, HEAVY], capture_output=True, text=True, check=False, timeout=100, env=environment
     )
     assert done.returncode == 0, done.stderr[-1000:]
-    calls, megabytes = eval(done.stdout)
+    calls, megabytes = json.loads(done.stdout)
     assert calls == 64 * 24
     # 4 MB each for its calls and for one message; the documented limit is 12 MB per workflow.
     assert 64 * 3 < megabytes < 64 * 12, megabytes
-
-
-def run(source: str) -> WorkflowResult:
-    async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        return {"response": ""}
-
-    return in_sandbox(
-        lambda sandbox: sandbox.run_workflow(
-            source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig()
-        )
-    )
-
-
-def workflow(*body: str) -> str:
-    head = "import asyncio\nclass Workflow:\n    def __init__(self, *a): self.op = operator.Custom(None)\n"
-    return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
-
-
-def test_what_is_kept_of_answers_and_errors_is_bounded_and_says_so() -> None:
-    result = run(workflow("return 'begin' + '\\U0001f600' * 300_000 + 'end'"))
-    assert result.outcome == "finished" and result.answer is not None
-    assert KEPT - 100 < len(result.answer) <= KEPT
-    assert result.answer.startswith("begin") and result.answer.endswith("end")
-    assert "250068 characters cut" in result.answer
-    forged = 'import json, os\nb = json.dumps({"end": "raised", "error": "e" * 1_000_000}).encode()\n'
-    forged += 'os.set_blocking(3, True)\nos.write(3, len(b).to_bytes(4, "big") + b)\nos._exit(0)'
-    error = run(forged).error
-    assert len(error) <= KEPT_OF_ERROR and "998060 characters cut" in error
-    kept = "short\n" * 100
-    assert run(workflow(f"return {kept!r}")).answer == kept

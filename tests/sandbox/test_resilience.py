@@ -173,8 +173,24 @@ def test_a_child_has_only_its_own_descriptors_however_many_the_host_has_open(mod
         assert clean(lambda sandbox: sandbox.run_code(HELD, call="f"), SandboxConfig(mode=mode)).value == [0, 1, 2, 3]
 
 
-def test_the_self_test_finds_a_descriptor_that_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("leaky_zygote.py"))
+@pytest.fixture
+def change_zygote(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Changes the code of the zygotes that are started from then on."""
+
+    def change(code: str) -> None:
+        (tmp_path / "zygote.py").write_text(
+            f"import sys\nsys.path.append({str(root)!r})\n"
+            "from llm_as_judge.sandbox.guest import confine, landlock, seccomp\n"
+            "from llm_as_judge.sandbox.guest import zygote_process as zygote\n"
+            f"{code}\nzygote.main()\n"
+        )
+        monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", tmp_path / "zygote.py")
+
+    return change
+
+
+def test_the_self_test_finds_a_descriptor_that_is_left_open(change_zygote: Callable[[str], None]) -> None:
+    change_zygote("confine.close_others = lambda *kept: None")
     for count in (0, 3000):
         with many_open(count), pytest.raises(ConfigError, match=r"able to do: .*inherited descriptors"):
             clean(_described, SandboxConfig(mode="standard"))
@@ -206,7 +222,9 @@ def test_a_run_cannot_change_the_next() -> None:
     assert clean(work) == ("finished", [False, False, False])
 
 
-def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, change_zygote: Callable[[str], None]
+) -> None:
     async def nothing(sandbox: Sandbox) -> None:
         return None
 
@@ -216,7 +234,10 @@ def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(monkeypatch: pytest.
     found = clean(_described)
     assert found.mode in ("standard", "no-open") and "bubblewrap is not installed" in found.refused["full"]
     # As on a machine without Landlock and seccomp: the probes succeed, so no mode works.
-    monkeypatch.setattr("llm_as_judge.sandbox.zygote_client._ZYGOTE", Path(__file__).with_name("unconfined_zygote.py"))
+    change_zygote(
+        "landlock.abi = lambda: 0\nseccomp.machine = lambda: None\n"
+        "if sys.argv[2] != 'unsafe': sys.argv[3] = str(confine.NO_PROCESSES)"
+    )
     with pytest.raises(ConfigError, match=r"no isolation on this machine.*new processes.*sandbox\.mode=unsafe"):
         asyncio.run(Sandbox(SandboxConfig()).start())
 

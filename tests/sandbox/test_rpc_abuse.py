@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from shared_box import in_sandbox
+from shared_box import workflow as any_workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import WorkflowError
@@ -16,6 +18,7 @@ from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbo
 LIMITS = {"cpu_seconds": 1, "wall_seconds": 4, "frame_bytes": 1 << 20}
 WORKFLOW = WorkflowConfig(max_calls=64, max_concurrent_calls=8)
 OPERATORS = {"Custom": OperatorParameters(("input",)), "Big": OperatorParameters(())}
+workflow = partial(any_workflow, init="self.op = operator.Custom(self.llm)")
 
 
 class Host:
@@ -39,12 +42,6 @@ class Host:
         return {"response": "z" * 500_000 if name == "Big" else "r"}
 
 
-def workflow(*body: str) -> str:
-    head = "import asyncio, json, os, socket, struct, time\n"
-    head += "class Workflow:\n    def __init__(self, *a): self.op = operator.Custom(None)\n"
-    return head + "    async def __call__(self, problem):\n" + "\n".join(f"        {line}" for line in body)
-
-
 def raw(*lines: str) -> str:
     """Code that writes to the connection itself, before a workflow exists."""
     head = "import json, os, socket, struct, time\ns = socket.socket(fileno=3)\ns.setblocking(True)\n"
@@ -61,6 +58,8 @@ ABUSES: dict[str, tuple[str, str, int]] = {
         workflow("await asyncio.gather(*[self.op(input='x') for _ in range(10_000)])"), "budget", 20),
     "calls beyond the budget, errors swallowed": (
         workflow("while True:", "    try: await self.op(input='x')", "    except BaseException: pass"), "budget", 20),
+    "calls that fail, errors swallowed": (
+        workflow("while True:", "    try: await self.op(api_key='x')", "    except BaseException: pass"), "budget", 0),
     "a long prompt within the limit": (workflow("await self.op(input='y' * 900_000)", "return 'ok'"), "finished", 1),
     "a prompt over the limit": (workflow("await self.op(input='y' * 5_000_000)"), "output_limit", 0),
     "a frame of four gigabytes": (
@@ -124,5 +123,6 @@ def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pyte
         if results[name].outcome != outcome or host.served > most or host.most > 8 or left:
             wrong.append((name, results[name], host.served, host.most))
     assert not wrong
+    assert results["calls that fail, errors swallowed"].error == "over 64 operator calls"
     assert results["a look at the environment"].answer == "[{}, []]"
     assert (after.outcome, after.answer) == ("finished", "r")

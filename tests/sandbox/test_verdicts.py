@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from forgeries import KNOWN, OWN
-from shared_box import SharedBox, in_sandbox, shared_box
+from forgeries import ENDS_EARLY, KNOWN, OWN
+from helpers.benchmarks import benchmark
+from shared_box import SharedBox, in_sandbox
 
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.reading import read
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
+from llm_as_judge.types import Problem
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECK = """
 def check(candidate):
     assert candidate(2) == 4
@@ -27,62 +26,31 @@ ASSERTS = "assert f(2) == 4\nassert f(3) == 9\nassert f(-5) == 25"
 SQUARE = "def f(x): return x * x"
 CLEARS = "def f(x):\n    x.clear()\n    return []"
 CATCH = "try:\n    f(1)\nexcept"
-FORGERIES = {**KNOWN, **OWN}
-
-
-@pytest.fixture(scope="module")
-def box() -> Iterator[SharedBox]:
-    with shared_box(cpu_seconds=2, wall_seconds=4) as box:
-        yield box
+FORGERIES = {**KNOWN, **ENDS_EARLY, **OWN}
 
 
 def expect_split_passes(box: SharedBox, pairs: list[tuple[str, str]]) -> None:
-    verdicts = box.verdicts([solution for solution, _ in pairs], [tests for _, tests in pairs])
-    wrong = [
-        (pair, v)
-        for pair, v in zip(pairs, verdicts, strict=True)
-        if (v.passed, v.mode, v.weak) != (True, "split", False)
-    ]
-    assert not wrong
+    verdicts = zip(pairs, box.verdicts(pairs), strict=True)
+    assert not [(pair, v) for pair, v in verdicts if (v.passed, v.mode, v.weak) != (True, "split", False)]
 
 
 # Forgeries
 
 
-@pytest.mark.parametrize("tests", [CHECK, ASSERTS], ids=["check", "asserts"])
-def test_no_forgery_passes(box: SharedBox, tests: str) -> None:
-    assert len(KNOWN) >= 17 and len(OWN) >= 5
-    verdicts = dict(zip(FORGERIES, box.verdicts([*FORGERIES.values()], [tests] * len(FORGERIES)), strict=True))
-    assert not [name for name, v in verdicts.items() if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
+def test_no_forgery_passes(box: SharedBox) -> None:
+    assert len(FORGERIES) >= 30
+    named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
+    verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
+    assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
 
 
-def test_forgeries_pass_when_tests_and_solution_share_a_process(box: SharedBox) -> None:
+def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: SharedBox) -> None:
     shared = f"x = f\nassert x is f\n{CHECK}"
-    verdicts = dict(zip(FORGERIES, box.verdicts([*FORGERIES.values()], [shared] * len(FORGERIES)), strict=True))
+    verdicts = dict(zip(FORGERIES, box.verdicts((s, shared) for s in FORGERIES.values()), strict=True))
     passed = {name for name, v in verdicts.items() if v.passed}
     assert {"always equal", "an int that is always equal", "a truthy comparison", "the nonce from the frames"} <= passed
+    assert not passed & ENDS_EARLY.keys()
     assert all(v.weak for v in verdicts.values())
-
-
-def test_a_solution_cannot_pass_by_ending_early(box: SharedBox) -> None:
-    solutions = [
-        "import os\nos._exit(0)",
-        "import sys\ndef f(x): sys.exit(0)",
-        "import os\ndef f(x): os.kill(os.getpid(), 9)",
-        "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): raise SystemExit(0)",
-        'import os\ndef f(x):\n    b = b\'{"end":"finished"}\'\n    os.write(3, b"\\0\\0\\0\\x12" + b)',
-        "def check(candidate): pass\ndef f(x): return 0",
-        "pass",
-        "def g(x): return x * x",
-    ]
-    wrong = [
-        s for s in solutions for tests in (CHECK, f"x = f\nassert x is f\n{CHECK}") if box.verdict(s, tests).passed
-    ]
-    assert not wrong
-
-
-def test_a_verdict_without_isolation_is_weak() -> None:
-    assert in_sandbox(lambda sandbox: sandbox.verdict(SQUARE, CHECK, "f"), mode="unsafe").weak
 
 
 def test_a_solution_never_sees_an_expected_value(box: SharedBox) -> None:
@@ -138,8 +106,7 @@ def test_an_error_of_the_solution_does_not_end_a_loop_of_the_tests(box: SharedBo
         ):
             pairs.append((raises, tests))
         pairs.append((f"def f(x):\n    yield 1\n    raise {error}", "assert list(f(1)) == [1]"))
-    verdicts = box.verdicts([solution for solution, _ in pairs], [tests for _, tests in pairs])
-    assert not [pair for pair, v in zip(pairs, verdicts, strict=True) if v.passed]
+    assert not [pair for pair, v in zip(pairs, box.verdicts(pairs), strict=True) if v.passed]
 
 
 # Honest solutions
@@ -166,31 +133,23 @@ def test_the_prelude_comes_before_solution_and_tests_and_allows_future_imports(b
 
 
 def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
+    fibonacci = "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b"
     expect_split_passes(
         box,
         [
-            (
-                "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b",
-                "import itertools\nassert list(itertools.islice(f(), 10)) == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]\n"
-                "assert next(x for x in f() if x > 10**50) > 10**50",
-            ),
-            (
-                "def f():\n    yield 6\n    yield 28\n    while True: pass",
-                "g = f()\nassert [next(g), next(g)] == [6, 28]",
-            ),
+            (fibonacci, "import itertools\nassert list(itertools.islice(f(), 8)) == [0, 1, 1, 2, 3, 5, 8, 13]"),
+            (fibonacci, "assert next(x for x in f() if x > 10**50) > 10**50"),
+            ("def f():\n    yield 6\n    yield 28\n    while True: pass",
+             "g = f()\nassert [next(g), next(g)] == [6, 28]"),
             ("def f(n):\n    yield from range(n)", "assert sum(f(50_000)) == 1249975000"),
-            (
-                "def f(n):\n    yield n\n    raise KeyError(n)",
-                "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0",
-            ),
-            (
-                "def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
-                "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']",
-            ),
+            ("def f(n):\n    yield n\n    raise KeyError(n)",
+             "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0"),
+            ("def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
+             "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']"),
             ("def f():\n    yield from ((n, [n]) for n in range(3))", "assert dict(f()) == {0: [0], 1: [1], 2: [2]}"),
             ("def f(): return (x for x in [1])", "import types\nassert isinstance(f(), types.GeneratorType)"),
         ],
-    )
+    )  # fmt: skip
     solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
     found = box.verdict(solution, "assert list(f(1)) == []")
     assert (found.passed, found.outcome) == (False, "raised") and "invalid value" in found.error
@@ -281,53 +240,25 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
 # The benchmarks' own solutions
 
 
-def real(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"no benchmark samples at {path}")
-    return path
-
-
-def judge_all(path: Path, solutions: list[str]) -> dict[str, CodeVerdict]:
-    problems = load_file(path)
-
-    async def judge(sandbox: Sandbox) -> list[CodeVerdict]:
-        return await asyncio.gather(
-            *(
-                sandbox.verdict(s, p.reference.tests, p.question.entry_point or "", prelude=p.reference.prelude)
-                for p, s in zip(problems, solutions, strict=True)
-            )
-        )
-
-    verdicts = in_sandbox(judge, cpu_seconds=30, wall_seconds=90)
-    return {p.question.id: v for p, v in zip(problems, verdicts, strict=True)}
-
-
 @pytest.mark.slow
-def test_humaneval_canonical_solutions_pass_and_empty_bodies_do_not() -> None:
-    path = real("humaneval/HumanEval.jsonl.gz")
-    records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
-    right = judge_all(path, [r["prompt"] + r["canonical_solution"] for r in records])
-    assert len(right) == 164
-    assert not [name for name, v in right.items() if not v.passed or v.weak]
-    empty = judge_all(path, [r["prompt"] + "    pass\n" for r in records])
-    assert not [name for name, v in empty.items() if v.passed or v.weak]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "count", "weak"),
-    [
-        # These three create objects of the solution's own classes.
-        ("mbpp/mbpp.jsonl", 974, {"mbpp/367", "mbpp/601", "mbpp/927"}),
+def test_published_solutions_pass_and_only_few_verdicts_are_weak() -> None:
+    for file, count, weak in (
+        ("humaneval/HumanEval.jsonl.gz", 164, set()),
+        ("mbpp/mbpp.jsonl", 974, {"mbpp/367", "mbpp/601", "mbpp/927"}),  # objects of the solution's own classes
         ("mbpp/sanitized-mbpp.json", 427, set()),
-    ],
-)
-def test_mbpp_solutions_pass(name: str, count: int, weak: set[str]) -> None:
-    path = real(name)
-    text = path.read_text(encoding="utf-8")
-    records = json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
-    verdicts = judge_all(path, [record["code"] for record in records])
-    assert len(verdicts) == count
-    assert not [name for name, v in verdicts.items() if not v.passed]
-    assert {name for name, v in verdicts.items() if v.weak} == weak
+    ):
+        path, golds = benchmark(file), DATASETS[file.partition("/")[0]].golds
+        solutions = [golds(raw.record)[0] for raw in read(path) if raw.record]
+        pairs = list(zip(load_file(path), solutions, strict=True))
+
+        async def judge(sandbox: Sandbox, pairs: list[tuple[Problem, str]] = pairs) -> list[CodeVerdict]:
+            runs = (
+                sandbox.verdict(s, p.reference.tests, p.question.entry_point or "", prelude=p.reference.prelude)
+                for p, s in pairs
+            )
+            return await asyncio.gather(*runs)
+
+        verdicts = in_sandbox(judge, cpu_seconds=30, wall_seconds=90)
+        assert len(verdicts) == count
+        assert not [p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if not v.passed]
+        assert {p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if v.weak} == weak

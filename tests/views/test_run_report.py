@@ -119,6 +119,42 @@ def test_the_page_has_the_figures_of_the_run_and_no_scripts(tmp_path: Path) -> N
     assert "<script" not in page and not re.search(r"(?:src|href)\s*=\s*[\"'](?!#|data:image/svg)", page)
 
 
+def test_the_page_has_the_results_of_the_run(tmp_path: Path) -> None:
+    path, results = write_run(tmp_path / "nano/mine.jsonl"), tmp_path / "mine.json"
+    scores = {"overall": 0.25, "math": 0.5, "valid_rate": 1.0, "executor_tokens": 123.4}
+    interval = {"overall": [0.2, 0.31], "math": [0.4, 0.6], "valid_rate": [0.9, 1.0]}
+    saved: dict[str, Any] = {
+        "run_id": "20260101-000000-abcdef", "before": {**scores, "interval": interval},
+        "after": {**scores, "overall": 0.75, "interval": {**interval, "overall": [0.7, 0.8]}},
+        "baselines": {"single <b>call</b>": {"overall": None, "interval": {}, "executor_tokens": None}},
+        "workflows": {"vote": {"math": 0.812, "qa": None}, "answer": {"math": 0.5}}, "learned": {"math": "vote"},
+        "judge": {"agreement": 0.915, "pairs": 47, "false_accepts": 3, "false_rejects": 1, "abstained": 2},
+    }  # fmt: skip
+    results.write_text(json.dumps(saved))
+    page = report_page(read_story(path, results))
+    rows = [re.sub(r"<[^>]+>", "|", row).strip("|\n") for row in re.findall(r"<tr>.*?</tr>", page)]
+    for row in (
+        "untrained policy||25.0 [20, 31]||50.0 [40, 60]||-||-||100.0 [90, 100]||123",
+        "trained policy||75.0 [70, 80]||50.0 [40, 60]||-||-||100.0 [90, 100]||123",
+        "single &lt;b&gt;call&lt;/b&gt;||-||-||-||-||-||-", "vote||81*||-||-", "answer||50||-||-",
+    ):  # fmt: skip
+        assert row in rows, (row, rows)
+    assert "91.5 % of 47 answers: 3 false accepts, 1 false rejects, 2 abstained" in page
+    assert "Held-out problems" not in report_page(read_story(path, tmp_path / "none.json")), "not measured"
+
+
+def test_a_short_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    for steps in (19, 20):
+        path = tmp_path / f"{steps}.jsonl"
+        with EventLog(path) as log:
+            begin(log)
+            for step in range(1, steps + 1):
+                add_step(log, step, [planned("a", "answer")], reward_mean=float(step > 10))
+        page = report_page(read_story(path, tmp_path / "none.json"))
+        assert ("reward, last 10 steps" in page) == ("first 10: 0.00" in page) == (steps == 20)
+        assert ("reward, all 19 steps" in page) == (steps == 19)
+
+
 def test_the_command_writes_the_page_next_to_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
 ) -> None:

@@ -15,13 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from helpers.finished import as_options, run_settings
+from helpers.finished import FinishedRun, as_options, run_settings
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.rl.report import StepReport
 
 REPORT = StepReport(
@@ -31,7 +32,7 @@ REPORT = StepReport(
     seconds={"generate": 1.0, "update": 2.0}, truncated=0.125, reward_std=2.0, terms={"format": 7.5},
 )  # fmt: skip
 #: Metrics without a name in TRL.
-OWN = r"train/(accuracy(/\w+)?|valid_rate|executor_tokens|unscored|abstained|temperature|seconds/\w+)"
+OWN = r"train/(accuracy(/\w+)?|valid_rate)|rollout/.*"
 
 
 class Kept:
@@ -52,6 +53,8 @@ def test_metrics_are_the_steps_figures() -> None:
     assert found["train/reward"] == 4.5 and found["train/reward_std"] == 2.0 and found["train/step_time"] == 3.0
     assert found["train/frac_reward_zero_std"] == 0.25 and found["train/completions/clipped_ratio"] == 0.125
     assert found["train/rewards/format/mean"] == 7.5 and found["train/accuracy/math"] == 0.5
+    assert found["rollout/executor_tokens"] == 100 and found["rollout/seconds/update"] == 2.0
+    assert {name.partition("/")[0] for name in found} == {"train", "rollout"}
     assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
 
 
@@ -66,6 +69,16 @@ def test_names_are_trls_where_trl_has_them() -> None:
     ours = [name for name in step_metrics(REPORT) if not re.fullmatch(OWN, name)]
     assert len(ours) == 13
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
+
+
+def test_evaluations_have_a_group_of_their_own(finished_run: FinishedRun) -> None:
+    kept = Kept()
+    found, summary = Tracking((), "p", {"kept": kept}), Summary.load(finished_run.checkpoint.parent / "before.json")
+    found.evaluation(0, summary, "heldout/")
+    found.evaluation(2, summary)
+    (_, heldout), (step, validated) = kept.told
+    assert step == 2 and validated["eval/accuracy"] == summary.overall.value == heldout["eval/heldout/accuracy"]
+    assert {name.removeprefix("eval/") for name in validated} == {n.removeprefix("eval/heldout/") for n in heldout}
 
 
 def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
@@ -117,6 +130,7 @@ def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) 
         told = [(step, json.loads(metrics)) for step, metrics in rows]
         assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)
         assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
+        assert [step for step, m in told if "eval/heldout/accuracy" in m] == [0, 2]
     if "tensorboard" in tools:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -51,13 +51,13 @@ def test_a_step_is_a_log_with_every_rollout_and_its_scores(tmp_path: Path) -> No
     right, wrong, unscored = (samples["math/p2", member] for member in (1, 2, 3))
     assert right.input == "Question math/p2?" and right.target == ["answer math/p2"]
     assert {name: score.value for name, score in right.scores.items()} == {
-        "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5,
+        "domain": "math", "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5,
     }  # fmt: skip
     assert wrong.scores["correct"].value == "I" and wrong.scores["correctness"].value == -5.0
     assert math.isnan(unscored.scores["correct"].value) and math.isnan(unscored.scores["reward"].value)
     assert "the provider was down" in (unscored.scores["correct"].explanation or "")
     means = {score.name: next(iter(score.metrics.values())).value for score in log.results.scores}
-    assert means["correct"] == 3 / 4 and means["reward"] == (3 * 9.25 - 2) / 4
+    assert "domain" not in means and means["correct"] == 3 / 4 and means["reward"] == (3 * 9.25 - 2) / 4
 
 
 def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Path) -> None:
@@ -76,7 +76,8 @@ def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Pa
     (call,) = events(sample, "tool")
     assert call.function == "AnswerGenerate" and call.arguments == {"input": "Question math/p1?"}
     (score,) = events(sample, "score")
-    assert score.score.value == {"correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5}
+    terms = {"reward": 9.25, "correctness": 10.0, "format": 7.5}
+    assert score.score.value == {"domain": "math", "correct": "C", **terms}
     begun = [event.timestamp for event in sample.events]
     assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
     *_, judge = events(wrong, "model")  # judged by a model

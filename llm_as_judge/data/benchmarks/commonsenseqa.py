@@ -7,23 +7,12 @@ the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}
 from __future__ import annotations
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import (
-    CHOICE_LINE,
-    Record,
-    choice_answers,
-    choice_golds,
-    choices_text,
-    given_id,
-    list_of,
-    mapping_of,
-    text_of,
-)  # fmt: skip
+from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, mapping_of, text_of
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import Problem, Question, Reference
+from llm_as_judge.types import Problem
 
 
 def parse(record: Record) -> Problem:
-    """One question; letter, text or both are right."""
     key = text_of(record, "answerKey")
     if isinstance(record.get("question"), dict):
         question = mapping_of(record, "question")
@@ -34,19 +23,13 @@ def parse(record: Record) -> Problem:
         labels, texts = list_of(columns, "label"), list_of(columns, "text")
     if key not in labels or len(labels) != len(texts):
         raise DataError(f"answerKey {key!r} is none of the labels {labels}")
-    text = choices_text(stem, labels, texts)
-    id_ = given_id("commonsenseqa", record.get("id"), text)
-    answers = choice_answers(key, texts[labels.index(key)], texts)
-    return Problem(Question(id_, text, "qa", dataset="commonsenseqa"), Reference(answers))
-
-
-golds = choice_golds(parse)
+    return choice_problem("commonsenseqa", record.get("id"), stem, labels, texts, key)
 
 
 DATASET = Dataset(
     domain="qa",
     parse=parse,
-    golds=golds,
+    golds=choice_golds(parse),
     recognises=has_fields("question", "answerKey"),
     judge_line=CHOICE_LINE,
     source=Source(

@@ -58,18 +58,11 @@ def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Probl
     dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
-    return Problem(
-        Question(
-            content_id(dataset, text, context) if id_ == "" else str(id_),
-            text,
-            domain,
-            context=context,
-            entry_point=entry_point,
-            public_tests=public,
-            dataset=dataset,
-        ),
-        reference,
+    name = content_id(dataset, text, context) if id_ == "" else str(id_)
+    question = Question(
+        name, text, domain, context=context, entry_point=entry_point, public_tests=public, dataset=dataset
     )
+    return Problem(question, reference)
 
 
 def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:

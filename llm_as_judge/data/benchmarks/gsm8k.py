@@ -12,7 +12,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One GSM8K problem."""
     question, solution = text_of(record, "question"), text_of(record, "answer")
     _, mark, answer = solution.rpartition("####")
     answer = answer.strip().replace(",", "").lstrip("$")
@@ -21,15 +20,10 @@ def parse(record: Record) -> Problem:
     return Problem(Question(content_id("gsm8k", question), question, "math", dataset="gsm8k"), Reference((answer,)))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution, as a reply would give it."""
-    return (text_of(record, "answer"),)
-
-
 DATASET = Dataset(
     domain="math",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "answer"),),
     recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
     judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
     source=Source(

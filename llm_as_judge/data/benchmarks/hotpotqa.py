@@ -32,15 +32,10 @@ def _paragraphs(record: Record) -> list[str]:
     return paragraphs
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published answer."""
-    return (text_of(record, "answer"),)
-
-
 DATASET = Dataset(
     domain="qa",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "answer"),),
     recognises=has_fields("question", "answer", "context", "supporting_facts"),
     metric="hotpotqa",
     judge_line="Names may be written in full or in part as long as only the same person, place or thing can be meant; "

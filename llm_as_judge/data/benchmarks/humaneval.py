@@ -21,7 +21,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One HumanEval task."""
     task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
     tree = syntax_tree("prompt", prompt)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
@@ -30,22 +29,9 @@ def parse(record: Record) -> Problem:
     tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
-    return Problem(
-        Question(
-            f"humaneval/{task.rsplit('/', 1)[-1]}",
-            prompt,
-            "code",
-            entry_point=entry_point,
-            public_tests=public,
-            dataset="humaneval",
-        ),
-        Reference(tests=tests, prelude=prelude),
-    )
-
-
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution: the prompt, completed."""
-    return (text_of(record, "prompt") + text_of(record, "canonical_solution"),)
+    id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
+    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
+    return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
@@ -107,7 +93,7 @@ def _literal(text: str) -> str | None:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
     source=Source(

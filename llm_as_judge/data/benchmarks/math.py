@@ -12,38 +12,26 @@ from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
+_SUBJECTS = "algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra precalculus"
+
 
 def parse(record: Record) -> Problem:
-    """One MATH problem."""
     problem, answer = text_of(record, "problem"), last_boxed(text_of(record, "solution"))
     if not answer:
         raise DataError(r"field 'solution' has no \boxed{} answer")
     return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution, as a reply would give it."""
-    return (text_of(record, "solution"),)
-
-
 DATASET = Dataset(
     domain="math",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "solution"),),
     recognises=has_fields("problem", "solution"),
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",
     source=Source(
         hub="EleutherAI/hendrycks_math",
-        configs=(
-            "algebra",
-            "counting_and_probability",
-            "geometry",
-            "intermediate_algebra",
-            "number_theory",
-            "prealgebra",
-            "precalculus",
-        ),
+        configs=tuple(_SUBJECTS.split()),
         page="https://github.com/hendrycks/math",
         splits={
             "train": Split(hub="train", release=("math/MATH/train/*/*.json",)),

@@ -20,7 +20,6 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One MBPP task of either split."""
     asserts = _lines(record, "test_list")
     if not asserts:
         raise DataError("field 'test_list' is empty")
@@ -31,17 +30,9 @@ def parse(record: Record) -> Problem:
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
     entry_point = called_function(asserts[0], optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
-    return Problem(
-        Question(
-            f"mbpp/{_task_id(record)}",
-            text_of(record, "prompt" if "prompt" in record else "text"),
-            "code",
-            entry_point=entry_point,
-            public_tests=(asserts[0],),
-            dataset="mbpp",
-        ),
-        Reference(tests=tests, prelude=prelude),
-    )
+    id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
+    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
+    return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
 def called_function(test: str, code: str = "") -> str:
@@ -53,11 +44,6 @@ def called_function(test: str, code: str = "") -> str:
     if not named:
         raise DataError(f"test calls no function of its own: {test!r}")
     return named[0]
-
-
-def golds(record: Record) -> tuple[str, ...]:
-    """The published solution."""
-    return (text_of(record, "code"),)
 
 
 def split_of(record: Record) -> str:
@@ -82,7 +68,7 @@ def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=golds,
+    golds=lambda record: (text_of(record, "code"),),
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
     test_style="asserts",

@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import (
-    CHOICE_LINE,
-    Record,
-    choice_answers,
-    choice_golds,
-    choices_text,
-    content_id,
-    list_of,
-    text_of,
-)  # fmt: skip
+from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, text_of
 from llm_as_judge.errors import DataError
-from llm_as_judge.types import Problem, Question, Reference
+from llm_as_judge.types import Problem
 
 _LETTERS = "ABCD"
 
@@ -35,25 +26,19 @@ def from_row(row: Sequence[str]) -> Record:
 
 
 def parse(record: Record) -> Problem:
-    """One question; letter, text or both are right."""
     stem, choices, answer = text_of(record, "question"), list_of(record, "choices"), record.get("answer")
     if len(choices) != len(_LETTERS):
         raise DataError(f"field 'choices' must hold 4 choices, got {len(choices)}")
     letter = _LETTERS[answer] if isinstance(answer, int) and 0 <= answer < 4 else answer
     if not isinstance(letter, str) or len(letter) != 1 or letter not in _LETTERS:
         raise DataError(f"field 'answer' must be 0 to 3 or A to D, got {answer!r}")
-    text = choices_text(stem, list(_LETTERS), choices)
-    answers = choice_answers(letter, choices[_LETTERS.index(letter)], choices)
-    return Problem(Question(content_id("mmlu", text), text, "qa", dataset="mmlu"), Reference(answers))
-
-
-golds = choice_golds(parse)
+    return choice_problem("mmlu", None, stem, list(_LETTERS), choices, letter)
 
 
 DATASET = Dataset(
     domain="qa",
     parse=parse,
-    golds=golds,
+    golds=choice_golds(parse),
     recognises=has_fields("question", "choices", "answer"),
     judge_line=CHOICE_LINE,
     source=Source(

@@ -19,14 +19,13 @@ from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute
 
 
 def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
-    """Run the job that the host sends."""
     sock.sendall(frames.CONFINED)
     host = Connection(sock, frame_bytes)
     job = host.receive()
     output = Output(output_bytes, host)
     writer = io.TextIOWrapper(output, "utf-8", errors="backslashreplace", write_through=True)
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = writer  # type: ignore[misc]
-    sys.stdin = io.StringIO(job.get("stdin") or "")
+    sys.stdin = io.StringIO()
     try:
         end = _JOBS[job["kind"]](host, job)
     except MemoryError:
@@ -83,13 +82,9 @@ def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     return {"end": "finished", "value": _json_or_text(value)}
 
 
-def run_workflow(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
-    return {"end": "finished", "answer": workflow_job.run(host, job)}
-
-
 _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
     "code": run_code,
-    "workflow": run_workflow,
+    "workflow": workflow_job.run,
     "solution": verdict_jobs.serve_solution,
     "split tests": verdict_jobs.test_apart,
     "tests": verdict_jobs.test_together,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ import sys
 from dataclasses import dataclass
 
 from llm_as_judge.sandbox.guest import landlock, seccomp
+from llm_as_judge.sandbox.guest.landlock import libc
 
 #: Layers by bit, in the zygote's report to the host.
 LAYERS = ("rlimits", "no_new_privs", "no new processes", "own uid", "landlock", "seccomp", "bubblewrap")
@@ -121,7 +121,7 @@ def confine(
         landlock.restrict_self(plan.ruleset)
         os.close(plan.ruleset)
     if plan.filter is not None:
-        seccomp.load(plan.filter, _libc().prctl)
+        seccomp.load(plan.filter, libc().prctl)
 
 
 def close_others(*kept: int) -> None:
@@ -129,7 +129,7 @@ def close_others(*kept: int) -> None:
     low = 3
     for number in (*sorted(kept), _LAST_DESCRIPTOR + 1):
         arguments = ctypes.c_uint(low), ctypes.c_uint(number - 1), ctypes.c_uint(0)
-        if number > low and (sys.platform != "linux" or _libc().syscall(ctypes.c_long(_CLOSE_RANGE), *arguments)):
+        if number > low and (sys.platform != "linux" or libc().syscall(ctypes.c_long(_CLOSE_RANGE), *arguments)):
             # Elsewhere, and before Linux 5.9; the self-test looks for descriptors that are left.
             os.closerange(low, min(number, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         low = number + 1
@@ -147,7 +147,7 @@ def _can_change_uid() -> bool:
     if sys.platform != "linux":
         return False
     sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: twice, the low words first
-    if _libc().capget(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), sets):
+    if libc().capget(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), sets):
         return False
     effective = struct.unpack_from("=I", sets.raw)[0]
     return bool(effective & _CAP_SETGID_AND_SETUID == _CAP_SETGID_AND_SETUID)
@@ -156,9 +156,4 @@ def _can_change_uid() -> bool:
 def _prctl(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
-    return int(_libc().prctl(option, value, 0, 0, 0)) == 0
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    return int(libc().prctl(option, value, 0, 0, 0)) == 0

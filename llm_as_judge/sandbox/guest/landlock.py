@@ -108,11 +108,12 @@ def _rules() -> Iterator[tuple[str, int]]:
 
 
 def _call(number: int, *arguments: object) -> int:
-    return int(_libc().syscall(ctypes.c_long(number), *arguments))
+    return int(libc().syscall(ctypes.c_long(number), *arguments))
 
 
 @functools.cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return libc
+def libc() -> ctypes.CDLL:
+    """The C library, with ``ctypes.get_errno``."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall.restype = ctypes.c_long
+    return library

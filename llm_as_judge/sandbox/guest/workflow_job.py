@@ -113,9 +113,9 @@ def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[s
     return bound
 
 
-def run(host: Connection, job: dict[str, Any]) -> str:
-    """Run the workflow and return its answer as text. Tasks that it left behind are not waited for."""
-    return asyncio.new_event_loop().run_until_complete(_run(host, job))
+def run(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
+    """Run the workflow; its answer is text. Tasks that it left behind are not waited for."""
+    return {"end": "finished", "answer": asyncio.new_event_loop().run_until_complete(_run(host, job))}
 
 
 async def _run(host: Connection, job: dict[str, Any]) -> str:

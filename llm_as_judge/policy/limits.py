@@ -1,0 +1,13 @@
+"""How much the policy computes at once. The estimates of ``plan`` use the same numbers, without torch."""
+
+#: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
+PREFILL_TOKENS = 2**14
+#: Tokens of keys and values that a decoding batch holds at most, unless one prompt's sequences need more: 15 GB for
+#: Qwen2.5-7B.
+CACHE_TOKENS = 2**18
+#: Sequences that are decoded at once.
+MAX_SEQUENCES = 256
+#: Logits are computed for at most this many elements at a time, and again in the backward pass.
+LOGIT_ELEMENTS = 2**26
+#: Samples that an evaluation asks the engine for at a time.
+EVALUATED_AT_ONCE = 64

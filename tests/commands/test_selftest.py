@@ -1,0 +1,55 @@
+"""The self-test: a line without a GPU, every part on the CPU, and a failure that is reported."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+import pytest
+
+from llm_as_judge.commands.app import main
+
+
+def report_in(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((folder / f"gpu/{platform.node()}.json").read_text())
+    return found
+
+
+def test_without_a_gpu_it_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert main(["selftest", "--set", f"results_dir={tmp_path}"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    assert "--device cuda:0: " in printed.err and "--device cpu" in printed.err
+    assert not list(tmp_path.iterdir())
+    assert main(["selftest", "--device", "cpu", "--part", "weather", "--set", f"results_dir={tmp_path}"]) == 2
+    assert "the parts are doctor, tests, model, train" in capsys.readouterr().err
+
+
+def test_a_part_that_fails_is_reported_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "gpu1.example.org")
+    settings = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", f"results_dir={tmp_path}"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["selftest", "--device", "cpu", "--part", "doctor", *words]) == 1
+    assert "FAILED" in capsys.readouterr().out
+    report = report_in(tmp_path)
+    ((part),) = report["parts"]  # type: ignore[misc]
+    assert report["ok"] is False and part["name"] == "doctor" and "executor: " in part["detail"]
+    assert "| doctor | fail | " in (tmp_path / f"gpu/{platform.node()}.md").read_text()
+
+
+@pytest.mark.slow
+def test_every_part_passes_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "--device", "cpu", "--set", f"results_dir={tmp_path}", "--json"]) == 0
+    report = report_in(tmp_path)
+    assert json.loads(capsys.readouterr().out) == report
+    details = {part["name"]: part["detail"] for part in report["parts"]}  # type: ignore[attr-defined]
+    assert list(details) == ["doctor", "tests", "model", "train"] and report["versions"]["torch"]  # type: ignore[index]
+    assert "tests passed" in details["tests"] and "0 tests" not in details["tests"]
+    assert "5 steps, interrupted and resumed" in details["train"]
+    assert "update: tokens" in details["model"] and "evaluation: seconds" in details["model"]
