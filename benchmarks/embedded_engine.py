@@ -5,14 +5,13 @@ python benchmarks/embedded_engine.py [--rounds 3] [--json]
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts/nano"))
 
 import torch
-from measure import Claim, median_seconds, report
+from measure import Claim, command_line, median_seconds, report
 from nano_tokenizer import END_ID, PAD_ID, chat_ids
 from skills import cases
 from tokenizers import Tokenizer
@@ -56,9 +55,8 @@ def with_transformers(model: Lfm2ForCausalLM, ids: list[list[int]], size: int) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = Lfm2ForCausalLM.from_pretrained(EXECUTOR, dtype=torch.float32).eval()
@@ -77,7 +75,7 @@ def main() -> None:
         for name, seconds in spent.items():
             rows[f"batch {size}: {name}"] = f"{tokens / seconds:.0f} tokens per CPU second"
         claims[f"speedup_batch_{size}"] = Claim(spent["transformers"] / spent["engine"], 1.5)
-    report("nano executor, greedy replies to operator prompts", rows, claims, options.json)
+    report("nano executor, greedy replies to operator prompts", rows, claims, options)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ The weights are random, so nothing is downloaded. On a CPU the nano policy takes
 
 from __future__ import annotations
 
-import argparse
 import os
 from dataclasses import asdict
 from functools import partial
 
 import torch
-from measure import Claim, peak_bytes, report, seconds
+from measure import Claim, command_line, peak_bytes, report, seconds
 from transformers import AutoModelForCausalLM, Qwen2Config
 from update import ROOT, Workload
 
@@ -57,9 +56,8 @@ def update(policy: Policy, completions: list[Completion], layout: Layout) -> Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     device, large = options.device, options.device.startswith("cuda")
@@ -115,7 +113,7 @@ def main() -> None:
         longest = max(map(len, asked))
         planned = sampling_memory(SHAPE, "bfloat16", len(asked), n, work.system, longest, NEW_TOKENS)
         compare(name, resting + planned)
-    report("Qwen2.5-7B's shape" if large else "the nano policy", lines, claims, options.json)
+    report("Qwen2.5-7B's shape" if large else "the nano policy", lines, claims, options)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every benchmark here shares: interleaved rounds in CPU seconds, claims as ratios, one JSON line at the end.
+"""What every benchmark here shares: options, interleaved rounds in CPU seconds, claims, one JSON line at the end.
 
 CPU seconds, because machines are shared; one thread, because the models are tiny; medians over interleaved rounds,
 so that a slow minute hits all sides.
@@ -6,17 +6,21 @@ so that a slow minute hits all sides.
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import resource
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A number that is to be at least ``goal``, or ``at_most`` that."""
+    """A number that is to be at least ``goal``, or ``at_most`` that. NaN: it could not be measured, so it is missed."""
 
     value: float
     goal: float
@@ -26,8 +30,28 @@ class Claim:
     def met(self) -> bool:
         return self.value <= self.goal if self.at_most else self.value >= self.goal
 
-    def as_json(self) -> dict[str, float | bool]:
-        return {"value": round(self.value, 3), "goal": self.goal, "met": self.met}
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Value, goal and whether it is met, in words."""
+        value = "not measured" if math.isnan(self.value) else f"{self.value:.2f}"
+        return value, f"at {'most' if self.at_most else 'least'} {self.goal:g}", "met" if self.met else "missed"
+
+    def as_json(self) -> dict[str, object]:
+        value = None if math.isnan(self.value) else round(self.value, 3)
+        return {"value": value, "goal": self.goal, "at_most": self.at_most, "met": self.met}
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Claim:
+        """Inverse of ``as_json``."""
+        return cls(math.nan if found["value"] is None else found["value"], found["goal"], found["at_most"])
+
+
+def command_line(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options of every benchmark; ``report`` takes what it parsed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--strict", action="store_true", help="end with status 1 if a goal is missed or not measured")
+    return parser
 
 
 def seconds(device: str = "cpu") -> float:
@@ -69,14 +93,16 @@ def median_seconds(
     return {name: median(values) for name, values in spent.items()}
 
 
-def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], as_json: bool) -> None:
+def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], given: argparse.Namespace) -> None:
     """Rows for people, or all as one JSON object for programs."""
-    if as_json:
+    if given.json:
         print(json.dumps({"rows": rows, "claims": {name: claim.as_json() for name, claim in claims.items()}}))
-        return
-    print(title)
-    for name, text in rows.items():
-        print(f"  {name:<44} {text}")
-    for name, claim in claims.items():
-        goal = f"at most {claim.goal:g}" if claim.at_most else f"{claim.goal:g}"
-        print(f"  {name:<44} {claim.value:.2f} (goal {goal}: {'met' if claim.met else 'missed'})")
+    else:
+        print(title)
+        for name, text in rows.items():
+            print(f"  {name:<44} {text}")
+        for name, claim in claims.items():
+            value, goal, met = claim.texts
+            print(f"  {name:<44} {value} (goal {goal}: {met})")
+    if given.strict and not all(claim.met for claim in claims.values()):
+        sys.exit(1)

@@ -11,7 +11,6 @@ costs the host's thread, and ten thousand rollouts in flight. A few minutes; one
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import resource
@@ -26,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from endpoint import endpoint, most_at_once, served_s
-from measure import Claim, report
+from measure import Claim, command_line, report
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
@@ -221,8 +220,7 @@ def free_mb() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true")
+    parser = command_line(__doc__)
     parser.add_argument("--only", choices=(*SETTINGS, "peer", "flight"))
     parser.add_argument("--steps", type=int, help="steps that count, of each lookahead")
     parser.add_argument("--flight", type=int, default=10_000)
@@ -273,7 +271,7 @@ def main() -> None:
             )
             finished = flight.outcomes["finished"] / given.flight
             claims[f"{given.flight} rollouts in flight: share finished"] = Claim(finished, 1.0)
-    report("training steps on an executor that takes time", rows, claims, given.json)
+    report("training steps on an executor that takes time", rows, claims, given)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ seconds on the clock. For that side, save the model, serve it, and give the addr
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 import torch
-from measure import Claim, median_seconds, report, seconds
+from measure import Claim, command_line, median_seconds, report, seconds
 from update import ROOT, random_policy
 
 from llm_as_judge.config.endpoints import EngineConfig
@@ -71,13 +70,12 @@ def save(policy: Policy, directory: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tokens", type=int, nargs="*", default=[64, 225])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--server", help="address of a vLLM server with the saved model")
     parser.add_argument("--save", type=Path, help="save the model there and stop")
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
@@ -126,7 +124,7 @@ def main() -> None:
             lines[f"{tokens} tokens: sequences equal to vLLM's"] = f"{equal} of {len(ours)}"
             lines[f"{tokens} tokens: seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in clock.items())
             claims[f"times_vllm_{tokens}"] = Claim(clock["vLLM"] / clock["local"], 1.0)
-    report("greedy generation, 24 sequences", lines, claims, options.json)
+    report("greedy generation, 24 sequences", lines, claims, options)
 
 
 if __name__ == "__main__":

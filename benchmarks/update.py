@@ -26,7 +26,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from measure import Claim, peak_bytes, report, seconds
+from measure import Claim, command_line, peak_bytes, report, seconds
 from transformers import Qwen2Config
 
 from llm_as_judge.assembly.policy import load_author
@@ -225,13 +225,12 @@ def subject(row: str, device: str) -> tuple[Policy, list[Completion]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--row", nargs="*", default=[*ROWS, "embedded"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -273,7 +272,7 @@ def main() -> None:
             claims["reference_times_padded"] = Claim(spent["padded"] / spent["ours"], 4.5)
             claims["reference_memory_trl"] = Claim(peak["TRL"] / peak["ours"], 4.0)
     claims["never_slower_than_padded"] = Claim(min(slowest), 1.0)
-    report("forward and backward pass of one step", lines, claims, options.json)
+    report("forward and backward pass of one step", lines, claims, options)
 
 
 if __name__ == "__main__":

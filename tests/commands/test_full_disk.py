@@ -51,7 +51,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
         ("checkpoints", 100_000, "checkpoints/nano/grpo_mixed/step_3"),  # within the adapter
         ("checkpoints", 300_000, "checkpoints/nano/grpo_mixed/step_3"),  # within the optimiser
         ("logs", 8192, "logs/nano/grpo_mixed.jsonl"),
-        ("results", 0, "results/training/nano/grpo_mixed.json"),
+        ("results", 0, "results/evaluation/nano_grpo_mixed_trained_policy.jsonl"),
         ("buffer", 0, "_top_samples.jsonl"),
     ],
 )
