@@ -100,12 +100,11 @@ def make_plan(
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
-    steps, tokens, measured = config.training.max_steps, work.tokens, evaluation_tokens(config, given)
     return Plan(
         policy_parameters=shape.parameters,
         rollouts_a_step=work.rollouts,
-        tokens_a_step={name: round(value) for name, value in tokens.items()},
-        tokens_a_run={name: round(value * steps + measured.get(name, 0.0)) for name, value in tokens.items()},
+        tokens_a_step={name: round(value) for name, value in work.tokens.items()},
+        tokens_a_run={name: round(value) for name, value in run_tokens(config, work, given).items()},
         assumed="; ".join(notes) or "nothing",
         machines={name: _on(config, shape, work, given, *_machine(name)) for name in machines},
     )
@@ -177,6 +176,12 @@ def evaluation_tokens(config: Config, given: Assumed) -> dict[str, float]:
     requests = config.data.eval_problems * (2 * given.calls + single)
     asked = {"executor_input": requests * given.call_input, "executor_output": requests * given.call_output}
     return {**asked, "requests": requests}
+
+
+def run_tokens(config: Config, work: Workload, given: Assumed) -> dict[str, float]:
+    """Tokens of all steps and of the held-out evaluations."""
+    measured = evaluation_tokens(config, given)
+    return {name: value * config.training.max_steps + measured.get(name, 0.0) for name, value in work.tokens.items()}
 
 
 def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float], Callable[[Prompt], float]]:
@@ -303,12 +308,9 @@ def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count
     step = seconds.step(training.lookahead)
     measured = evaluation_tokens(config, given)
     hours = (step * training.max_steps + measured["requests"] / executor.concurrency * given.latency) / 3600
-    asked = (
-        tokens["executor_input"] * training.max_steps + measured["executor_input"]
-    ) * executor.price_per_million_input
-    asked += (
-        tokens["executor_output"] * training.max_steps + measured["executor_output"]
-    ) * executor.price_per_million_output
+    all_tokens = run_tokens(config, work, given)
+    asked = all_tokens["executor_input"] * executor.price_per_million_input
+    asked += all_tokens["executor_output"] * executor.price_per_million_output
     return OnMachine(
         fits=fits,
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},

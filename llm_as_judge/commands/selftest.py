@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from xml.etree import ElementTree
 
 import typer
@@ -151,17 +151,9 @@ def _doctor(machine: Machine, checks: Mapping[str, Callable[[], str]]) -> str:
 def _tests(machine: Machine) -> str:
     report = machine.folder / "tests.xml"
     report.unlink(missing_ok=True)
-    words: tuple[object, ...] = (
-        "-m",
-        "gpu",
-        "--device",
-        machine.device,
-        "--junitxml",
-        report,
-        "-p",
-        "no:cacheprovider",
-    )
-    words += () if machine.on_gpu else ("--deselect", "tests/rl/test_ranks.py")  # on a CPU make test runs these
+    words = ["-m", "gpu", "--device", machine.device, "--junitxml", str(report), "-p", "no:cacheprovider"]
+    if not machine.on_gpu:  # make test runs these on a CPU
+        words += ["--deselect", "tests/rl/test_ranks.py"]
     failure = ""
     try:
         machine.run(
@@ -261,9 +253,9 @@ def versions() -> Iterator[tuple[str, str]]:
             yield name, metadata.version(name)
 
 
-def as_markdown(report: Mapping[str, object], results: list[Check]) -> str:
+def as_markdown(report: Mapping[str, Any], results: list[Check]) -> str:
     rows = [f"| {r.name} | {'pass' if r.ok else 'fail'} | {r.detail.replace('|', '/')} |" for r in results]
-    named = ", ".join(f"{name} {version}" for name, version in versions())
+    named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     head = [
         f"# Self-test on {report['device']}, {report['host']}",
         "",

@@ -147,18 +147,16 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
 
 
 async def _measured(training: Training, name: str, author: PolicyAuthor, progress: Progress) -> Evaluation:
-    """A held-out evaluation, with its records where ``view`` finds them, and told to the trackers."""
+    """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
     from llm_as_judge.evaluation.evaluate import evaluate
-    from llm_as_judge.files import write_whole
-    from llm_as_judge.runlog import encoded
+    from llm_as_judge.evaluation.records import write_records
 
     config, problems = training.run.folder.config, training.problems.heldout
     found = await evaluate(
         problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
     )
     file = f"{config.base_model.key}_{config.output.run_name}_{name.replace(' ', '_')}.jsonl"
-    records = b"".join(encoded(record) + b"\n" for record in found.records)
-    write_whole(config.output.results_dir / "evaluation" / file, records)
+    write_records(config.output.results_dir / "evaluation" / file, found.records)
     training.tracked.evaluation(author.version, found.summary, "heldout/")
     return found
 

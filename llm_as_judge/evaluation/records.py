@@ -8,7 +8,7 @@ All figures are computed from records alone, so an interruption does not change 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,11 @@ def read_records(path: Path) -> Iterator[RolloutEvent]:
             yield event
 
 
+def write_records(path: Path, records: Iterable[RolloutEvent]) -> None:
+    """Replaces the file as a whole. Raises ``OSError`` with its name."""
+    write_whole(path, b"".join(encoded(record) + b"\n" for record in records))
+
+
 @dataclass
 class Ledger:
     """Appends records to ``path``; ``known`` are those already there, by problem and sample.
@@ -41,7 +46,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         if self.resume and self.path.exists():
             self.known = {(r.index, r.sample): r for r in read_records(self.path) if r.correct is not None}
-        write_whole(self.path, b"".join(encoded(record) + b"\n" for record in self.known.values()))
+        write_records(self.path, self.known.values())
         self._log = EventLog(self.path)
         return self
 
