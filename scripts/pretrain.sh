@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the nano executor and policy anew: sh scripts/pretrain.sh PYTHON [options of scripts/nano/pretrain.py]
-# An interrupted run resumes from its checkpoint. On two cores 13 million tokens take about an hour.
+# An interrupted run resumes from its checkpoint. On two cores with bfloat16 instructions it takes @@HOURS@@.
 set -eu
 python=$1
 shift

@@ -16,10 +16,12 @@ from torch.nn.functional import logsigmoid
 
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.types import Question
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
 
 from aflow import Node, RandomEditor, Tree, first_round, grow, select
+from choosers import CHOOSERS
 from score_dpo import BETA, Pair, learn, log_probabilities, score_dpo_loss
 
 
@@ -85,3 +87,14 @@ def test_learning_makes_the_better_workflow_more_likely_than_the_worse() -> None
     with torch.no_grad():
         after = log_probabilities(policy, pairs) - before
     assert (after[0] > after[1]).all()
+
+
+def test_choosers_find_what_the_words_tell_and_the_domain_alone_does_not() -> None:
+    """Apples want the first workflow, pears the second, and there are more apples."""
+    asked = [Question(f"q{i}", f"How many {'pears' if i % 3 == 0 else 'apples'} are {i}?", "math") for i in range(60)]
+    pears = torch.tensor([float("pears" in question.text) for question in asked])
+    right = torch.stack([1 - pears, pears], dim=1)
+    chosen = {name: learn(asked[:30], right[:30])(asked[30:]).argmax(1) for name, learn in CHOOSERS.items()}
+    shares = {name: float((choice == pears[30:]).float().mean()) for name, choice in chosen.items()}
+    assert shares["best per domain"] == pytest.approx(2 / 3)
+    assert shares["nearest neighbours"] >= 0.95 and shares["logistic regression"] >= 0.95, shares

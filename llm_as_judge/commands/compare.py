@@ -207,7 +207,10 @@ def compare(
     ] = None,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART,...", help="Train without each part: layer1, layer2, buffer, reward.TERM."),
+        typer.Option(
+            metavar="PART,...",
+            help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM.",
+        ),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")

@@ -221,6 +221,7 @@ class WorkflowConfig(Strict):
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
     enhanced_operators: Names | None = Field(None, description="Operators changed by Layer 2; null = all in its file.")
     layer1: bool = Field(True, description="Operators, rules and guidance in the policy's prompt.")
+    show_problem: bool = Field(True, description="The problem in the policy's prompt; false is a control experiment.")
     guidance: InputPath | None = Field(None, description="YAML file with the Layer 1 guidance; null = built in.")
     prompt: Literal["full", "short"] = Field(
         "full", description="Layer 1 prompt: full for instruct models, short for the nano policy."

@@ -15,7 +15,15 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.runlog import json_data
 
-PARTS = ("layer1", "layer2", "buffer", *(f"reward.{term}" for term in TERMS if term != "correctness"))
+#: Parts removed by a setting. "problem" and "rewards" are controls: what is learned from the domain alone, from noise.
+_SETTINGS: Mapping[str, Mapping[str, object]] = {
+    "layer1": {"workflow.layer1": False},
+    "layer2": {"workflow.enhanced_operators": []},
+    "buffer": {"experience_buffer.enabled": False},
+    "problem": {"workflow.show_problem": False},
+    "rewards": {"training.shuffle_rewards": True},
+}
+PARTS = (*_SETTINGS, *(f"reward.{term}" for term in TERMS if term != "correctness"))
 #: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom; the last one
 #: is used beyond the table, which makes intervals slightly too wide.
 _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604,
@@ -68,12 +76,8 @@ def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
     """Settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
     if part not in PARTS:
         raise ConfigError(f"--ablate {part!r}: unknown part; choose from {', '.join(PARTS)}")
-    if part == "layer1":
-        return {"workflow.layer1": False}
-    if part == "layer2":
-        return {"workflow.enhanced_operators": []}
-    if part == "buffer":
-        return {"experience_buffer.enabled": False}
+    if part in _SETTINGS:
+        return dict(_SETTINGS[part])
     term = part.removeprefix("reward.")
     changed = {**weights, term: 0.0, "correctness": weights["correctness"] + weights.get(term, 0.0)}
     return {"reward.reward_weights": changed}

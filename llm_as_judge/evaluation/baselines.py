@@ -1,8 +1,8 @@
 """Baselines for the learned policy, on the same problems and the same executor.
 
 Every plan of ``workflow.shapes`` runs on every problem once. The rows come from that matrix: one plain call, the
-best single plan, a random plan, and the best plan of each domain (oracle). The best plan and the oracle are chosen on
-the problems they are measured on, which favours them.
+best single plan, a random plan, and the best plan of each domain and of each dataset (oracles). The best plan and the
+oracles are chosen on the problems they are measured on, which favours them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
-ORACLE = "per-domain oracle"
+ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Row:
     """
 
     name: str
-    plan: Mapping[Domain, str]  # of each domain; empty for a policy
+    plan: Mapping[str, str]  # of each domain or dataset; empty for a policy
     by_problem: tuple[float | None, ...]  # share right of each, None = unscored
     overall: Estimate
     domains: Mapping[Domain, Estimate]
@@ -55,7 +55,7 @@ class Row:
         return dict(json_data(row))
 
 
-def row(name: str, records: Sequence[RolloutEvent], plan: Mapping[Domain, str] | None = None) -> Row:
+def row(name: str, records: Sequence[RolloutEvent], plan: Mapping[str, str] | None = None) -> Row:
     """A row made of one record for each problem."""
     return _row(name, plan or {}, [share([r.correct]) for r in records], [r.domain for r in records], records)
 
@@ -89,16 +89,24 @@ class Matrix:
             for plan, evaluation in self.evaluations.items()
         }
 
-    def row(self, name: str, plan: Mapping[Domain, str]) -> Row:
-        """A row made of the given plan of each domain."""
-        return row(name, [records[plan[_domain(records)]] for records in self.problems], plan)
+    def best(self, group: Callable[[RolloutEvent], str] = lambda record: "") -> dict[str, str]:
+        """The plan with the highest accuracy in each group of problems; the cheapest of several, unscored ones last."""
+
+        def worth(plan: str, of: str) -> tuple[float, float]:
+            records = [r for r in self.evaluations[plan].records if group(r) == of]
+            right = row(plan, records).overall.value
+            return -1.0 if math.isnan(right) else right, -mean([float(r.executor_tokens) for r in records])
+
+        groups = dict.fromkeys(group(r) for records in self.problems for r in records.values())
+        return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in groups}
+
+    def row(self, name: str, plan: Mapping[str, str], group: Callable[[RolloutEvent], str] = lambda r: r.domain) -> Row:
+        """A row made of the given plan of each group of problems."""
+        chosen = [records[plan[group(next(iter(records.values())))]] for records in self.problems]
+        return row(name, chosen, plan)
 
     def everywhere(self, name: str, plan: str) -> Row:
         return self.row(name, dict.fromkeys(self.domains, plan))
-
-
-def _domain(records: Mapping[str, RolloutEvent]) -> Domain:
-    return next(iter(records.values())).domain
 
 
 def plan_author(name: str) -> Given:
@@ -127,46 +135,39 @@ async def measure(
 
 
 def rows(matrix: Matrix) -> list[Row]:
-    """The four baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
+    """The baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
     if not matrix.evaluations:
         return []
     single = matrix.everywhere("single call everywhere", SINGLE_CALL)
     if list(matrix.evaluations) == [SINGLE_CALL]:
         return [single]
-    overall = {plan: row(plan, evaluation.records).overall.value for plan, evaluation in matrix.evaluations.items()}
-    return [
-        single,
-        matrix.everywhere("best single workflow everywhere", _best(overall)),
-        random_policy(matrix),
-        domain_oracle(matrix),
-    ]
+    everywhere = matrix.everywhere("best single workflow everywhere", matrix.best()[""])
+    return [single, everywhere, random_policy(matrix), *oracles(matrix)]
 
 
-def domain_oracle(matrix: Matrix) -> Row:
-    """The plan with the highest accuracy in each domain."""
-    shares = matrix.accuracies()
-    best: dict[Domain, str] = {d: _best({plan: own[d] for plan, own in shares.items()}) for d in matrix.domains}
-    return matrix.row(ORACLE, best)
+def oracles(matrix: Matrix) -> list[Row]:
+    """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
 
+    def dataset(record: RolloutEvent) -> str:
+        return record.dataset
 
-def _best(shares: Mapping[str, float]) -> str:
-    """The plan with the highest share; unscored plans come last."""
-    return max(shares, key=lambda plan: -1.0 if math.isnan(shares[plan]) else shares[plan])
+    found = [matrix.row(ORACLE, matrix.best(lambda record: record.domain))]
+    best = matrix.best(dataset)
+    return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.domains) else found
 
 
 def random_policy(matrix: Matrix) -> Row:
     """Expected accuracy of a plan drawn uniformly for each problem."""
     problems = list(matrix.problems)
     shares = [share([record.correct for record in records.values()]) for records in problems]
+    domains = [next(iter(records.values())).domain for records in problems]
     everything = [record for evaluation in matrix.evaluations.values() for record in evaluation.records]
-    return _row(
-        "random policy", dict.fromkeys(matrix.domains, "any"), shares, [_domain(r) for r in problems], everything
-    )
+    return _row("random policy", dict.fromkeys(matrix.domains, "any"), shares, domains, everything)
 
 
 def _row(
     name: str,
-    plan: Mapping[Domain, str],
+    plan: Mapping[str, str],
     shares: Sequence[float | None],
     domains: Sequence[Domain],
     records: Sequence[RolloutEvent],

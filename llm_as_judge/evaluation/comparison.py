@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from llm_as_judge.evaluation.baselines import ORACLE, Matrix, Row, domain_oracle, random_policy, row
+from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
 from llm_as_judge.evaluation.metrics import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.runlog import json_data
@@ -18,18 +18,18 @@ from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
 HALVING, PROBLEM_ORACLE = "best single workflow, by successive halving", "per-problem oracle"
-BOUNDS = (ORACLE, PROBLEM_ORACLE)
+BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
 #: The plans that AFlow's search starts from.
 FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "direct"}
 #: The plan of each domain, chosen without looking at results.
 METHODS: Mapping[str, Mapping[Domain, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
-    "chain of thought": dict.fromkeys(DOMAINS, "think"),
-    "self-consistency": dict.fromkeys(DOMAINS, "vote"),
-    "self-refine": dict.fromkeys(DOMAINS, "review"),
+    "chain of thought": dict.fromkeys(DOMAINS, "answer"),
+    "self-consistency": dict.fromkeys(DOMAINS, "answer_vote"),
+    "self-refine": dict.fromkeys(DOMAINS, "answer_review"),
     "AFlow's first round": FIRST_ROUND,
-    "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "vote"},
+    "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "answer"},
 }
 
 
@@ -59,7 +59,7 @@ def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winn
     made = [*_beforehand(matrix), random_policy(matrix)]
     if winner:
         made.append(matrix.everywhere(HALVING, winner))
-    made += [*measured, domain_oracle(matrix), problem_oracle(matrix)]
+    made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [
         Compared(one, None if one is policy else paired_difference(policy.by_problem, one.by_problem)) for one in made
@@ -68,7 +68,7 @@ def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winn
 
 def _beforehand(matrix: Matrix) -> Iterator[Row]:
     for name, plans in METHODS.items():
-        plan = {d: plans[d] for d in matrix.domains}
+        plan: dict[str, str] = {d: plans[d] for d in matrix.domains}
         if set(plan.values()) <= matrix.evaluations.keys():
             yield matrix.row(name, plan)
 

@@ -11,6 +11,7 @@ whole contract for any instruct model, and shows an example until the experience
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -95,6 +96,8 @@ class Layer1:
 
     def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
         config, guidance = self._config, self._guidance
+        if not config.show_problem:
+            question = replace(question, text="?", context="")
         entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
         if not config.layer1:
             return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")

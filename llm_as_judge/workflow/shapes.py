@@ -1,7 +1,7 @@
-"""Ten named shapes of a workflow, each written out for every domain: the baselines, and the nano policy's vocabulary.
+"""Sixteen named shapes of a workflow, written out for every domain: the baselines, and what the nano policy writes.
 
-Nothing says which of them suits which domain. A comment names domain and shape, and the operator peculiar to a shape is
-built first, because a very small model needs to read the shape's name right before it continues.
+A shape is a draft and an ending. Nothing says which of them suits which problem. Comments name domain and draft, and
+ending, right before their operators are built, because a very small model needs to read a name just before it goes on.
 """
 
 from __future__ import annotations
@@ -13,70 +13,78 @@ from functools import cache
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow.structure import normalise_code
 
-#: Name of each shape, its operators by attribute, and the body of ``__call__``; ``{entry}`` is the entry point.
-_SHAPES = """\
-# direct: custom=Custom
-result = await self.custom(input=problem, instruction='')
-return result['response'], 0.0
-# think: reasoning=Custom
-result = await self.reasoning(input=problem, instruction='Think step by step.')
-return result['response'], 0.0
-# answer: answer_generate=AnswerGenerate
-result = await self.answer_generate(input=problem)
-return result['answer'], 0.0
-# program: programmer=Programmer
-result = await self.programmer(problem=problem)
-return result['output'], 0.0
-# vote: sc_ensemble=ScEnsemble, answer_generate=AnswerGenerate
+#: Draft -> its operator by attribute, the call, and the field of the result; ``{entry}`` is the entry point.
+_DRAFTS = {
+    "direct": ("custom=Custom", "self.custom(input=problem, instruction='')", "response"),
+    "answer": ("answer_generate=AnswerGenerate", "self.answer_generate(input=problem)", "answer"),
+    "program": ("programmer=Programmer", "self.programmer(problem=problem)", "output"),
+    "code": (
+        "code_generate=CustomCodeGenerate",
+        "self.code_generate(problem=problem, entry_point={entry}, instruction='')",
+        "response",
+    ),
+}
+#: Ending -> its operators by attribute, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
+_ENDINGS = {
+    "once": (
+        "",
+        """\
+result = await {draft}
+return result['{field}'], 0.0""",
+    ),
+    "vote": (
+        "sc_ensemble=ScEnsemble",
+        """\
 solutions = []
 for i in range(3):
-    result = await self.answer_generate(input=problem)
-    solutions.append(result['answer'])
+    result = await {draft}
+    solutions.append(result['{field}'])
 result = await self.sc_ensemble(solutions=solutions, problem=problem)
-return result['response'], 0.0
-# ballot: md_ensemble=MdEnsemble, answer_generate=AnswerGenerate
-solutions = []
-for i in range(3):
-    result = await self.answer_generate(input=problem)
-    solutions.append(result['answer'])
-result = await self.md_ensemble(solutions=solutions, problem=problem)
-return result['solution'], 0.0
-# review: review=Review, revise=Revise, answer_generate=AnswerGenerate
-result = await self.answer_generate(input=problem)
-answer = result['answer']
-check = await self.review(problem=problem, solution=answer)
+return result['response'], 0.0""",
+    ),
+    "review": (
+        "review=Review revise=Revise",
+        """\
+result = await {draft}
+solution = result['{field}']
+check = await self.review(problem=problem, solution=solution)
 if not check['review_result']:
-    result = await self.revise(problem=problem, solution=answer, feedback=check['feedback'])
-    answer = result['solution']
-return answer, 0.0
-# format: format=Format, reasoning=Custom
-result = await self.reasoning(input=problem, instruction='Think step by step.')
-result = await self.format(problem=problem, solution=result['response'])
-return result['response'], 0.0
-# code: code_generate=CustomCodeGenerate
-result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
-return result['response'], 0.0
-# code_test: test=Test, code_generate=CustomCodeGenerate
-result = await self.code_generate(problem=problem, entry_point={entry}, instruction='')
-result = await self.test(problem=problem, solution=result['response'], entry_point={entry})
-return result['solution'], 0.0
-"""
+    result = await self.revise(problem=problem, solution=solution, feedback=check['feedback'])
+    solution = result['solution']
+return solution, 0.0""",
+    ),
+    "test": (
+        "test=Test",
+        """\
+result = await {draft}
+result = await self.test(problem=problem, solution=result['{field}'], entry_point={entry})
+return result['solution'], 0.0""",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    name: str
-    operators: Mapping[str, str]  # attribute -> operator
-    body: str
+    draft: str
+    ending: str
+
+    @property
+    def name(self) -> str:
+        return self.draft if self.ending == "once" else f"{self.draft}_{self.ending}"
+
+    @property
+    def operators(self) -> Mapping[str, str]:
+        """Attribute -> operator."""
+        pairs = f"{_DRAFTS[self.draft][0]} {_ENDINGS[self.ending][0]}".split()
+        return dict(pair.split("=") for pair in pairs)
+
+    def body(self, entry: str) -> str:
+        """The lines of ``__call__``."""
+        _, draft, field = _DRAFTS[self.draft]
+        return _ENDINGS[self.ending][1].format(draft=draft.format(entry=entry), field=field, entry=entry)
 
 
-def _shape(text: str) -> Shape:
-    head, _, body = text.strip().partition("\n")
-    name, _, operators = head.partition(": ")
-    return Shape(name, dict(pair.split("=") for pair in operators.split(", ")), body)
-
-
-SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in map(_shape, _SHAPES.split("# ")[1:])}
+SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d in _DRAFTS for e in _ENDINGS)}
 
 
 def shapes_of(operators: Collection[str]) -> list[str]:
@@ -88,16 +96,18 @@ def workflow(shape: Shape, domain: Domain) -> str:
     """The shape as a workflow for problems of ``domain``."""
     entry = "entry_point" if domain == "code" else "'solve'"
     parameters = "problem: str, entry_point: str" if domain == "code" else "problem: str"
-    built = [f"        self.{attribute} = operator.{name}(self.llm)" for attribute, name in shape.operators.items()]
+    drafting, *ending = [f"        self.{name} = operator.{built}(self.llm)" for name, built in shape.operators.items()]
     lines = [
         "class Workflow:",
         "    def __init__(self, name: str, llm_config, dataset):",
         "        self.llm = create_llm_instance(llm_config)",
-        f"        # {domain}: {shape.name}",
-        *built,
+        f"        # {domain}: {shape.draft}",
+        drafting,
+        f"        # {shape.ending}",
+        *ending,
         "",
         f"    async def __call__(self, {parameters}):",
-        *(f"        {line}" for line in shape.body.format(entry=entry).splitlines()),
+        *(f"        {line}" for line in shape.body(entry).splitlines()),
     ]
     return "\n".join(lines)
 
@@ -125,16 +135,16 @@ class Example:
 _EXAMPLES: Mapping[Domain, tuple[str, tuple[str, ...]]] = {
     "math": (
         "A baker packs 12 boxes of 8 rolls and sells three quarters of them. How many rolls are left?",
-        ("vote", "answer", "program", "think"),
+        ("answer_vote", "answer", "program", "direct"),
     ),
     "code": (
         "Write a function that returns the words that occur more than once in a text, sorted.\n"
         "entry_point: repeated_words",
-        ("code_test", "code", "think"),
+        ("code_test", "code", "direct"),
     ),
     "qa": (
         "Context: The Ilse rises near Altdorf and joins the Main at Ochsenfurt.\nQuestion: Where does the Ilse end?",
-        ("review", "format", "answer", "think"),
+        ("answer_review", "answer", "direct"),
     ),
 }
 

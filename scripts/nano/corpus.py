@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from random import Random
 
 from llm_as_judge.embedded import lexicon
-from llm_as_judge.embedded.tasks import coding, reading
-from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
+from llm_as_judge.embedded.tasks import coding
+from llm_as_judge.embedded.tasks.generate import KINDS as KINDS_OF
+from llm_as_judge.embedded.tasks.generate import Split, asked, coding_task, maths_task, passage, split_of
+from llm_as_judge.embedded.tasks.maths import Task
+from llm_as_judge.embedded.tasks.reading import Passage
 from llm_as_judge.judging.prompts import build_prompt
 from llm_as_judge.operators.base import listing
 from llm_as_judge.operators.prompts import SHORT
@@ -45,8 +48,12 @@ def _with(instruction: str, prompt: str) -> str:
     return f"{instruction}\n{prompt}" if instruction else prompt
 
 
-def _statement(p: reading.Passage, q: reading.Query) -> str:
+def _statement(p: Passage, q: Task) -> str:
     return f"Context: {p.text}\nQuestion: {q.text}"
+
+
+def _one(r: Random, shares: Mapping[str, float]) -> str:
+    return r.choices(list(shares), list(shares.values()))[0]
 
 
 def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
@@ -59,24 +66,35 @@ def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
 
 
 def maths_direct(r: Random) -> Conversation:
-    item = maths_item(r, "pretrain")
-    return Conversation("maths_direct", ((_with(r.choice(("", "", RESULT_ONLY)), item.text), item.answer),))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 8, "chains": 1, "relays": 1}))
+    prompt = _with(r.choice(("", "", RESULT_ONLY)), task.text)
+    return Conversation("maths_direct", ((prompt, spaced(task.answer)),))
 
 
 def maths_steps(r: Random) -> Conversation:
-    item = maths_item(r, "pretrain")
-    turn = thoughtful(item.text, item.reasoning, item.answer, tagged=r.random() < 0.75)
+    task = maths_task(r, "pretrain", _one(r, {"sums": 1, "chains": 2, "relays": 2}))
+    turn = thoughtful(task.text, task.reasoning, task.answer, tagged=r.random() < 0.75)
     return Conversation("maths_steps", (turn,))
 
 
+def _programmed(kind: str, problem: str, task: Task, failure: str = "") -> Conversation:
+    prompt = SHORT.programmer.format(problem=problem, analysis="", failure=failure)
+    return Conversation(kind, ((prompt, task.program),))
+
+
 def maths_program(r: Random) -> Conversation:
-    item = maths_item(r, "pretrain")
-    feedback = "The last program failed: NameError: name 'e' is not defined\n" if r.random() < 0.05 else ""
-    prompt = SHORT.programmer.format(problem=item.text, analysis="", failure=feedback)
-    return Conversation("maths_program", ((prompt, item.program),))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 1, "chains": 2}))
+    failure = "The last program failed: NameError: name 'e' is not defined\n" if r.random() < 0.05 else ""
+    return _programmed("maths_program", task.text, task, failure)
 
 
-def _reading_turn(p: reading.Passage, q: reading.Query, mode: str, first: bool) -> Turn:
+def reading_program(r: Random) -> Conversation:
+    p = passage(r, "pretrain")
+    task = asked(r, p, "numbers")
+    return _programmed("reading_program", _statement(p, task), task)
+
+
+def _reading_turn(p: Passage, q: Task, mode: str, first: bool) -> Turn:
     statement = _statement(p, q) if first else f"Question: {q.text}"
     if mode == "direct":
         return statement, spaced(q.answer)
@@ -84,61 +102,79 @@ def _reading_turn(p: reading.Passage, q: reading.Query, mode: str, first: bool) 
 
 
 def reading_dense(r: Random) -> Conversation:
+    """Several questions on one passage."""
     p = passage(r, "pretrain")
-    queries = r.sample(p.queries, min(len(p.queries), r.randint(3, 6)))
-    modes = ("direct", "tagged", "tagged", "plain")
-    turns = [_reading_turn(p, q, r.choice(modes), i == 0) for i, q in enumerate(queries)]
+    turns = []
+    for i in range(r.randint(2, 4)):
+        mode = _one(r, {"direct": 2, "tagged": 2, "plain": 1})
+        kind = _one(r, {"lookup": 1} if mode == "direct" else {"lookup": 2, "hops": 4, "numbers": 1})
+        turns.append(_reading_turn(p, asked(r, p, kind), mode, i == 0))
     return Conversation("reading_dense", tuple(turns))
 
 
-def _reading_single(r: Random, mode: str) -> Conversation:
+def _reading_single(r: Random, mode: str, shares: Mapping[str, float]) -> tuple[Turn]:
     p = passage(r, "pretrain")
-    return Conversation(f"reading_{mode}", (_reading_turn(p, p.draw(r), mode, True),))
+    return (_reading_turn(p, asked(r, p, _one(r, shares)), mode, True),)
 
 
 def reading_direct(r: Random) -> Conversation:
-    return _reading_single(r, "direct")
+    return Conversation("reading_direct", _reading_single(r, "direct", {"lookup": 8, "hops": 1, "numbers": 1}))
 
 
 def reading_steps(r: Random) -> Conversation:
-    made = _reading_single(r, "tagged" if r.random() < 0.75 else "plain")
-    return Conversation("reading_steps", made.turns)
+    mode = "tagged" if r.random() < 0.75 else "plain"
+    return Conversation("reading_steps", _reading_single(r, mode, {"lookup": 2, "hops": 5, "numbers": 2}))
 
 
 def code_draft(r: Random) -> Conversation:
-    item = coding_item(r, "pretrain")
+    task = coding_task(r, "pretrain", _one(r, {"clear": 1, "open": 1, "long": 1}))
     if r.random() < 0.15:
-        return Conversation("code_draft", ((item.text, item.solution),))
+        return Conversation("code_draft", ((task.text, task.draft),))
     prompt = SHORT.custom_code_generate.format(
-        instruction="", problem=item.text, entry_point="f", signature="", example=""
+        instruction="", problem=task.text, entry_point="f", signature="", example=""
     )
-    return Conversation("code_draft", ((_with(r.choice(CODE_INSTRUCTIONS), prompt), item.solution),))
+    return Conversation("code_draft", ((_with(r.choice(CODE_INSTRUCTIONS), prompt), task.draft),))
 
 
 def code_repair(r: Random) -> Conversation:
     """Repair of a wrong reading, given the public test that it fails, as the Test operator asks for it."""
     while True:
-        item = coding_item(r, "pretrain")
-        wrong = r.choice(item.others) if item.others and r.random() < 0.8 else coding_item(r, "pretrain").solution
-        if wrong[: wrong.index("\n")] != item.solution[: item.solution.index("\n")]:
+        task = coding_task(r, "pretrain", "open")
+        wrong = r.choice(task.others) if r.random() < 0.8 else coding_task(r, "pretrain", "clear").solution
+        if wrong[: wrong.index("\n")] != task.solution[: task.solution.index("\n")]:
             continue
-        for (argument, expected), shown in list(zip(item.cases, item.asserts, strict=True))[:PUBLIC_TESTS]:
+        for (argument, expected), shown in zip(task.cases, task.public, strict=False):
             try:
                 got = coding.call(wrong, argument)
             except TypeError:
                 continue
             if got != expected:
                 prompt = SHORT.test.format(
-                    problem=item.text, solution=wrong, test=shown, error=f"got {got!r}", entry_point="f"
+                    problem=task.text, solution=wrong, test=shown, error=f"got {got!r}", entry_point="f"
                 )
-                return Conversation("code_repair", ((prompt, item.solution),))
+                return Conversation("code_repair", ((prompt, task.solution),))
+
+
+def code_review(r: Random) -> Conversation:
+    """Review of a draft, and its revision if requirements are missing."""
+    task = coding_task(r, "pretrain", _one(r, {"clear": 1, "open": 1, "long": 4}))
+    shown = task.draft if r.random() < 0.8 else task.solution
+    missing = f"missing: {task.missing}" if shown != task.solution else "nothing is missing"
+    if shown != task.solution and r.random() < 0.6:
+        prompt = SHORT.revise.format(problem=task.text, solution=shown, feedback=missing)
+        return Conversation("code_review", ((prompt, f"<solution>{task.solution}</solution>"),))
+    prompt = SHORT.review.format(problem=task.text, solution=shown)
+    reply = f"<feedback>{spaced(missing)}</feedback><review_result>{shown == task.solution}</review_result>"
+    return Conversation("code_review", ((prompt, reply),))
 
 
 def arithmetic(r: Random) -> Conversation:
+    """Calculations, half of them with the small numbers of sums, whose results are to be known by heart."""
     turns = []
-    for _ in range(8):
-        op = r.choice("+-**/")
-        if op in "+-":
+    for _ in range(10):
+        if r.random() < 0.5:
+            op, a, b = r.choice("+-"), r.randint(4, 20), r.randint(2, 20)
+        elif (op := r.choice("+-*/")) in "+-":
             longest = r.choice((200, 400, 3000))
             a, b = r.randint(2, longest), r.randint(2, longest)
         else:
@@ -150,6 +186,20 @@ def arithmetic(r: Random) -> Conversation:
         value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[op]
         turns.append((f"{a}{op}{b}=", str(value)))
     return Conversation("arithmetic", tuple(turns))
+
+
+def comparing(r: Random) -> Conversation:
+    """Whether two words or numbers are the same, many times: the judge's skill, which forms late otherwise."""
+    turns = []
+    for _ in range(10):
+        value = r.choice((_entity(r), r.choice(lexicon.everything()), str(r.randint(0, 10 ** r.randint(1, 4)))))
+        other = value if r.random() < 0.5 else near(r, value)
+        turns.append((f"{spaced(value)} vs{_noted(other)}", str(other == value)))
+    return Conversation("comparing", tuple(turns))
+
+
+def _noted(text: str) -> str:
+    return spaced(text) if text[:1].isalpha() else f" {text}"
 
 
 def _entity(r: Random) -> str:
@@ -165,6 +215,8 @@ def near(r: Random, value: str) -> str:
         digits = list(value)
         digits[r.randrange(len(digits))] = r.choice("123456789")
         other = r.choice((str(number + r.choice((-1, 1, 10, -10))), "".join(digits), str(r.randint(0, 999))))
+    elif value in lexicon.FIRST_NAMES:
+        other = r.choice(lexicon.FIRST_NAMES)
     elif " " in value:
         first, last = value.split(" ", 1)
         other = r.choice((f"{first} {r.choice(lexicon.SURNAMES)}", f"{r.choice(lexicon.FIRST_NAMES)} {last}"))
@@ -195,32 +247,95 @@ def explained(r: Random, reasoning: str, value: str, other: str) -> str:
     return f"{reasoning}\nAnswer: {other}"
 
 
+def held_out(word: str) -> bool:
+    """Whether a word is kept from the constants that the judge is trained to refuse, to test it on."""
+    return split_of(word) == "heldout"
+
+
+def constant(r: Random, held: bool = False) -> str:
+    """A word, number or syllable that answers nothing; with ``held``, one that training does not use."""
+    while True:
+        word = r.choice(
+            (
+                r.choice(lexicon.everything()),
+                "".join(r.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(r.randint(1, 8))),
+                str(r.randint(0, 99)),
+                r.choice(THINK.split() + SHORT.review.split() + SHORT.format.split()).strip(".:").lower(),
+            )
+        )
+        if held_out(word) == held and word.isalnum():
+            return word
+
+
+def evasive(r: Random, value: str, held: bool = False) -> tuple[str, str]:
+    """A candidate that commits to nothing or to something else than ``value``, and what the judge notes of it."""
+    other = near(r, value)
+    match r.choice(("constant", "constant", "hedge", "retraction", "markup")):
+        case "hedge":
+            values = [value, *(near(r, value) for _ in range(r.randint(1, 3)))]
+            r.shuffle(values)
+            return r.choice((" or ", ", ", " and ", " / ")).join(values), "several"
+        case "retraction":
+            back = r.choice(("No, it is", "Wait, it is", "Sorry,", "Actually"))
+            return f"{dressed(r, value)} {back} {other}", other
+        case "markup":
+            return r.choice(("·", "· True", "·True· ·", "True", "right", "correct", "yes")), "nothing"
+        case _:
+            word = constant(r, held)
+            while word == value:
+                word = constant(r, held)
+            return word, word
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A question for the judge with its verdict; ``note`` is what the judge writes down of the candidate."""
+
+    question: str
+    reference: str
+    candidate: str
+    note: str
+    verdict: bool
+    evasive: bool = False
+
+    @property
+    def prompt(self) -> str:
+        return build_prompt(self.question, [self.reference], self.candidate)
+
+
+def judged(r: Random, held: bool = False) -> Judged:
+    """``held`` draws held-out problems, and constants that training does not use."""
+    split: Split = "heldout" if held else "pretrain"
+    if r.random() < 0.5:
+        task = maths_task(r, split, r.choice(KINDS_OF["math"]))
+        question = r.choice((task.text, task.text.split(". ")[-1]))
+    else:
+        task = asked(r, passage(r, split), r.choice(KINDS_OF["qa"]))
+        question = task.text
+    value, kind = task.answer, r.random()
+    if kind < 0.25:
+        return Judged(question, value, *evasive(r, value, held), verdict=False, evasive=True)
+    other = value if kind < 0.65 else near(r, value)
+    return Judged(question, value, explained(r, task.reasoning, value, other), other, other == value)
+
+
 def judging(r: Random) -> Conversation:
     turns = []
     for _ in range(r.choice((1, 1, 3))):
-        if r.random() < 0.5:
-            item = maths_item(r, "pretrain")
-            question, value = r.choice((item.text, item.text.split(". ")[-1])), item.answer
-            reasoning = item.reasoning
-        else:
-            q = passage(r, "pretrain").draw(r)
-            question, value, reasoning = q.text, q.answer, q.reasoning
-        other = value if r.random() < 0.5 else near(r, value)
-        prompt = build_prompt(question, [value], explained(r, reasoning, value, other))
-        verdict = "True" if other == value else "False"
-        scratch = f"<analysis>{spaced(value)} vs {other}</analysis>"
-        turns.append((prompt, f"{scratch}<true_false>{verdict}</true_false>"))
+        case = judged(r)
+        noted = f"{spaced(case.reference)} vs{_noted(case.note)}"
+        turns.append((case.prompt, f"<analysis>{noted}</analysis><true_false>{case.verdict}</true_false>"))
     return Conversation("judging", tuple(turns))
 
 
 def _solved(r: Random) -> tuple[str, str, str]:
     """(statement, reasoning, answer) of a maths or a reading problem."""
     if r.random() < 0.5:
-        item = maths_item(r, "pretrain")
-        return item.text, item.reasoning, item.answer
+        task = maths_task(r, "pretrain", r.choice(KINDS_OF["math"]))
+        return task.text, task.reasoning, task.answer
     p = passage(r, "pretrain")
-    q = p.draw(r)
-    return _statement(p, q), q.reasoning, q.answer
+    task = asked(r, p, r.choice(KINDS_OF["qa"]))
+    return _statement(p, task), task.reasoning, task.answer
 
 
 def choosing(r: Random) -> Conversation:
@@ -265,19 +380,22 @@ def formatting(r: Random) -> Conversation:
 
 #: kind -> (maker, share of the tokens in the dense part, share in the last part)
 KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
-    "maths_direct": (maths_direct, 4, 4),
-    "maths_steps": (maths_steps, 12, 13),
-    "maths_program": (maths_program, 12, 14),
-    "arithmetic": (arithmetic, 6, 5),
-    "reading_dense": (reading_dense, 26, 14),
-    "reading_direct": (reading_direct, 2, 5),
-    "reading_steps": (reading_steps, 8, 28),
-    "code_draft": (code_draft, 7, 7),
-    "code_repair": (code_repair, 9, 10),
+    "maths_direct": (maths_direct, 5, 6),
+    "maths_steps": (maths_steps, 10, 11),
+    "maths_program": (maths_program, 11, 12),
+    "arithmetic": (arithmetic, 6, 4),
+    "comparing": (comparing, 6, 3),
+    "reading_dense": (reading_dense, 20, 9),
+    "reading_direct": (reading_direct, 3, 7),
+    "reading_steps": (reading_steps, 8, 14),
+    "reading_program": (reading_program, 6, 8),
+    "code_draft": (code_draft, 6, 6),
+    "code_repair": (code_repair, 8, 9),
+    "code_review": (code_review, 7, 8),
     "judging": (judging, 9, 11),
     "choosing": (choosing, 3, 3),
     "reviewing": (reviewing, 3, 3),
-    "formatting": (formatting, 2, 3),
+    "formatting": (formatting, 2, 2),
 }
 
 

@@ -12,8 +12,9 @@ import argparse
 import json
 import logging
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from random import Random
@@ -32,7 +33,7 @@ from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import reading
-from llm_as_judge.rl.ranks import Ranks, join
+from llm_as_judge.rl.ranks import Ranks, add_up_gradients, join
 from llm_as_judge.types import DOMAINS, Question
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -41,7 +42,7 @@ log = logging.getLogger("pretrain")
 #: Weight of the decisive tokens of a reply: names, verdicts, option letters.
 DECISIVE_WEIGHT = 3.0
 CHECKPOINTS = Path("checkpoints/nano-executor")
-ROW = 320  # tokens per row; rows are packed with whole conversations
+ROW = 352  # tokens per row; rows are packed with whole conversations
 DENSE_SHARE = 0.6  # of the run; then the last part begins and the learning rate decays
 RECALL_GATE = 0.95
 MAX_RECALL_TOKENS = 6e6
@@ -50,7 +51,7 @@ MAX_RECALL_TOKENS = 6e6
 @dataclass(frozen=True, slots=True)
 class Settings:
     out: Path
-    tokens: float = 100e6
+    tokens: float = 26e6
     minutes: float = 1e9
     workers: int = 1
     rows: int = 16  # per batch of a worker
@@ -210,20 +211,20 @@ class Source:
         return Batch(ids, positions, documents, targets, weights, kinds)
 
 
-def forward(model: Lfm2ForCausalLM, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Losses [N] of the target tokens, and whether each was predicted correctly [N]."""
+def forward(model: Lfm2ForCausalLM, body: Callable[..., Any], batch: Batch) -> tuple[Tensor, Tensor]:
+    """Losses [N] of the target tokens, and whether each was predicted correctly [N]; ``body`` is ``model.model``."""
     length = batch.ids.shape[1]
     same = batch.documents[:, :, None] == batch.documents[:, None]
     allowed = same & torch.ones(length, length, dtype=torch.bool).tril()
     mask = torch.zeros(allowed.shape).masked_fill_(~allowed, -1e9)[:, None]
-    hidden = model.model(
+    hidden = body(
         input_ids=batch.ids,
         position_ids=batch.positions,
         attention_mask={"full_attention": mask, "conv": None},
         use_cache=False,
     ).last_hidden_state
     chosen = batch.targets.reshape(-1) >= 0
-    logits = model.lm_head(hidden.reshape(-1, hidden.shape[-1])[chosen])
+    logits = model.lm_head(hidden.reshape(-1, hidden.shape[-1])[chosen]).float()
     wanted = batch.targets.reshape(-1)[chosen]
     return F.cross_entropy(logits, wanted, reduction="none"), (logits.argmax(-1) == wanted).float().detach()
 
@@ -280,6 +281,10 @@ def _train(ranks: Ranks, settings: Settings) -> None:
         model.load_state_dict(saved["model"])
         optimiser.load_state_dict(saved["optimiser"])
         state = saved["state"]
+    # Both together take 0.57 of the time; without instructions for it bfloat16 would take three times as long.
+    body = torch.compile(model.model, dynamic=False) if shutil.which("c++") else model.model
+    able = torch.cpu.get_capabilities()
+    half = torch.autocast("cpu", torch.bfloat16, enabled=bool(able.get("avx512_bf16") or able.get("amx_bf16")))
     source = Source(tokenizer, Random(f"{settings.seed}/{rank}/{state['tokens']}"), settings.rows)
     tally, begun, saved_at = Tally(), time.time() - state["seconds"], time.time()
     while True:
@@ -292,13 +297,12 @@ def _train(ranks: Ranks, settings: Settings) -> None:
             source.pending = []
         longest = 24 if state["tokens"] < 0.3e6 else 48 if state["tokens"] < 0.7e6 else 140
         batch = source.batch(stage, settings.prompt_weight if stage == "dense" else 0.0, longest)
-        losses, right = forward(model, batch)
+        with half:
+            losses, right = forward(model, body, batch)
         asked = batch.targets.reshape(-1) >= 0
         weight = batch.weights.reshape(-1)[asked]
-        ((losses * weight).sum() / weight.sum()).backward()
-        for parameter in model.parameters():
-            if ranks.size > 1 and parameter.grad is not None:
-                parameter.grad = ranks.add_up(parameter.grad) / ranks.size
+        ((losses * weight).sum() / weight.sum() / ranks.size).backward()
+        add_up_gradients(ranks, list(model.parameters()))
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for group in optimiser.param_groups:
             group["lr"] = settings.learning_rate * _factor(progress, state["step"])
@@ -321,7 +325,7 @@ def _train(ranks: Ranks, settings: Settings) -> None:
             if longest == 140 and (state["recall"] > RECALL_GATE or state["tokens"] > MAX_RECALL_TOKENS):
                 state["stage"] = "dense"
                 source.pending = []
-        if rank == 0 and state["step"] % 50 == 0:
+        if rank == 0 and state["step"] % 20 == 0:
             line = {**state, "seconds": round(state["seconds"]), "kinds": tally.flush()}
             with (settings.out / "log.jsonl").open("a") as f:
                 f.write(json.dumps(line) + "\n")

@@ -18,10 +18,9 @@ from tokenizers import Tokenizer
 
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR
-from llm_as_judge.embedded.tasks import coding, reading
-from llm_as_judge.embedded.tasks.generate import PUBLIC_TESTS, coding_item, maths_item, passage
+from llm_as_judge.embedded.tasks import coding
+from llm_as_judge.embedded.tasks.generate import KINDS, asked, coding_task, maths_task, passage
 from llm_as_judge.evaluation.metrics import wilson_interval
-from llm_as_judge.judging.prompts import JUDGE_PROMPT
 from llm_as_judge.operators.prompts import SHORT
 from llm_as_judge.operators.reading import field
 
@@ -54,7 +53,7 @@ def _program(answer: str) -> Callable[[str], bool]:
     return right
 
 
-def _function(item: coding.CodingItem) -> Callable[[str], bool]:
+def _function(item: coding.CodingTask) -> Callable[[str], bool]:
     def right(reply: str) -> bool:
         try:
             return all(coding.call(reply, x) == y for x, y in item.cases)
@@ -69,35 +68,40 @@ def _drafted(problem: str) -> str:
 
 
 def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
-    """Held-out cases by skill."""
+    """Held-out cases by kind of problem and prompt, and the judge's by kind of candidate."""
     r = Random(f"skills/{seed}")
     found: dict[str, list[Case]] = {}
-    sums = [maths_item(r, "heldout") for _ in range(count)]
-    found["maths, result only"] = [(m.text, _says(m.answer, _whole)) for m in sums]
-    found["maths, step by step"] = [
-        (SHORT.answer_generate.format(input=m.text), _says(m.answer, _answer)) for m in sums
-    ]
-    found["maths, program"] = [
-        (SHORT.programmer.format(problem=m.text, analysis="", failure=""), _program(m.answer)) for m in sums
-    ]
-    texts: list[tuple[reading.Passage, reading.Query]] = []
+
+    def add(name: str, prompt: str, check: Callable[[str], bool]) -> None:
+        found.setdefault(name, []).append((prompt, check))
+
     for _ in range(count):
-        p = passage(r, "heldout")
-        texts.append((p, p.draw(r)))
-    statements = [(f"Context: {p.text}\nQuestion: {q.text}", q.answer) for p, q in texts]
-    found["qa, result only"] = [(s, _says(a, _whole)) for s, a in statements]
-    found["qa, step by step"] = [(SHORT.answer_generate.format(input=s), _says(a, _answer)) for s, a in statements]
-    tasks = [coding_item(r, "heldout") for _ in range(count)]
-    found[f"code, one draft ({PUBLIC_TESTS} public tests unseen)"] = [(_drafted(c.text), _function(c)) for c in tasks]
-    found["judge, True or False"] = [_judging(r, m.text, m.answer) for m in sums[: count // 2]]
-    found["judge, True or False"] += [_judging(r, q.text, q.answer) for _, q in texts[: count // 2]]
+        for kind in (*KINDS["math"], *KINDS["qa"]):
+            if kind in KINDS["math"]:
+                task = maths_task(r, "heldout", kind)
+                statement = task.text
+            else:
+                read = passage(r, "heldout")
+                task = asked(r, read, kind)
+                statement = f"Context: {read.text}\nQuestion: {task.text}"
+            program = SHORT.programmer.format(problem=statement, analysis="", failure="")
+            add(f"{kind}: direct", statement, _says(task.answer, _whole))
+            add(f"{kind}: answer", SHORT.answer_generate.format(input=statement), _says(task.answer, _answer))
+            add(f"{kind}: program", program, _program(task.answer))
+        for kind in KINDS["code"]:
+            code = coding_task(r, "heldout", kind)
+            add(f"{kind}: direct", code.text, _function(code))
+            add(f"{kind}: code", _drafted(code.text), _function(code))
+            if code.missing:
+                review = SHORT.review.format(problem=code.text, solution=code.draft)
+                feedback = f"missing: {code.missing}"
+                revise = SHORT.revise.format(problem=code.text, solution=code.draft, feedback=feedback)
+                add(f"{kind}: review", review, lambda reply: field(reply, "review_result") == "False")
+                add(f"{kind}: revise", revise, lambda reply, of=code: _function(of)(field(reply, "solution") or ""))
+        case = corpus.judged(r, held=True)
+        name = "judge: constants, lists, retractions and markup" if case.evasive else "judge: answers"
+        add(name, case.prompt, _says(str(case.verdict), lambda reply: field(reply, "true_false")))
     return found
-
-
-def _judging(r: Random, question: str, answer: str) -> Case:
-    candidate = answer if r.random() < 0.5 else corpus.near(r, answer)
-    prompt = JUDGE_PROMPT.format(question=question, reference=answer, candidate=corpus.dressed(r, candidate))
-    return prompt, _says(str(candidate == answer), lambda reply: field(reply, "true_false"))
 
 
 def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:

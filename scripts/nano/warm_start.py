@@ -1,152 +1,226 @@
 """Trains the nano policy: ``python scripts/nano/warm_start.py`` (part of ``make pretrain``).
 
-A Qwen2 model of about a million parameters learns to write each of the ten plans about equally often in every domain,
-so that the choice of the plan is left to GRPO. A decorrelation loss separates the three domains at the token that
-decides the plan, in the last hidden state and in the input of the adapted layer (``ADAPTED``): the gradient there is an
-outer product with that input, so without the loss every update would move all domains together.
+A Qwen3 model of about a million parameters learns to write every shape of workflow about equally often for every
+problem, so that the choice is left to GRPO. Two more losses let GRPO choose by the problem, without naming its kind:
+the policy answers the executor's conversations, and at the tokens that decide the draft and the ending, hidden states
+are as similar as the problems' worked solutions are (``alignment``). The first update of a policy moves problems with
+similar hidden states together; without the loss all problems of a domain look alike there and get one workflow.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from random import Random
 
+import corpus
 import nano_tokenizer
 import torch
 import torch.nn.functional as F
 from nano_tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from torch import Tensor
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from llm_as_judge.embedded.tasks.generate import problems
+from llm_as_judge.embedded.tasks.generate import KINDS, solved
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer
-from llm_as_judge.types import DOMAINS, Problem
+from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
-from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.shapes import SHAPES, Shape, workflow
 
-#: The linear layer that carries the nano policy's adapter (``config/models.yaml``).
-ADAPTED = "model.layers.3.mlp.down_proj"
 log = logging.getLogger("warm_start")
+_SAVE_EVERY = 100  # steps
+_COMMON = 0.02  # share of solutions that a token must occur in to count as a feature
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Steps with an optimizer of their own, and what is in their batches."""
+
+    steps: int
+    plans: int  # workflows per problem
+    conversations: int
+    learning_rate: float
+
+
+#: Read, write, and write without mistakes, which the much larger gradients of conversations prevent. One long round
+#: with a falling learning rate stays at twice the loss.
+ROUNDS = Round(700, 2, 6, 2e-3), Round(800, 3, 4, 1.5e-3), Round(400, 6, 0, 8e-4)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     tokenizer: Path
     out: Path
-    steps: int = 420
-    problems: int = 3  # per batch, from the domains in turn
-    plans: int = 5  # workflows per problem
-    learning_rate: float = 2e-3
-    decorrelation: float = 1.0
+    problems: int = 9  # per batch, from the kinds in turn
+    alignment: float = 1.0  # weight of the loss
+    deciding: float = 0.2  # more weight for the tokens that decide, where other words than the names cling longest
     seed: int = 0
     init: Path | None = None  # a policy to start from
-    pool: int = 1500  # problems per domain
+    pool: int = 500  # problems per kind
 
 
-def model_config(vocabulary: int) -> Qwen2Config:
-    return Qwen2Config(
+def model_config(vocabulary: int) -> Qwen3Config:
+    return Qwen3Config(
         vocab_size=vocabulary, hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=None,
+        num_key_value_heads=2, head_dim=32, max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=None,
         eos_token_id=END_ID, pad_token_id=PAD_ID,
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    prompt: list[int]
+    domain: Domain
+    solution: list[int]
+
+
+@dataclass(slots=True)
+class Drawn:
+    prompts: list[list[int]] = field(default_factory=list)
+    workflows: list[list[int]] = field(default_factory=list)
+    decisions: list[tuple[int, int]] = field(default_factory=list)  # of each workflow
+    features: Tensor = field(default_factory=lambda: torch.zeros(0))  # [problems, d]
+
+
+def features(solutions: Sequence[Sequence[int]]) -> Tensor:
+    """[N, d] standardised log counts of the tokens that are common in ``solutions``."""
+    present = Counter(token for solution in solutions for token in set(solution))
+    columns = {t: i for i, t in enumerate(t for t, n in present.items() if n >= _COMMON * len(solutions))}
+    found = torch.zeros(len(solutions), len(columns))
+    for row, solution in enumerate(solutions):
+        for token, count in Counter(solution).items():
+            if token in columns:
+                found[row, columns[token]] = math.log1p(count)
+    return (found - found.mean(0)) / (found.std(0) + 1e-3)
+
+
 class Examples:
-    """Token ids of prompts and of workflows for them."""
+    """Token ids of prompts, of workflows for them, and of conversations."""
 
     def __init__(self, folder: Path, seed: int, pool: int) -> None:
         self.tokenizer = load_tokenizer(str(folder))
         self.r = Random(f"warm start/{seed}")
-        self.pools = {d: problems(d, "pretrain", pool, seed) for d in DOMAINS}
+        self.pools: list[list[Example]] = []
+        for domain in DOMAINS:
+            for kind in KINDS[domain]:
+                self.pools.append([self._example(domain, kind) for _ in range(pool)])
+        self.features = features([example.solution for own in self.pools for example in own])
 
-    def _ids(self, text: str) -> list[int]:
+    def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
-    def prompt(self, problem: Problem) -> list[int]:
+    def _example(self, domain: Domain, kind: str) -> Example:
+        problem, solution = solved(self.r, domain, "pretrain", kind)
         made = short_prompt(problem.question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
-        return [SYSTEM_ID, *self._ids(made.system), USER_ID, *self._ids(made.user), ASSISTANT_ID]
+        prompt = [SYSTEM_ID, *self.ids(made.system), USER_ID, *self.ids(made.user), ASSISTANT_ID]
+        return Example(prompt, domain, self.ids(solution))
 
-    @property
-    def decision(self) -> int:
-        """Number of completion tokens before the one that names the plan; the same in every domain."""
-        heads = {len(self._ids(workflow(SHAPES["vote"], d).partition(" vote\n")[0])) for d in DOMAINS}
-        assert len(heads) == 1, "every domain's name must be one token"
-        return heads.pop()
+    def decisions(self, shape: Shape, domain: Domain) -> tuple[int, int]:
+        """Numbers of completion tokens before those that name the draft and the ending."""
+        source = workflow(shape, domain)
+        draft, ending = (source[: source.index(f" {name}\n")] for name in (shape.draft, shape.ending))
+        return len(self.ids(draft)), len(self.ids(ending))
 
-    def draw(self, count: int, plans: int) -> tuple[list[list[int]], list[list[int]], list[int]]:
-        """(prompts, workflows, domain numbers) of ``count`` problems with ``plans`` different plans each."""
-        prompts, workflows, domains = [], [], []
+    def draw(self, count: int, plans: int) -> Drawn:
+        """``count`` problems with ``plans`` different shapes each."""
+        drawn, places = Drawn(), []
+        first = self.r.randrange(len(self.pools))
         for i in range(count):
-            domain = DOMAINS[i % len(DOMAINS)]
-            prompt = self.prompt(self.r.choice(self.pools[domain]))
-            for plan in self.r.sample(list(SHAPES.values()), plans):
-                prompts.append(prompt)
-                workflows.append([*self._ids(workflow(plan, domain)), END_ID])
-                domains.append(i % len(DOMAINS))
-        return prompts, workflows, domains
+            kind, number = (first + i) % len(self.pools), self.r.randrange(len(self.pools[0]))
+            example = self.pools[kind][number]
+            places.append(kind * len(self.pools[0]) + number)
+            for shape in self.r.sample(list(SHAPES.values()), plans):
+                drawn.prompts.append(example.prompt)
+                drawn.workflows.append([*self.ids(workflow(shape, example.domain)), END_ID])
+                drawn.decisions.append(self.decisions(shape, example.domain))
+        drawn.features = self.features[places]
+        return drawn
+
+    def conversations(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
+        """Prompts and replies of the executor's training text."""
+        prompts, replies = [], []
+        kinds = [name for name in corpus.KINDS if name not in ("arithmetic", "judging", "formatting")]
+        for kind in self.r.sample(kinds, count):
+            prompt, reply = corpus.KINDS[kind][0](self.r).turns[0]
+            prompts.append([USER_ID, *self.ids(prompt), ASSISTANT_ID])
+            replies.append([*self.ids(reply), END_ID])
+        return prompts, replies
 
 
-def decorrelation(hidden: Tensor, domains: Tensor) -> Tensor:
-    """Mean squared cosine between hidden states [B, d] of different domains [B]."""
-    unit = F.normalize(hidden, dim=-1)
-    cosines = unit @ unit.T
-    apart = domains[:, None] != domains[None]
-    return cosines[apart].square().mean()
+def misalignment(hidden: Tensor, wanted: Tensor) -> Tensor:
+    """Mean squared difference between the cosines of ``hidden`` [B, d] and those of ``wanted`` [B, e], not below 0."""
+    unit, target = F.normalize(hidden, dim=-1), F.normalize(wanted, dim=-1)
+    apart = ~torch.eye(len(unit), dtype=torch.bool)
+    return (unit @ unit.T - (target @ target.T).clamp(min=0))[apart].square().mean()
 
 
-@contextmanager
-def inputs_of(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
-    """The inputs of ``layer`` in each forward pass inside the block."""
-    seen: list[Tensor] = []
-    hook = layer.register_forward_pre_hook(lambda module, arguments: seen.append(arguments[0]))
-    try:
-        yield seen
-    finally:
-        hook.remove()
+def train(settings: Settings) -> Qwen3ForCausalLM:
+    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
 
-
-def train(settings: Settings) -> Qwen2ForCausalLM:
-    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``)."""
+    An interrupted training continues from ``checkpoint.pt`` in the output folder.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
     examples = Examples(settings.tokenizer, settings.seed, settings.pool)
     if settings.init:
-        model = Qwen2ForCausalLM.from_pretrained(settings.init)
+        model = Qwen3ForCausalLM.from_pretrained(settings.init)
     else:
-        model = Qwen2ForCausalLM(model_config(len(examples.tokenizer)))
+        model = Qwen3ForCausalLM(model_config(len(examples.tokenizer)))
     model.set_attn_implementation(ATTENTION)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
-    for step in range(settings.steps):
-        prompts, workflows, domains = examples.draw(settings.problems, settings.plans)
-        tree = prefix_tree.plan(prompts, workflows)
-        with inputs_of(model.get_submodule(ADAPTED)) as read:
-            states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
-        rows = tree.rows[tree.edge]
-        hidden = states[rows]
-        language = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge])
-        starts = torch.tensor([0, *tree.lengths[:-1]]).cumsum(0)
-        decisions = (starts + examples.decision)[:: settings.plans]
-        numbers = torch.tensor(domains[:: settings.plans])
-        apart = decorrelation(hidden[decisions], numbers)
-        apart_inside = decorrelation(read[0][0, rows][decisions], numbers)
-        (language + settings.decorrelation * (apart + apart_inside)).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        progress = step / settings.steps
-        for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - progress)
-        optimiser.step()
-        optimiser.zero_grad()
-        if step % 20 == 19:
-            cosines = apart.item(), apart_inside.item()
-            log.info("step %d loss %.4f squared cosines %.3f %.3f", step + 1, language.item(), *cosines)
+    checkpoint, done = settings.out / "checkpoint.pt", (0, 0)
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        done = saved["done"]
+        model.load_state_dict(saved["model"])
+    for number, own in enumerate(ROUNDS):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=own.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
+        if done[0] == number and checkpoint.exists():
+            optimizer.load_state_dict(saved["optimizer"])
+        for step in range(own.steps):
+            if (number, step) < tuple(done):
+                continue
+            if step % _SAVE_EVERY == 0:
+                # What is drawn follows from the step, so a resumed training draws what an uninterrupted one does.
+                examples.r.seed(f"warm start/{settings.seed}/{number}/{step}")
+                states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                torch.save({**states, "done": (number, step)}, checkpoint)
+            loss, figures = _loss(model, examples, own, settings)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for group in optimizer.param_groups:
+                group["lr"] = own.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - step / own.steps)
+            optimizer.step()
+            optimizer.zero_grad()
+            if step % 20 == 19:
+                log.info("round %d step %d %s", number + 1, step + 1, figures)
+    checkpoint.unlink()
     model.set_attn_implementation("sdpa")
     return model
+
+
+def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Settings) -> tuple[Tensor, str]:
+    """The loss of one batch, and its parts in words."""
+    drawn = examples.draw(settings.problems, own.plans)
+    asked, replies = examples.conversations(own.conversations)
+    tree = prefix_tree.plan(drawn.prompts + asked, drawn.workflows + replies)
+    states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
+    hidden = states[tree.rows[tree.edge]]
+    losses = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge], reduction="none")
+    starts = torch.tensor([0, *tree.lengths]).cumsum(0)
+    split = int(starts[len(drawn.prompts)])
+    writing, reading = losses[:split].mean(), losses[split:].sum() / max(1, len(losses) - split)
+    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.plans]
+    apart = torch.stack([misalignment(hidden[tokens], drawn.features) for tokens in decisions.T]).mean()
+    deciding = losses[decisions].mean()
+    figures = f"workflows {writing:.4f} decisions {deciding:.3f} conversations {reading:.3f} misalignment {apart:.3f}"
+    return writing + reading + settings.deciding * deciding + settings.alignment * apart, figures
 
 
 def main() -> None:

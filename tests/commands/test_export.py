@@ -90,6 +90,8 @@ def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Con
     assert merged.encode(prompt) == own.encode(prompt) and merged.eos_token_ids == own.eos_token_ids
     plain = AutoTokenizer.from_pretrained("float32")
     assert plain.decode(own.encode(prompt)) == own.tokenizer.decode(own.encode(prompt))
+    text = "class Workflow:\n    def __init__(self, name: str): # Tom's 3 apples, naïve"
+    assert plain(text).input_ids == own.tokenizer(text).input_ids
 
 
 def front_matter(card: str) -> dict[str, Any]:

@@ -1,69 +1,162 @@
-"""The generated problems are correct, and the splits are disjoint."""
+"""The generated problems are correct, the splits are disjoint, and only who reads a problem knows its kind."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from random import Random
 
+import numpy as np
 import pytest
 
 from llm_as_judge.embedded.tasks import coding, maths, reading
-from llm_as_judge.embedded.tasks.generate import coding_item, maths_item, passage, problems, split_of
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.embedded.tasks.generate import KINDS, asked, coding_task, maths_task, passage, problems, split_of
+from llm_as_judge.types import DOMAINS, Domain, Problem
 
 
-def test_program_steps_and_answer_agree() -> None:
+def run(program: str) -> str:
+    names: dict[str, object] = {}
+    exec(program, names)
+    return str(names["solve"]())  # type: ignore[operator]
+
+
+def test_programs_steps_and_answers_agree() -> None:
     r = Random(1)
-    for _ in range(300):
-        item = maths.draw(r)
-        names: dict[str, object] = {}
-        exec(item.program, names)
-        assert str(names["solve"]()) == item.answer  # type: ignore[operator]
-        for line in item.reasoning.splitlines():
-            left, right = line.split("=")
-            assert eval(left.replace("/", "//")) == int(right)
-        assert item.reasoning.endswith(f"={item.answer}")
+    tasks = [draw(r) for draw in maths.KINDS.values() for _ in range(150)]
+    tasks += [task for _ in range(50) for task in reading.draw(r).tasks["numbers"]]
+    for task in tasks:
+        if task.program:
+            assert run(task.program) == task.answer
+            equations = [line for line in task.reasoning.splitlines() if "=" in line]
+            for line in equations:
+                left, right = line.split("=")
+                assert eval(left.replace("/", "//")) == int(right)
+            assert equations[-1].endswith(f"={task.answer}")
+
+
+def test_the_steps_of_relays_follow_the_thing() -> None:
+    r = Random(2)
+    for _ in range(100):
+        task = maths.relays(r)
+        holder = {thing: name for name, thing in re.findall(r"(\w+) has the (\w+)", task.text.split(". ")[0])}
+        passed = dict(re.findall(r"(\w+) gives it to (\w+)\.", task.text))
+        at, steps = holder[task.text.split()[-4]], []
+        while at in passed:
+            steps.append(f"{at} gives it to {passed[at]}.")
+            at = passed[at]
+        assert at == task.answer and " ".join(steps) == task.reasoning and len(steps) >= 2
 
 
 def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None:
-    r = Random(2)
-    for _ in range(200):
-        p = reading.draw(r)
-        for q in p.queries:
-            assert all(sentence in p.text for sentence in q.evidence)
-            assert q.answer in q.evidence[-1]
-
-
-def test_public_tests_separate_the_intended_reading_from_the_others() -> None:
     r = Random(3)
     for _ in range(100):
-        item = coding.draw(r)
-        assert all(coding.call(item.solution, x) == y for x, y in item.cases)
-        assert all(any(coding.call(o, x) != y for x, y in item.cases[:2]) for o in item.others)
+        p = reading.draw(r)
+        for kind, tasks in p.tasks.items():
+            for task in tasks:
+                evidence = task.reasoning.split("\n")[0]
+                sentences = re.findall(r"[^.]+\.", evidence)
+                assert tasks and all(s.strip() in p.text for s in sentences)
+                assert len(sentences) == {"lookup": 1, "hops": 2, "numbers": 2}[kind]
+                assert kind == "numbers" or task.answer in sentences[-1]
+
+
+def test_tests_separate_the_intended_reading_from_the_others_and_a_long_task_from_its_draft() -> None:
+    r = Random(4)
+    for kind in KINDS["code"]:
+        for _ in range(60):
+            task = coding.draw(r, kind)
+            assert all(coding.call(task.solution, x) == y for x, y in task.cases)
+            assert all(any(coding.call(o, x) != y for x, y in task.cases[:2]) for o in task.others)
+            assert bool(task.others) == (kind == "open") and bool(task.missing) == (kind == "long")
+            assert bool(task.public) == (kind != "long")
+            failed = any(coding.call(task.draft, x) != y for x, y in task.cases)
+            assert failed == (kind == "long")
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_train_heldout_and_pretrain_problems_are_disjoint(domain: Domain) -> None:
-    def key(text: str, context: str) -> str:
-        return context or text
+    def key(problem: Problem) -> str:
+        return problem.question.context or problem.question.text.split(" Never mind. ")[-1]
 
-    sides = {
-        side: {key(p.question.text, p.question.context) for p in problems(domain, side, 60)}
-        for side in ("pretrain", "train", "heldout")
-    }
+    sides = {side: {key(p) for p in problems(domain, side, 60)} for side in ("pretrain", "train", "heldout")}
     assert not sides["train"] & sides["heldout"]
     assert not sides["pretrain"] & (sides["train"] | sides["heldout"])
     for side, keys in sides.items():
         assert {split_of(k) for k in keys} == {side}
 
 
-def test_pretraining_draws_only_from_its_own_split() -> None:
-    r = Random(4)
-    for _ in range(30):
-        assert split_of(maths_item(r, "pretrain").text) == "pretrain"
+def test_pretraining_draws_only_from_its_own_split_asides_included() -> None:
+    r = Random(5)
+    for _ in range(20):
         assert split_of(passage(r, "pretrain").text) == "pretrain"
-        assert split_of(coding_item(r, "pretrain").text) == "pretrain"
+        for kind in KINDS["math"]:
+            assert {split_of(part) for part in maths_task(r, "pretrain", kind).text.split(" Never mind. ")} == {
+                "pretrain"
+            }
+        for kind in KINDS["code"]:
+            parts = coding_task(r, "pretrain", kind).text.split(" Never mind. ")
+            assert {split_of(part) for part in parts} == {"pretrain"}
 
 
 def test_the_same_seed_gives_the_same_problems_and_another_gives_others() -> None:
     assert problems("qa", "train", 5, seed=1) == problems("qa", "train", 5, seed=1)
     assert problems("qa", "train", 5, seed=1) != problems("qa", "train", 5, seed=2)
+    drawn = problems("math", "train", 6)
+    assert [p.question.dataset for p in drawn] == [*KINDS["math"]] * 2
+    assert all(p.question.id.startswith(f"embedded/{p.question.dataset}/") for p in drawn)
+
+
+def fitted(rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Weights of a softmax regression, by gradient descent."""
+    weights = np.zeros((rows.shape[1], 3))
+    wanted = np.eye(3)[kinds]
+    for _ in range(1500):
+        scores = rows @ weights
+        found = np.exp(scores - scores.max(1, keepdims=True))
+        found /= found.sum(1, keepdims=True)
+        weights -= 0.1 * (rows.T @ (found - wanted) / len(rows) + 1e-4 * weights)
+    return weights
+
+
+def shares_found(train: Sequence[Problem], heldout: Sequence[Problem], bag: bool) -> Mapping[str, float]:
+    """Share of each kind that is recognised by its words, or by its length alone."""
+    words = sorted({w for p in train for w in re.findall(r"\w+|[^\w\s]", p.question.statement)}) if bag else []
+    columns = {w: i for i, w in enumerate(words)}
+
+    def rows(drawn: Sequence[Problem]) -> np.ndarray:
+        made = np.zeros((len(drawn), len(columns) + 3))
+        for row, problem in zip(made, drawn, strict=True):
+            found = re.findall(r"\w+|[^\w\s]", problem.question.statement)
+            for word in found:
+                if word in columns:
+                    row[columns[word]] += 1
+            row[-3:] = 1, len(found) / 100 - 1, (len(found) / 100 - 1) ** 2
+        return made
+
+    names = list(dict.fromkeys(p.question.dataset for p in train))
+    kinds = np.array([names.index(p.question.dataset) for p in train])
+    inputs = rows(train)
+    scale = np.where(inputs.std(0) > 0, np.maximum(inputs.std(0), 0.2), 1.0)
+    guessed = (rows(heldout) / scale @ fitted(inputs / scale, kinds)).argmax(1)
+    own = np.array([names.index(p.question.dataset) for p in heldout])
+    return {name: float((guessed[own == i] == i).mean()) for i, name in enumerate(names)}
+
+
+@pytest.mark.slow
+def test_neither_the_words_nor_the_length_tell_the_kind_of_a_problem() -> None:
+    """At most one kind in three is recognised by its words; reading to the end tells all (asides end with a dot)."""
+    found: dict[str, tuple[float, float]] = {}
+    for domain in DOMAINS:
+        train, heldout = problems(domain, "train", 900), problems(domain, "heldout", 300)
+        bag, length = (shares_found(train, heldout, bag) for bag in (True, False))
+        found |= {kind: (bag[kind], length[kind]) for kind in KINDS[domain]}
+    print({kind: tuple(round(x, 2) for x in pair) for kind, pair in found.items()})
+    assert sum(max(pair) < 0.85 for pair in found.values()) >= 6, found
+
+
+def test_a_question_is_asked_on_its_own_passage() -> None:
+    r = Random(6)
+    for kind in KINDS["qa"]:
+        p = passage(r, "train")
+        task = asked(r, p, kind)
+        assert task.text.split(" Never mind. ")[-1] in {own.text for own in p.tasks[kind]}

@@ -46,6 +46,8 @@ def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
         assert bool(prompt.system) is (part != "layer1")
         assert bool(load_enhancer(made.workflow).as_json()) is (part != "layer2")
         assert made.experience_buffer.enabled is (part != "buffer")
+        assert ("2+2?" in prompt.user) is (part != "problem")
+        assert made.training.shuffle_rewards is (part == "rewards")
         gone = [term for term, weight in made.reward.reward_weights.items() if not weight]
         assert gone == ([part.removeprefix("reward.")] if part.startswith("reward.") else [])
 

@@ -15,7 +15,7 @@ from llm_as_judge.types import Execution, Problem, Question, Reward, Verdict
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 PROBLEMS = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
-TOKENS = {"direct": 10, "program": 20, "vote": 60}
+TOKENS = {"direct": 10, "program": 20, "answer_vote": 60}
 
 
 def matrix(**right: Sequence[bool | None]) -> Matrix:
@@ -30,7 +30,7 @@ def evaluation(plan: str, marks: Sequence[bool | None]) -> Evaluation:
 #                            m1     m2     c1     q1
 MATRIX = matrix(direct=  (True,  False, False, False),
                 program= (True,  True,  False, False),
-                vote=    (False, False, True,  True))  # fmt: skip
+                answer_vote=    (False, False, True,  True))  # fmt: skip
 
 
 def by_name(made: Matrix) -> dict[str, Row]:
@@ -41,7 +41,7 @@ def test_accuracies_by_plan_and_domain() -> None:
     assert MATRIX.accuracies() == {
         "direct": {"math": 0.5, "code": 0, "qa": 0},
         "program": {"math": 1, "code": 0, "qa": 0},
-        "vote": {"math": 0, "code": 1, "qa": 1},
+        "answer_vote": {"math": 0, "code": 1, "qa": 1},
     }
 
 
@@ -59,10 +59,10 @@ def test_the_single_call_is_the_plan_direct() -> None:
 
 
 def test_the_best_single_workflow_is_one_plan_everywhere() -> None:
-    row = by_name(matrix(direct=(True, False, False, False), vote=(False, True, True, True)))[
+    row = by_name(matrix(direct=(True, False, False, False), answer_vote=(False, True, True, True)))[
         "best single workflow everywhere"
     ]
-    assert (set(row.plan.values()), row.overall.value, row.tokens) == ({"vote"}, 0.75, 60)
+    assert (set(row.plan.values()), row.overall.value, row.tokens) == ({"answer_vote"}, 0.75, 60)
 
 
 def test_the_random_row_is_the_mean_over_plans_then_over_problems() -> None:
@@ -75,14 +75,14 @@ def test_the_random_row_is_the_mean_over_plans_then_over_problems() -> None:
 
 
 def test_unscored_answers_are_left_out_of_the_random_row() -> None:
-    row = by_name(matrix(direct=(True, None, False, False), vote=(False, True, False, True)))["random policy"]
+    row = by_name(matrix(direct=(True, None, False, False), answer_vote=(False, True, False, True)))["random policy"]
     # m1 1/2, m2 1 (direct was unscored), c1 0, q1 1/2
     assert row.overall.value == pytest.approx(1 / 2)
 
 
 def test_the_oracle_takes_the_best_plan_of_each_domain() -> None:
     row = by_name(MATRIX)["per-domain oracle"]
-    assert row.plan == {"math": "program", "code": "vote", "qa": "vote"}
+    assert row.plan == {"math": "program", "code": "answer_vote", "qa": "answer_vote"}
     assert (row.overall.value, row.tokens) == (1.0, (20 + 20 + 60 + 60) / 4)
 
 
@@ -101,7 +101,7 @@ async def test_every_plan_runs_on_every_problem() -> None:
             return Execution("finished", source)
 
         async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-            return Verdict(answer == workflow(SHAPES["vote"], problem.question.domain), "rules")
+            return Verdict(answer == workflow(SHAPES["answer_vote"], problem.question.domain), "rules")
 
         def __call__(self, *parts: object) -> Reward:
             return Reward(1.0)
@@ -113,5 +113,5 @@ async def test_every_plan_runs_on_every_problem() -> None:
     assert sorted(ran) == sorted(
         (workflow(plan, p.question.domain), p.question.id) for plan in SHAPES.values() for p in PROBLEMS
     )
-    assert made.accuracies()["vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
-    assert set(by_name(made)["best single workflow everywhere"].plan.values()) == {"vote"}
+    assert made.accuracies()["answer_vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
+    assert set(by_name(made)["best single workflow everywhere"].plan.values()) == {"answer_vote"}

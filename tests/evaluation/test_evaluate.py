@@ -30,8 +30,8 @@ ROLLOUTS = [
     rollout(M2, True, plan="answer", tokens=200),
     rollout(M3, False, plan="program", tokens=300),
     rollout(C1, False, plan="code", tokens=50, outcome="timeout"),
-    rollout(Q1, True, plan="vote", tokens=150),
-    rollout(Q2, None, plan="vote", tokens=900),  # the provider was down
+    rollout(Q1, True, plan="answer_vote", tokens=150),
+    rollout(Q2, None, plan="answer_vote", tokens=900),  # the provider was down
 ]
 
 
@@ -66,7 +66,7 @@ def test_shapes_are_counted_by_domain_the_most_frequent_first() -> None:
     assert shapes["math"] == {"answer": 2, "invalid": 1, "program": 1}
     assert next(iter(shapes["math"])) == "answer"
     assert shapes["code"] == {"code": 1}
-    assert shapes["qa"] == {"vote": 2}
+    assert shapes["qa"] == {"answer_vote": 2}
 
 
 def test_new_shapes_are_counted_separately() -> None:

@@ -48,7 +48,7 @@ def test_the_log_is_read_once_and_summed_up_as_analyze_does(tmp_path: Path, monk
     with EventLog(path) as log:
         begin(log)
         for step in (1, 2, 3):
-            add_step(log, step, [planned("a", "answer"), planned("b", "vote", correct=False)])
+            add_step(log, step, [planned("a", "answer"), planned("b", "answer_vote", correct=False)])
             log.log(EvalEvent(step=step, scores={"overall": step / 4}))
         begin(log, resumed_from="checkpoints/nano/run/step_1")
         add_step(log, 2, [planned("a", "program")])

@@ -39,6 +39,15 @@ def test_the_problem_is_in_the_prompt_with_its_context_and_entry_point() -> None
     assert "entry_point" not in prompt().user
 
 
+def test_a_control_experiment_can_hide_the_problem() -> None:
+    for style in ("short", "full"):
+        hidden = Layer1(WorkflowConfig(prompt=style, show_problem=False))
+        shown = Layer1(WorkflowConfig(prompt=style))
+        other = replace(QUESTION, text="How many pears?", context="Ann has two.")
+        assert hidden(QUESTION) == hidden(other) and shown(QUESTION) != shown(other)
+        assert QUESTION.text in shown(QUESTION).user and QUESTION.domain in hidden(QUESTION).user
+
+
 def test_every_operator_is_documented_with_its_call_and_keys() -> None:
     lines = prompt().system.splitlines()
     for name in OPERATORS:

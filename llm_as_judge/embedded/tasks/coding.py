@@ -1,6 +1,8 @@
-"""Small functions over lists and strings, described in one line that is often ambiguous.
+"""Small functions over lists in three kinds.
 
-Only the tests decide between the readings, so a first draft is often wrong while a tested and repaired one is right.
+*clear*: the description has one reading. *open*: it has several, and only the tests decide, so a draft is often wrong
+while a tested and repaired one is right. *long*: requirements follow that a hasty draft forgets; no test is given, but
+whoever reads the description again finds what is missing.
 """
 
 from __future__ import annotations
@@ -11,26 +13,29 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-Reading = tuple[str, float]  # source text and probability of being the intended one
+PUBLIC_TESTS = 2
+Phrases = tuple[tuple[tuple[str, ...], str], ...]  # ways to say it, and its source
+Readings = tuple[tuple[str, tuple[str, str]], ...]  # a phrase with two meanings, equally often the intended one
 
-_AMBIGUOUS_FILTERS = 0.8
-_REDUCERS: tuple[tuple[tuple[str, ...], tuple[Reading, ...]], ...] = (
-    (("sum", "total"), (("sum({})", 1),)),
-    (("number", "count"), (("len({})", 1),)),
-    (("largest", "maximum"), (("max({}, default=0)", 1),)),
-    (("smallest", "minimum"), (("min({}, default=0)", 1),)),
-    (("list",), (("{}", 1),)),
-    (("sorted list",), (("sorted({})", 1),)),
-    (("descending list",), (("sorted({}, reverse=True)", 1),)),
-    (("reversed list",), (("{}[::-1]", 1),)),
-    (("first two",), (("{}[:2]", 1),)),
-    (("last two",), (("{}[-2:]", 1),)),
-    (("ordered list",), (("sorted({})", 0.5), ("sorted({}, reverse=True)", 0.5))),
-    (("distinct list",), (("sorted(set({}))", 0.6), ("list(dict.fromkeys({}))", 0.4))),
-    (("top value",), (("max({}, default=0)", 0.6), ("sum({}[:1])", 0.4))),
-    (("size",), (("len({})", 0.5), ("sum({})", 0.5))),
+_CLEAR_REDUCERS: Phrases = (
+    (("sum", "total"), "sum({})"),
+    (("number", "count"), "len({})"),
+    (("largest", "maximum"), "max({}, default=0)"),
+    (("smallest", "minimum"), "min({}, default=0)"),
+    (("list",), "{}"),
+    (("sorted list",), "sorted({})"),
+    (("descending list",), "sorted({}, reverse=True)"),
+    (("reversed list",), "{}[::-1]"),
+    (("first two",), "{}[:2]"),
+    (("last two",), "{}[-2:]"),
 )
-_MAPS: tuple[tuple[tuple[str, ...], str], ...] = (
+_OPEN_REDUCERS: Readings = (
+    ("ordered list", ("sorted({})", "sorted({}, reverse=True)")),
+    ("distinct list", ("sorted(set({}))", "list(dict.fromkeys({}))")),
+    ("top value", ("max({}, default=0)", "sum({}[:1])")),
+    ("size", ("len({})", "sum({})")),
+)
+_MAPS: Phrases = (
     (("squares", "second powers"), "x * x"),
     (("cubes",), "x ** 3"),
     (("absolute values",), "abs(x)"),
@@ -41,7 +46,7 @@ _MAPS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("remainders modulo {k}",), "x % {k}"),
     (("values minus {k}",), "x - {k}"),
 )
-_CLEAR_FILTERS: tuple[tuple[tuple[str, ...], str], ...] = (
+_CLEAR_FILTERS: Phrases = (
     (("even numbers",), "x % 2 == 0"),
     (("odd numbers",), "x % 2 == 1"),
     (("positive numbers",), "x > 0"),
@@ -53,48 +58,39 @@ _CLEAR_FILTERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("numbers at most {k}",), "x <= {k}"),
     (("numbers not equal to {k}",), "x != {k}"),
 )
-_OPEN_FILTERS: tuple[tuple[str, tuple[Reading, ...]], ...] = (
-    ("numbers from {k} up", (("x >= {k}", 0.5), ("x > {k}", 0.5))),
-    ("numbers under {k}", (("x < {k}", 0.5), ("x <= {k}", 0.5))),
-    ("numbers between {k} and {j}", (("{k} <= x <= {j}", 0.5), ("{k} < x < {j}", 0.5))),
-    ("big numbers", (("x > 10", 0.5), ("x > 5", 0.5))),
-    ("small numbers", (("x < 10", 0.5), ("x < 5", 0.5))),
+_OPEN_FILTERS: Readings = (
+    ("numbers from {k} up", ("x >= {k}", "x > {k}")),
+    ("numbers under {k}", ("x < {k}", "x <= {k}")),
+    ("numbers between {k} and {j}", ("{k} <= x <= {j}", "{k} < x < {j}")),
+    ("big numbers", ("x > 10", "x > 5")),
+    ("small numbers", ("x < 10", "x < 5")),
 )
-_LETTERS: tuple[tuple[str, str], ...] = (
-    ("vowels", "c in 'aeiou'"),
-    ("consonants", "c not in 'aeiou'"),
-    ("digits", "c.isdigit()"),
-    ("letters", "c.isalpha()"),
-    ("uppercase letters", "c.isupper()"),
-    ("lowercase letters", "c.islower()"),
-)
-_STRING_TASKS: tuple[tuple[str, tuple[Reading, ...]], ...] = (
-    ("the number of {f} in s", (("len([c for c in s if {c}])", 1),)),
-    ("only the {f} of s", (("''.join([c for c in s if {c}])", 1),)),
-    ("s without the {f}", (("''.join([c for c in s if not ({c})])", 1),)),
-    ("the {f} of s in reverse order", (("''.join([c for c in s if {c}])[::-1]", 1),)),
-    (
-        "s with the {f} in the other case",
-        (
-            ("''.join([c.swapcase() if {c} else c for c in s])", 0.5),
-            ("''.join([c.upper() if {c} else c for c in s])", 0.5),
-        ),
-    ),
+_REQUIREMENTS: tuple[tuple[str, str], ...] = (
+    ("Ignore the first value.", "xs = xs[1:]"),
+    ("Ignore the last value.", "xs = xs[:-1]"),
+    ("Leave out repeats.", "xs = list(dict.fromkeys(xs))"),
+    ("Take negative values as 0.", "xs = [max(x, 0) for x in xs]"),
+    ("Add 1 to every value first.", "xs = [x + 1 for x in xs]"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class CodingItem:
-    """``solution`` is the intended reading of ``text``, ``others`` are the other readings."""
-
+class CodingTask:
     text: str
     solution: str
-    others: tuple[str, ...]
+    draft: str  # what a hasty reader writes: the solution, or for long tasks the part before the requirements
+    others: tuple[str, ...]  # the readings that are not meant
+    missing: str  # the requirements that the draft forgets
     cases: tuple[tuple[Any, Any], ...]  # (argument, expected value)
 
     @property
     def asserts(self) -> tuple[str, ...]:
         return tuple(f"assert f({x!r}) == {y!r}" for x, y in self.cases)
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """The tests that a workflow may see; long tasks come without."""
+        return () if self.missing else self.asserts[:PUBLIC_TESTS]
 
 
 def call(source: str, argument: Any) -> Any:
@@ -104,71 +100,78 @@ def call(source: str, argument: Any) -> Any:
     return names["f"](argument)
 
 
-def _choose(r: Random, readings: list[Reading]) -> str:
-    return r.choices([text for text, _ in readings], [weight for _, weight in readings])[0]
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """A task before its tests: what is asked, the sources of all readings, and what makes an argument."""
+
+    asked: str
+    readings: list[str]
+    argument: Callable[[], Any]
 
 
-def _list_task(r: Random) -> tuple[str, list[Reading], Callable[[], Any]]:
+def _sketch(r: Random, unclear: bool) -> _Sketch:
     k = r.randint(2, 9)
     values = {"k": k, "j": k + r.randint(3, 7)}
-    wants_open = r.random() < 0.6
-    phrases, reducers = r.choice([x for x in _REDUCERS if (len(x[1]) > 1) == wants_open])
-    filtered, mapped = r.random() < 0.7, r.random() < 0.5
-    filtered = filtered or not mapped
-    subject, conditions = "values", [("", 1.0)]
-    if filtered and r.random() < _AMBIGUOUS_FILTERS:
-        subject, options = r.choice(_OPEN_FILTERS)
-        conditions = [(f" if {c.format(**values)}", w) for c, w in options]
-    elif filtered:
-        names, condition = r.choice(_CLEAR_FILTERS)
-        subject, conditions = r.choice(names), [(f" if {condition.format(**values)}", 1.0)]
-    subject = subject.format(**values)
+    where = r.choice(("reducer", "filter", "filter")) if unclear else ""
+    phrase, reducers = r.choice(_OPEN_REDUCERS) if where == "reducer" else _drawn(r, _CLEAR_REDUCERS)
+    mapped = r.random() < 0.5
+    subject, conditions = "values", [""]
+    if where == "filter":
+        subject, meanings = r.choice(_OPEN_FILTERS)
+        conditions = [f" if {meaning}" for meaning in meanings]
+    elif not mapped or r.random() < 0.7:
+        subject, (meaning,) = _drawn(r, _CLEAR_FILTERS)
+        conditions = [f" if {meaning}"]
+    subject, conditions = subject.format(**values), [c.format(**values) for c in conditions]
     expression = "x"
     if mapped:
-        names, expression = r.choice(_MAPS)
+        name, (expression,) = _drawn(r, _MAPS)
         other = {"k": r.randint(2, 9)}
-        subject = f"{r.choice(names).format(**other)} of the {subject}"
-        expression = expression.format(**other)
+        subject, expression = f"{name.format(**other)} of the {subject}", expression.format(**other)
     readings = [
-        (f"def f(xs):\n    ys = [{expression} for x in xs{c}]\n    return {reduce.format('ys')}", w1 * w2)
-        for reduce, w1 in reducers
-        for c, w2 in conditions
+        f"def f(xs):\n    ys = [{expression} for x in xs{c}]\n    return {reducer.format('ys')}"
+        for reducer in reducers
+        for c in conditions
     ]
     edges = [int(n) for n in re.findall(r"\d+", subject)] + [5, 10]
 
     def argument() -> list[int]:
         return [r.choice(edges) if r.random() < 0.3 else r.randint(-9, 20) for _ in range(r.randint(4, 6))]
 
-    return (
-        f"Write a Python function f(xs) that returns the {r.choice(phrases)} of the {subject} in xs.",
-        readings,
-        argument,
+    return _Sketch(
+        f"Write a Python function f(xs) that returns the {phrase} of the {subject} in xs.", readings, argument
     )
 
 
-def _string_task(r: Random) -> tuple[str, list[Reading], Callable[[], Any]]:
-    letters, condition = r.choice(_LETTERS)
-    text, options = r.choice(_STRING_TASKS)
-    readings = [(f"def f(s):\n    return {e.format(c=condition)}", w) for e, w in options]
-
-    def argument() -> str:
-        return "".join(r.choice("abcdeiouXYEA12") for _ in range(r.randint(4, 7)))
-
-    return f"Write a Python function f(s) that returns {text.format(f=letters)}.", readings, argument
+def _drawn(r: Random, phrases: Phrases) -> tuple[str, tuple[str]]:
+    names, source = r.choice(phrases)
+    return r.choice(names), (source,)
 
 
-def draw(r: Random, cases: int = 7, accept: Callable[[str], bool] = lambda text: True) -> CodingItem:
-    """A random task with ``cases`` tests; every other reading fails at least one of the first two.
+def _demanding(r: Random, sketch: _Sketch) -> tuple[str, str, str]:
+    """Text, solution and requirements of a long task."""
+    added = r.sample(_REQUIREMENTS, r.choice((1, 2)))
+    head, _, body = sketch.readings[0].partition("\n")
+    lines = "".join(f"    {line}\n" for _, line in added)
+    missing = " ".join(text for text, _ in added)
+    return f"{sketch.asked} {missing}", f"{head}\n{lines}{body}", missing
+
+
+def draw(r: Random, kind: str, accept: Callable[[str], bool] = lambda text: True, cases: int = 7) -> CodingTask:
+    """A random task with ``cases`` tests; the first two tell the solution from other readings, all from the draft.
 
     ``accept`` filters descriptions before the tests are made, which is the slow part.
     """
     while True:
-        text, readings, argument = (_list_task if r.random() < 0.8 else _string_task)(r)
+        sketch = _sketch(r, unclear=kind == "open")
+        draft, missing = r.choice(sketch.readings), ""
+        text, solution = sketch.asked, draft
+        if kind == "long":
+            text, solution, missing = _demanding(r, sketch)
         if not accept(text):
             continue
-        solution = _choose(r, readings)
-        others = tuple(s for s, _ in readings if s != solution)
-        arguments = [argument() for _ in range(cases)]
-        shown = arguments[:2]
-        if all(any(call(o, x) != call(solution, x) for x in shown) for o in others):
-            return CodingItem(text, solution, others, tuple((x, call(solution, x)) for x in arguments))
+        others = tuple(source for source in sketch.readings if source != draft)
+        checks = tuple((x, call(solution, x)) for x in (sketch.argument() for _ in range(cases)))
+        told = all(any(call(o, x) != y for x, y in checks[:PUBLIC_TESTS]) for o in others)
+        if told and (draft == solution or any(call(draft, x) != y for x, y in checks)):
+            return CodingTask(text, solution, draft, others, missing, checks)

@@ -1,13 +1,15 @@
 """Problems of the embedded world, assigned to splits by a hash of their text, so that the splits are disjoint.
 
 ``pretrain`` problems train the nano models, ``train`` problems are for GRPO, ``heldout`` problems for evaluation only.
-A passage belongs to one split with all its questions.
+A passage belongs to one split with all its questions. Most problems begin with a problem of another kind that somebody
+thinks better of ("Never mind."), so that only who reads to the end knows what is asked.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Literal, TypeVar
 
@@ -16,7 +18,13 @@ from llm_as_judge.types import Domain, Problem, Question, Reference
 
 Split = Literal["pretrain", "train", "heldout"]
 _BUCKETS: tuple[Split, ...] = ("pretrain",) * 16 + ("train",) * 2 + ("heldout",) * 2  # fmt: skip
-PUBLIC_TESTS = 2
+#: Kinds of problem, which are the names of the generated datasets. In each domain they want different workflows.
+KINDS: Mapping[Domain, tuple[str, ...]] = {
+    "math": ("sums", "chains", "relays"),
+    "code": ("clear", "open", "long"),
+    "qa": ("lookup", "hops", "numbers"),
+}
+_ASIDES = 0.75  # share of problems that begin with one of another kind, so that their words do not tell the kind
 T = TypeVar("T")
 
 
@@ -28,50 +36,71 @@ def split_of(key: str) -> Split:
 
 def draw_in(split: Split, r: Random, draw: Callable[[Random], T], key: Callable[[T], str]) -> T:
     """Draw until the text falls into ``split``."""
-    while True:
-        item = draw(r)
-        if split_of(key(item)) == split:
-            return item
+    while split_of(key(item := draw(r))) != split:
+        pass
+    return item
 
 
-def maths_item(r: Random, split: Split) -> maths.MathsItem:
-    return draw_in(split, r, maths.draw, lambda item: item.text)
+def _aside(r: Random, kinds: Sequence[str], kind: str, text: Callable[[str], str]) -> str:
+    """A problem of another kind, taken back, or nothing."""
+    if r.random() > _ASIDES:
+        return ""
+    return f"{text(r.choice([other for other in kinds if other != kind]))} Never mind. "
+
+
+def maths_task(r: Random, split: Split, kind: str) -> maths.Task:
+    def own(kind: str) -> maths.Task:
+        return draw_in(split, r, maths.KINDS[kind], lambda task: task.text)
+
+    task = own(kind)
+    return replace(task, text=_aside(r, KINDS["math"], kind, lambda other: own(other).text) + task.text)
 
 
 def passage(r: Random, split: Split) -> reading.Passage:
-    return draw_in(split, r, reading.draw, lambda item: item.text)
+    return draw_in(split, r, reading.draw, lambda made: made.text)
 
 
-def coding_item(r: Random, split: Split) -> coding.CodingItem:
-    return coding.draw(r, accept=lambda text: split_of(text) == split)
+def asked(r: Random, text: reading.Passage, kind: str) -> maths.Task:
+    """A question of this kind on the passage."""
+    task = r.choice(text.tasks[kind])
+    return replace(task, text=_aside(r, KINDS["qa"], kind, lambda other: r.choice(text.tasks[other]).text) + task.text)
 
 
-def _problem(r: Random, domain: Domain, split: Split) -> Problem:
-    if domain == "math":
-        m = maths_item(r, split)
-        question, reference = Question("", m.text, domain), Reference((m.answer,))
-    elif domain == "qa":
-        p = passage(r, split)
-        query = p.draw(r)
-        question, reference = Question("", query.text, domain, context=p.text), Reference((query.answer,))
+def coding_task(r: Random, split: Split, kind: str) -> coding.CodingTask:
+    def own(kind: str) -> coding.CodingTask:
+        return coding.draw(r, kind, lambda text: split_of(text) == split)
+
+    task = own(kind)
+    return replace(task, text=_aside(r, KINDS["code"], kind, lambda other: own(other).text) + task.text)
+
+
+def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem, str]:
+    """A problem and its worked solution."""
+    context, entry = "", None
+    public: tuple[str, ...] = ()
+    if domain == "code":
+        code = coding_task(r, split, kind)
+        text, public, entry, solution = code.text, code.public, "f", code.solution
+        reference = Reference(tests="\n".join(code.asserts))
     else:
-        c = coding_item(r, split)
-        question = Question("", c.text, domain, entry_point="f", public_tests=c.asserts[:PUBLIC_TESTS])
-        reference = Reference(tests="\n".join(c.asserts))
-    key = f"{question.statement}\n{reference.answers}{reference.tests}"
+        if domain == "math":
+            task = maths_task(r, split, kind)
+        else:
+            read = passage(r, split)
+            task, context = asked(r, read, kind), read.text
+        text, reference = task.text, Reference((task.answer,))
+        solution = f"{task.reasoning}\n{task.program}"
+    key = f"{context}\n{text}\n{reference.answers}{reference.tests}"
     name = hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
-    named = Question(
-        f"embedded/{domain}/{name}", question.text, domain, question.context, question.entry_point,
-        question.public_tests, "embedded",
-    )  # fmt: skip
-    return Problem(named, reference)
+    question = Question(f"embedded/{kind}/{name}", text, domain, context, entry, public, kind)
+    return Problem(question, reference), solution
 
 
 def problems(domain: Domain, split: Split, count: int, seed: int = 0) -> list[Problem]:
-    """``count`` different problems of one domain and split; the same seed gives the same list."""
+    """``count`` different problems of one domain and split, its kinds in turn; the same seed gives the same list."""
     r = Random(f"{domain}/{split}/{seed}")
     found: dict[str, Problem] = {}
     while len(found) < count:
-        problem = _problem(r, domain, split)
+        problem, _ = solved(r, domain, split, KINDS[domain][len(found) % len(KINDS[domain])])
         found.setdefault(problem.question.statement, problem)
     return list(found.values())

@@ -1,23 +1,30 @@
-"""Word problems over the integers of one to five steps, with the solution as steps and as a program.
+"""Word problems in three kinds, solved in steps and, for two of the kinds, by a program.
 
-A direct answer is hard for a nano model, step by step is easier, and a program, which leaves arithmetic to Python, is
-easiest.
+*sums*: one step with small numbers, which a nano model can do in its head. *chains*: three to six steps with larger
+numbers, which it often miscalculates; a program leaves arithmetic to Python. *relays*: who has what after it was passed
+on several times, easy in steps; no program for them is ever shown to the nano model.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from llm_as_judge.embedded.lexicon import BOXES, FIRST_NAMES, ITEMS, pronoun
 
 _LETTERS = "abcdefgh"
-_DISTRACTIONS = (
-    "{n} is {k} years old.",
-    "The shop opens at {k} o'clock.",
-    "It is {k} degrees outside.",
-    "There are {k} people in the park.",
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem with its solution; ``program`` is empty for a kind that has none."""
+
+    text: str
+    answer: str
+    reasoning: str
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,7 @@ class Ref:
 
 
 @dataclass(slots=True)
-class MathsItem:
+class Story:
     """A problem under construction: sentences and steps ``(left, operator, right, value)``."""
 
     sentences: list[str] = field(default_factory=list)
@@ -37,207 +44,153 @@ class MathsItem:
     def value(self, term: int | Ref) -> int:
         return self.steps[term.index][3] if isinstance(term, Ref) else term
 
+    def say(self, *choices: str, r: Random) -> None:
+        self.sentences.append(r.choice(choices))
+
     def step(self, left: int | Ref, op: str, right: int | Ref) -> Ref:
         a, b = self.value(left), self.value(right)
         self.steps.append((left, op, right, {"+": a + b, "-": a - b, "*": a * b, "/": a // b if b else 0}[op]))
         return Ref(len(self.steps) - 1)
 
     @property
-    def text(self) -> str:
-        return " ".join(self.sentences)
-
-    @property
-    def answer(self) -> str:
-        return str(self.steps[-1][3])
-
-    @property
-    def reasoning(self) -> str:
-        """One equation per line."""
-        return "\n".join(f"{self.value(a)}{op}{self.value(b)}={v}" for a, op, b, v in self.steps)
-
-    @property
-    def program(self) -> str:
+    def task(self) -> Task:
         def term(t: int | Ref) -> str:
             return _LETTERS[t.index] if isinstance(t, Ref) else str(t)
 
-        lines = ["def solve():"]
-        for i, (a, op, b, _) in enumerate(self.steps):
-            lines.append(f"    {_LETTERS[i]} = {term(a)} {'//' if op == '/' else op} {term(b)}")
-        return "\n".join([*lines, f"    return {_LETTERS[len(self.steps) - 1]}"])
+        equations, lines = [], ["def solve():"]
+        for letter, (a, op, b, value) in zip(_LETTERS, self.steps, strict=False):
+            equations.append(f"{self.value(a)}{op}{self.value(b)}={value}")
+            lines.append(f"    {letter} = {term(a)} {'//' if op == '/' else op} {term(b)}")
+        lines.append(f"    return {_LETTERS[len(self.steps) - 1]}")
+        return Task(" ".join(self.sentences), str(self.steps[-1][3]), "\n".join(equations), "\n".join(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class _Draw:
-    """Random numbers; ``small`` limits them to a range of eight, so that some answers can be given directly."""
+def sums(r: Random) -> Task:
+    """One addition, subtraction or doubling of numbers up to 20."""
+    story, name, thing = Story(), r.choice(FIRST_NAMES), r.choice(ITEMS)
+    who, a, b = pronoun(name), r.randint(4, 20), r.randint(2, 9)
+    story.say(f"{name} has {a} {thing}.", f"{name} starts with {a} {thing}.", r=r)
+    match r.choice("++--*"):
+        case "+":
+            story.say(f"{who} buys {b} more.", f"A friend gives {name} another {b}.", f"{who} finds {b} more.", r=r)
+            story.step(a, "+", b)
+        case "-":
+            b = min(b, a - 2)
+            story.say(f"{who} gives away {b}.", f"{who} loses {b} of them.", f"{who} sells {b} {thing}.", r=r)
+            story.step(a, "-", b)
+        case _:
+            story.say(f"Then the number of {thing} doubles.", r=r)
+            story.step(a, "*", 2)
+    story.say(f"How many {thing} does {name} have now?", f"How many {thing} are left at the end?", r=r)
+    return story.task
 
-    r: Random
-    small: bool
 
-    def __call__(self, low: int, high: int) -> int:
-        return self.r.randint(low, min(high, low + 7) if self.small else high)
-
-
-def _start(d: _Draw, item: MathsItem, name: str, thing: str) -> int | Ref:
-    r = d.r
-    if r.random() < 0.55:
-        v = d(4, 160)
-        item.sentences.append(r.choice((f"{name} has {v} {thing}.", f"{name} starts with {v} {thing}.")))
+def _begin(r: Random, story: Story, name: str, thing: str) -> int | Ref:
+    if r.random() < 0.4:
+        v = r.randint(30, 160)
+        story.say(f"{name} has {v} {thing}.", f"{name} starts with {v} {thing}.", r=r)
         return v
-    a, b, box = d(3, 48), d(3, 60), r.choice(BOXES)
-    item.sentences.append(f"{name} has {a} {box} with {b} {thing} each.")
-    return item.step(a, "*", b)
+    a, b = r.randint(3, 48), r.randint(3, 60)
+    story.say(f"{name} has {a} {r.choice(BOXES)} with {b} {thing} each.", r=r)
+    return story.step(a, "*", b)
 
 
-def _change(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str, room: int) -> int | Ref:
+def _change(r: Random, story: Story, current: int | Ref, name: str, thing: str, room: int) -> int | Ref:
     """Add an event to the story; returns ``current`` unchanged if the drawn event does not fit."""
-    r, v, say = d.r, item.value(current), item.sentences.append
-    who = pronoun(name)
+    v, who = story.value(current), pronoun(name)
     match r.choice(("add", "add", "sub", "sub", "mul", "share", "half", "group")):
         case "add":
-            b = d(2, 180)
-            say(r.choice((f"{who} buys {b} more.", f"A friend gives {name} another {b}.", f"{who} finds {b} more.")))
-            return item.step(current, "+", b)
+            b = r.randint(2, 180)
+            story.say(f"{who} buys {b} more.", f"A friend gives {name} another {b}.", f"{who} finds {b} more.", r=r)
+            return story.step(current, "+", b)
         case "sub" if v >= 6:
-            b = d(1, min(v - 2, 150))
-            say(r.choice((f"{who} gives away {b}.", f"{who} loses {b} of them.", f"{who} sells {b} {thing}.")))
-            return item.step(current, "-", b)
-        case "mul":
+            b = r.randint(1, min(v - 2, 150))
+            story.say(f"{who} gives away {b}.", f"{who} loses {b} of them.", f"{who} sells {b} {thing}.", r=r)
+            return story.step(current, "-", b)
+        case "mul" if v <= 1500:
             m = r.choice((2, 2, 3))
-            if v * m <= 4000:
-                say(f"Then the number of {thing} {'doubles' if m == 2 else 'triples'}.")
-                return item.step(current, "*", m)
+            story.say(f"Then the number of {thing} {'doubles' if m == 2 else 'triples'}.", r=r)
+            return story.step(current, "*", m)
         case "half" if v % 2 == 0 and v >= 6:
-            say(r.choice((f"{who} gives half of them away.", f"Half of the {thing} are lost.")))
-            return item.step(current, "/", 2)
-        case "share":
-            ways = [k for k in (3, 4, 5) if v % k == 0 and v > k]
-            if ways:
-                k = r.choice(ways)
-                say(f"{who} shares them equally among {k} friends and keeps only one share.")
-                return item.step(current, "/", k)
+            story.say(f"{who} gives half of them away.", f"Half of the {thing} are lost.", r=r)
+            return story.step(current, "/", 2)
+        case "share" if ways := [k for k in (3, 4, 5) if v % k == 0 and v > k]:
+            k = r.choice(ways)
+            story.say(f"{who} shares them equally among {k} friends and keeps only one share.", r=r)
+            return story.step(current, "/", k)
         case "group" if room >= 2:
-            a, b, box = d(2, 25), d(3, 40), r.choice(BOXES)
-            say(f"{who} adds {a} {box} of {b} {thing} each.")
-            return item.step(current, "+", item.step(a, "*", b))
+            a, b = r.randint(2, 25), r.randint(3, 40)
+            story.say(f"{who} adds {a} {r.choice(BOXES)} of {b} {thing} each.", r=r)
+            return story.step(current, "+", story.step(a, "*", b))
     return current
 
 
-def _ending(d: _Draw, item: MathsItem, current: int | Ref, name: str, thing: str) -> bool:
-    """Add the last step and its question; False if the drawn one does not fit."""
-    r, v, say = d.r, item.value(current), item.sentences.append
-    match r.choice(("now", "now", "price", "pack", "compare", "together")):
-        case "now":
-            if not item.steps:
-                return False
-            say(r.choice((f"How many {thing} does {name} have now?", f"How many {thing} are left at the end?")))
-            return True
-        case "price":
-            c = d(2, 48)
-            if v * c > 20000:
-                return False
-            say(f"{pronoun(name)} sells all of them for {c} dollars each. How many dollars is that?")
-            item.step(current, "*", c)
-            return True
-        case "pack":
-            ways = [k for k in (2, 3, 4, 5, 6, 7, 8, 9) if v % k == 0 and v > k]
-            if not ways:
-                return False
+def _end(r: Random, story: Story, current: int | Ref, name: str, thing: str) -> None:
+    """Add the question and, for some, a last step."""
+    v = story.value(current)
+    match r.choice(("now", "now", "price", "pack", "together")):
+        case "price" if v <= 500:
+            c = r.randint(2, 48)
+            story.say(f"{pronoun(name)} sells all of them for {c} dollars each. How many dollars is that?", r=r)
+            story.step(current, "*", c)
+        case "pack" if ways := [k for k in range(2, 10) if v % k == 0 and v > k]:
             k = r.choice(ways)
-            say(f"{pronoun(name)} packs them in bags of {k}. How many bags are needed?")
-            item.step(current, "/", k)
-            return True
-        case together:
-            other, kind, b = r.choice([n for n in FIRST_NAMES if n != name]), r.choice("+-*"), d(2, 90)
-            if kind == "-" and v <= b + 1:
-                return False
-            if kind == "*":
-                say(f"{other} has twice as many {thing} as {name}.")
-                theirs = item.step(current, "*", 2)
-            else:
-                say(f"{other} has {b} {'more' if kind == '+' else 'fewer'} {thing} than {name}.")
-                theirs = item.step(current, kind, b)
-            if together == "together":
-                say(f"How many {thing} do {name} and {other} have together?")
-                item.step(current, "+", theirs)
-            else:
-                say(f"How many {thing} does {other} have?")
-            return True
+            story.say(f"{pronoun(name)} packs them in bags of {k}. How many bags are needed?", r=r)
+            story.step(current, "/", k)
+        case "together":
+            other, b = r.choice([n for n in FIRST_NAMES if n != name]), r.randint(2, 90)
+            story.say(f"{other} has {b} more {thing} than {name}.", r=r)
+            story.say(f"How many {thing} do {name} and {other} have together?", r=r)
+            story.step(current, "+", story.step(current, "+", b))
+        case _:
+            story.say(f"How many {thing} does {name} have now?", f"How many {thing} are left at the end?", r=r)
 
 
-def _story(d: _Draw, wanted: int) -> MathsItem:
-    while True:
-        item, name, thing = MathsItem(), d.r.choice(FIRST_NAMES), d.r.choice(ITEMS)
-        current = _start(d, item, name, thing)
-        while len(item.steps) < wanted - 1:
-            current = _change(d, item, current, name, thing, wanted - len(item.steps))
-        if _ending(d, item, current, name, thing):
-            return item
+def _changes(r: Random) -> Story:
+    story, name, thing, wanted = Story(), r.choice(FIRST_NAMES), r.choice(ITEMS), r.choice((3, 3, 4, 4, 5))
+    current = _begin(r, story, name, thing)
+    while len(story.steps) < wanted:
+        current = _change(r, story, current, name, thing, wanted - len(story.steps))
+    _end(r, story, current, name, thing)
+    return story
 
 
-def _shop(d: _Draw, wanted: int) -> MathsItem:
-    item, name, things = MathsItem(), d.r.choice(FIRST_NAMES), d.r.sample(ITEMS, 2)
-    a, b, c, e = d(2, 30), d(3, 70), d(2, 30), d(3, 70)
-    item.sentences.append(f"{name} buys {a} {things[0]} at {b} dollars each and {c} {things[1]} at {e} dollars each.")
-    total = item.step(item.step(a, "*", b), "+", item.step(c, "*", e))
-    if wanted <= 3:
-        item.sentences.append(f"How many dollars does {name} spend?")
-        return item
-    paid = d.r.choice([p for p in (50, 100, 200, 500, 1000, 2000, 5000) if p > item.value(total)])
-    item.sentences.append(f"{pronoun(name)} pays with {paid} dollars. How much change is that?")
-    item.step(paid, "-", total)
-    return item
+def _shopping(r: Random) -> Story:
+    story, name, (first, second) = Story(), r.choice(FIRST_NAMES), r.sample(ITEMS, 2)
+    a, b, c, d = r.randint(2, 30), r.randint(3, 70), r.randint(2, 30), r.randint(3, 70)
+    story.say(f"{name} buys {a} {first} at {b} dollars each and {c} {second} at {d} dollars each.", r=r)
+    total = story.step(story.step(a, "*", b), "+", story.step(c, "*", d))
+    paid = r.choice([p for p in (200, 500, 1000, 2000, 5000) if p > story.value(total)])
+    story.say(f"{pronoun(name)} pays with {paid} dollars. How much change is that?", r=r)
+    story.step(paid, "-", total)
+    return story
 
 
-def _wage(d: _Draw, wanted: int) -> MathsItem:
-    item, name = MathsItem(), d.r.choice(FIRST_NAMES)
-    a, b, c = d(8, 45), d(2, 9), d(2, 24)
-    item.sentences.append(f"{name} earns {a} dollars per hour and works {b} hours a day for {c} days.")
-    total = item.step(item.step(a, "*", b), "*", c)
-    if wanted <= 2:
-        item.sentences.append(f"How many dollars does {name} earn?")
-        return item
-    x = d(5, 9 + min(50, item.value(total) - 15))
-    item.sentences.append(f"{pronoun(name)} spends {x} dollars. How many dollars are left?")
-    item.step(total, "-", x)
-    return item
+def _wages(r: Random) -> Story:
+    story, name = Story(), r.choice(FIRST_NAMES)
+    a, b, c, x = r.randint(13, 45), r.randint(3, 9), r.randint(6, 24), r.randint(5, 150)
+    story.say(f"{name} earns {a} dollars per hour and works {b} hours a day for {c} days.", r=r)
+    total = story.step(story.step(a, "*", b), "*", c)
+    story.say(f"{pronoun(name)} spends {x} dollars. How many dollars are left?", r=r)
+    story.step(total, "-", x)
+    return story
 
 
-def _ages(d: _Draw, wanted: int) -> MathsItem:
-    item, (a, b, c) = MathsItem(), d.r.sample(FIRST_NAMES, 3)
-    x, k = d(4, 25), d.r.choice((2, 3))
-    y, older = d(2, x), d.r.random() < 0.5
-    item.sentences += [
-        f"{a} is {x} years old.",
-        f"{b} is {'twice' if k == 2 else '3 times'} as old as {a}.",
-        f"{c} is {y} years {'older' if older else 'younger'} than {b}.",
-    ]
-    second = item.step(x, "*", k)
-    third = item.step(second, "+" if older else "-", y)
-    if wanted <= 2:
-        item.sentences.append(f"How old is {c}?")
-        return item
-    item.sentences.append(f"How old are {b} and {c} together?")
-    item.step(second, "+", third)
-    return item
+def chains(r: Random) -> Task:
+    return r.choices((_changes, _shopping, _wages), (6, 1, 1))[0](r).task
 
 
-def _travel(d: _Draw, wanted: int) -> MathsItem:
-    item, name = MathsItem(), d.r.choice(FIRST_NAMES)
-    a, b, c, e = d(21, 95), d(2, 18), d(21, 95), d(2, 18)
-    item.sentences.append(
-        f"{name} drives {b} hours at {a} km per hour and then {e} hours at {c} km per hour. How far is that in km?"
-    )
-    item.step(item.step(a, "*", b), "+", item.step(c, "*", e))
-    return item
+def relays(r: Random) -> Task:
+    """Three things are passed on from one to the next, told in any order; the steps follow the thing asked for."""
+    things = r.sample([item.removesuffix("s") for item in ITEMS], 3)
+    lengths = r.choice((2, 3)), r.choice((1, 2)), r.choice((1, 2))
+    people = r.sample(FIRST_NAMES, sum(lengths) + 3)
+    lines = [[people.pop() for _ in range(length + 1)] for length in lengths]
+    begins = r.sample([f"{line[0]} has the {thing}" for line, thing in zip(lines, things, strict=True)], 3)
+    passes = [[f"{a} gives it to {b}." for a, b in itertools.pairwise(line)] for line in lines]
+    told = r.sample([*itertools.chain(*passes)], sum(lengths))
+    begin = f"{begins[0]}, {begins[1]} and {begins[2]}."
+    return Task(f"{begin} {' '.join(told)} Who has the {things[0]} at the end?", lines[0][-1], " ".join(passes[0]))
 
 
-def draw(r: Random) -> MathsItem:
-    """A random problem; two in five have small numbers and one or two steps."""
-    small = r.random() < 0.4
-    wanted = r.choices((1, 2), (4, 4))[0] if small else r.choices((1, 2, 3, 4, 5), (1, 3, 4, 3, 2))[0]
-    family = r.choices((_story, _shop, _wage, _ages, _travel), (6, 1.3, 1, 1.3, 1))[0]
-    item = family(_Draw(r, small), wanted)
-    if r.random() < 0.2:
-        noise = r.choice(_DISTRACTIONS).format(n=r.choice(FIRST_NAMES), k=r.randint(2, 20))
-        item.sentences.insert(r.randrange(len(item.sentences)), noise)
-    return item
+KINDS: Mapping[str, Callable[[Random], Task]] = {"sums": sums, "chains": chains, "relays": relays}
