@@ -43,7 +43,7 @@ from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 ROOT = Path(__file__).parents[1]
-EVERYTHING = 10**9
+BUDGET = TrainingConfig().micro_batch_tokens
 LOSS = TrainingConfig(loss_type="grpo", epsilon=0.2, epsilon_high=0.2)
 
 
@@ -132,7 +132,7 @@ def step(policy: Policy, completions: Sequence[Completion], layout: Layout, by_g
         prompts = dict.fromkeys(c.prompt_ids for c in completions)
         batches = [[i for i, c in enumerate(completions) if c.prompt_ids == p] for p in prompts]
     for rows in batches:
-        for part in policy.micro_batches([completions[i] for i in rows], Sampling(), layout, EVERYTHING):
+        for part in policy.micro_batches([completions[i] for i in rows], Sampling(), layout, BUDGET):
             chosen = advantages[[rows[i] for i in part.members]]
             inputs = LossInputs(part.scores.logprobs, chosen, part.scores.mask)
             policy_loss(inputs, LOSS, normaliser).loss.backward()  # type: ignore[no-untyped-call]

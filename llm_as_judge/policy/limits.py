@@ -11,3 +11,6 @@ MAX_SEQUENCES = 256
 LOGIT_ELEMENTS = 2**26
 #: Samples that an evaluation asks the engine for at a time.
 EVALUATED_AT_ONCE = 64
+#: Completion tokens that a CPU forwards at a time. More leave its cache: all at once took 1.3 to 1.5 times as long
+#: (benchmarks/update.py), at two to three times the memory.
+ROW_TOKENS = 1024

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
-from llm_as_judge.policy.limits import LOGIT_ELEMENTS
+from llm_as_judge.policy.limits import LOGIT_ELEMENTS, ROW_TOKENS
 from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
@@ -74,6 +74,7 @@ def micro_batches(
 ) -> Iterator[MicroBatch]:
     """Scores in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
+    On a CPU, completions that share prefixes come in smaller ones (``ROW_TOKENS``), after all prompts that fit.
     With gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get
     their gradient after its last one. The micro-batches depend on the completions and the budget only.
     """
@@ -84,10 +85,11 @@ def micro_batches(
             yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
         return
     tree = prefix_tree.plan(*_sequences(completions))
-    if tree.unique_tokens <= budget:
+    row_budget = min(budget, ROW_TOKENS) if base.device.type == "cpu" else budget
+    if tree.unique_tokens <= row_budget:
         yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout))
         return
-    for stage in prefix_tree.stages(*_sequences(completions), budget):
+    for stage in prefix_tree.stages(*_sequences(completions), budget, row_budget):
         yield from _staged(base, stage, sampling)
 
 

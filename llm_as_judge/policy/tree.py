@@ -128,20 +128,24 @@ def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None)
 
 
 def stages(
-    prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int = MIN_SHARE
+    prompts: Sequence[Tokens],
+    completions: Sequence[Tokens],
+    budget: int,
+    row_budget: int,
+    min_share: int = MIN_SHARE,
 ) -> list[Stage]:
-    """Trunks and rows of at most ``budget`` tokens each, or of a single longer sequence.
+    """Trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
 
     Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together.
     """
     _check(prompts, completions)
-    if budget < 1:
-        raise ValueError(f"the token budget must be >= 1, got {budget}")
+    if min(budget, row_budget) < 1:
+        raise ValueError(f"token budgets must be >= 1, got {budget} and {row_budget}")
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     whole = [len(prompts[i]) for i in order]
     shared = [0, *(common_length(prompts[i], prompts[j]) for i, j in pairwise(order))]
     chunks = _chunks(order, [a - b for a, b in zip(whole, shared, strict=True)], whole, budget)
-    return [_stage(chunk, prompts, completions, budget, min_share) for chunk in chunks]
+    return [_stage(chunk, prompts, completions, row_budget, min_share) for chunk in chunks]
 
 
 def common_length(first: Tokens, *others: Tokens) -> int:

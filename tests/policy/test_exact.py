@@ -158,6 +158,24 @@ def test_kernels_sampling_settings_and_budgets_give_the_same() -> None:
     assert not wrong
 
 
+def test_a_cpu_forwards_the_prompts_once_and_a_few_completions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, completions = policy_of("qwen2", double=True), batch("deep", 4)
+    whole = result(policy, completions, "tree")
+    assert len(list(policy.micro_batches(completions, Sampling(), "tree", WHOLE))) == 1
+    monkeypatch.setattr(scoring, "ROW_TOKENS", 20)
+    forwarded, forward = list[int](), scoring.row_hidden
+
+    def counting(base: Any, tree: prefix_tree.TreePlan, attention: Any) -> torch.Tensor:
+        forwarded.append(tree.unique_tokens)
+        return forward(base, tree, attention)
+
+    monkeypatch.setattr(scoring, "row_hidden", counting)
+    assert max(differences(result(policy, completions, "tree"), whole)) <= 1e-12
+    trunk, *rows = forwarded
+    assert len(rows) > 1 and max(rows) <= max(20, *(len(c.token_ids) for c in completions))
+    assert trunk == prefix_tree.trunk([c.prompt_ids for c in completions])[0].unique_tokens
+
+
 def test_gradient_checkpointing_changes_nothing() -> None:
     plain, saving = policy_of("qwen2"), policy_of("qwen2", checkpointing=True)
     assert saving.base.is_gradient_checkpointing

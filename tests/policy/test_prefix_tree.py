@@ -68,16 +68,18 @@ def test_every_sequence_is_a_path_and_no_prefix_occurs_twice(pairs: Pairs, min_s
 
 
 @settings(deadline=None, max_examples=40)
-@given(PAIRS, st.integers(1, 4), st.integers(1, 30))
-def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_share: int, budget: int) -> None:
+@given(PAIRS, st.integers(1, 4), st.integers(1, 30), st.integers(1, 30))
+def test_stages_hold_every_sequence_once_within_the_budgets(
+    pairs: Pairs, min_share: int, budget: int, row_budget: int
+) -> None:
     prompts, completions = split(pairs)
-    found = stages(prompts, completions, budget, min_share)
+    found = stages(prompts, completions, budget, row_budget, min_share)
     assert sorted(i for s in found for m in s.members for i in m) == list(range(len(pairs)))
     for stage in found:
         members = [i for m in stage.members for i in m]
         assert stage.trunk.unique_tokens <= budget or len({tuple(prompts[i]) for i in members}) == 1 or min_share > 1
         for tree, own in zip(stage.micro_batches, stage.members, strict=True):
-            assert tree.unique_tokens <= budget or len(own) == 1
+            assert tree.unique_tokens <= row_budget or len(own) == 1
             ids, positions = (
                 torch.cat([getattr(stage.trunk, name), getattr(tree, name)]) for name in ("ids", "positions")
             )
@@ -95,7 +97,7 @@ def test_stages_hold_every_sequence_once_within_the_budget(pairs: Pairs, min_sha
 def test_pieces_intervals_and_block_tables_agree(pairs: Pairs, min_share: int, budget: int) -> None:
     prompts, completions = split(pairs)
     layouts = [plan(prompts, completions, min_share).layout]
-    layouts += [t.layout for s in stages(prompts, completions, budget, min_share) for t in s.micro_batches]
+    layouts += [t.layout for s in stages(prompts, completions, budget, budget, min_share) for t in s.micro_batches]
     for layout in layouts:
         if not layout.queries:
             continue
@@ -139,9 +141,9 @@ def test_empty_sequences_and_budgets_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one token"):
         plan([[1]], [[]])
     with pytest.raises(ValueError, match="at least one token"):
-        stages([[]], [[1]], 5)
+        stages([[]], [[1]], 5, 5)
     with pytest.raises(ValueError, match="budget"):
-        stages([[1]], [[1]], 0)
+        stages([[1]], [[1]], 0, 5)
 
 
 def test_flex_attention_is_compiled_per_kind_of_row_not_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
