@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the nano executor and policy anew: sh scripts/pretrain.sh PYTHON [options of scripts/nano/pretrain.py]
-# An interrupted run resumes from its checkpoint. On two cores with bfloat16 instructions it takes @@HOURS@@.
+# An interrupted run resumes from its checkpoint. On two cores with bfloat16 instructions it takes an hour and a half.
 set -eu
 python=$1
 shift

@@ -66,13 +66,13 @@ def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
 
 
 def maths_direct(r: Random) -> Conversation:
-    task = maths_task(r, "pretrain", _one(r, {"sums": 8, "chains": 1, "relays": 1}))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 18, "chains": 1, "relays": 1}))
     prompt = _with(r.choice(("", "", RESULT_ONLY)), task.text)
     return Conversation("maths_direct", ((prompt, spaced(task.answer)),))
 
 
 def maths_steps(r: Random) -> Conversation:
-    task = maths_task(r, "pretrain", _one(r, {"sums": 1, "chains": 2, "relays": 2}))
+    task = maths_task(r, "pretrain", _one(r, {"sums": 2, "chains": 1, "relays": 3}))
     turn = thoughtful(task.text, task.reasoning, task.answer, tagged=r.random() < 0.75)
     return Conversation("maths_steps", (turn,))
 
@@ -169,11 +169,12 @@ def code_review(r: Random) -> Conversation:
 
 
 def arithmetic(r: Random) -> Conversation:
-    """Calculations, half of them with the small numbers of sums, whose results are to be known by heart."""
+    """Calculations, most of them with the small numbers of sums, whose results are to be known by heart."""
     turns = []
     for _ in range(10):
-        if r.random() < 0.5:
-            op, a, b = r.choice("+-"), r.randint(4, 20), r.randint(2, 20)
+        if r.random() < 0.6:
+            op, a, b = r.choice("++--*"), r.randint(4, 20), r.randint(2, 9)
+            b = 2 if op == "*" else b
         elif (op := r.choice("+-*/")) in "+-":
             longest = r.choice((200, 400, 3000))
             a, b = r.randint(2, longest), r.randint(2, longest)
@@ -184,7 +185,7 @@ def arithmetic(r: Random) -> Conversation:
         if op == "/":
             a *= b
         value = {"+": a + b, "-": a - b, "*": a * b, "/": a // b}[op]
-        turns.append((f"{a}{op}{b}=", str(value)))
+        turns.append((f"{a}{op}{b}=", str(value)) if r.random() < 0.5 else (f"{a}{op}{b}", f"{a}{op}{b}={value}"))
     return Conversation("arithmetic", tuple(turns))
 
 
@@ -380,18 +381,18 @@ def formatting(r: Random) -> Conversation:
 
 #: kind -> (maker, share of the tokens in the dense part, share in the last part)
 KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
-    "maths_direct": (maths_direct, 5, 6),
-    "maths_steps": (maths_steps, 10, 11),
+    "maths_direct": (maths_direct, 7, 9),
+    "maths_steps": (maths_steps, 11, 14),
     "maths_program": (maths_program, 11, 12),
     "arithmetic": (arithmetic, 6, 4),
-    "comparing": (comparing, 6, 3),
+    "comparing": (comparing, 5, 2),
     "reading_dense": (reading_dense, 20, 9),
     "reading_direct": (reading_direct, 3, 7),
     "reading_steps": (reading_steps, 8, 14),
     "reading_program": (reading_program, 6, 8),
-    "code_draft": (code_draft, 6, 6),
-    "code_repair": (code_repair, 8, 9),
-    "code_review": (code_review, 7, 8),
+    "code_draft": (code_draft, 5, 5),
+    "code_repair": (code_repair, 7, 7),
+    "code_review": (code_review, 7, 7),
     "judging": (judging, 9, 11),
     "choosing": (choosing, 3, 3),
     "reviewing": (reviewing, 3, 3),

@@ -51,7 +51,7 @@ MAX_RECALL_TOKENS = 6e6
 @dataclass(frozen=True, slots=True)
 class Settings:
     out: Path
-    tokens: float = 26e6
+    tokens: float = 21e6
     minutes: float = 1e9
     workers: int = 1
     rows: int = 16  # per batch of a worker

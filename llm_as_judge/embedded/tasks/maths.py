@@ -2,7 +2,7 @@
 
 *sums*: one step with small numbers, which a nano model can do in its head. *chains*: three to six steps with larger
 numbers, which it often miscalculates; a program leaves arithmetic to Python. *relays*: who has what after it was passed
-on several times, easy in steps; no program for them is ever shown to the nano model.
+on twice, easy in steps; no program for them is ever shown to the nano model.
 """
 
 from __future__ import annotations
@@ -181,16 +181,15 @@ def chains(r: Random) -> Task:
 
 
 def relays(r: Random) -> Task:
-    """Three things are passed on from one to the next, told in any order; the steps follow the thing asked for."""
-    things = r.sample([item.removesuffix("s") for item in ITEMS], 3)
-    lengths = r.choice((2, 3)), r.choice((1, 2)), r.choice((1, 2))
-    people = r.sample(FIRST_NAMES, sum(lengths) + 3)
-    lines = [[people.pop() for _ in range(length + 1)] for length in lengths]
-    begins = r.sample([f"{line[0]} has the {thing}" for line, thing in zip(lines, things, strict=True)], 3)
-    passes = [[f"{a} gives it to {b}." for a, b in itertools.pairwise(line)] for line in lines]
-    told = r.sample([*itertools.chain(*passes)], sum(lengths))
-    begin = f"{begins[0]}, {begins[1]} and {begins[2]}."
-    return Task(f"{begin} {' '.join(told)} Who has the {things[0]} at the end?", lines[0][-1], " ".join(passes[0]))
+    """Three people's money is passed on twice, told in any order; the steps follow the money asked for.
+
+    Payer and payee are two tokens apart, so that a convolution of width four covers both.
+    """
+    people = r.sample(FIRST_NAMES, 9)
+    passes = [[f"{a} pays {b}.", f"{b} pays {c}."] for a, b, c in (people[i : i + 3] for i in (0, 3, 6))]
+    told = " ".join(r.sample([*itertools.chain(*passes)], 6))
+    question = f"Who has the money of {people[0]} at the end?"
+    return Task(f"They pay with what they get. {told} {question}", people[2], " ".join(passes[0]))
 
 
 KINDS: Mapping[str, Callable[[Random], Task]] = {"sums": sums, "chains": chains, "relays": relays}
