@@ -83,7 +83,7 @@ def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
 
 def test_the_effect_of_examples_is_measured_before_the_first_step(trace: Trace) -> None:
     (probe,) = trace.of("examples_probe")
-    assert probe["valid_without"] > 0.9 and probe["valid"] < 0.1 and probe["harmful"]
+    assert probe["valid_without"] > 0.9 and probe["valid"] < 0.6 and probe["harmful"]
     assert trace.events.index(probe) < trace.events.index(trace.of("prompt")[0])
 
 

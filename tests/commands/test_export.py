@@ -67,7 +67,8 @@ def test_peft_and_the_policy_read_the_exported_adapter(config: Config, policy: A
     base = AutoModelForCausalLM.from_pretrained(config.base_model.path)
     assert torch.allclose(logits(PeftModel.from_pretrained(base, "out/adapter")), whole, atol=1e-4)
     about = json.loads(Path("out/adapter/adapter_config.json").read_text())
-    assert about["target_modules"] == ["model.layers.3.mlp.down_proj"] and about["base_model_name_or_path"] == "nano"
+    assert len(about["target_modules"]) == 7 and about["base_model_name_or_path"] == "nano"
+    assert all(name.startswith("model.layers.3.") for name in about["target_modules"])
     assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(result.files)
     assert not {"optimizer.pt", "state.pt", "config.yaml"} & set(result.files)
     assert not list(Path("out").glob(".*"))
@@ -104,7 +105,7 @@ def test_the_card_names_facts_but_no_path_and_the_hubs_base_model_if_given(confi
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
     assert "base_model" not in front_matter(card), "the hub has no such folder"
-    for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.003", "nano-executor", "math 0.4"):
+    for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.002", "nano-executor", "math 0.4"):
         assert fact in card
     run_export(config, Path("named"), policy[2], base_model="someone/nano")
     card = Path("named/README.md").read_text(encoding="utf-8")
