@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault
-from llm_as_judge.types import OperatorCall
+from llm_as_judge.types import OperatorCall, Question
 
 if TYPE_CHECKING:
     from llm_as_judge.config.endpoints import EndpointConfig
@@ -253,7 +253,7 @@ def _writable(folder: Path) -> str:
 
 
 def _operators(settings: Config, problems: int) -> str:
-    """Runs every hand-written workflow on training problems; fails if no reply to some operator could be parsed.
+    """Calls every operator once on training problems; fails if no reply to some operator could be parsed.
 
     An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict
     or program.
@@ -262,20 +262,22 @@ def _operators(settings: Config, problems: int) -> str:
 
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.assembly.services import open_services
-    from llm_as_judge.evaluation.baselines import measure
+    from llm_as_judge.evaluation.evaluate import Given, evaluate
     from llm_as_judge.operators.catalog import load_operators
-    from llm_as_judge.workflow.shapes import shapes_of
 
-    plans = shapes_of(load_operators(settings.workflow.operators))
+    operators = load_operators(settings.workflow.operators)
     sample = open_problems(settings, measured=False).sampler.peek(problems)
 
     async def ask() -> list[OperatorCall]:
         async with open_services(settings, judging=False) as services:
-            matrix = await measure(sample, services.official, plans=plans)
-        return [call for rollout in matrix.rollouts for call in rollout.execution.calls]
+            done = [
+                await evaluate(sample, Given(partial(_single_call, operator)), services.official)
+                for operator in operators.values()
+            ]
+        return [call for evaluation in done for rollout in evaluation.rollouts for call in rollout.execution.calls]
 
     calls, lines, failed = asyncio.run(ask()), [], []
-    for name in sorted({call.name for call in calls}):
+    for name in operators:
         own = [call for call in calls if call.name == name]
         reasons = Counter(call.error or "an empty reply" for call in own if not call.parse_ok)
         cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in own)
@@ -287,3 +289,24 @@ def _operators(settings: Config, problems: int) -> str:
     if failed:
         raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
     return f"{sum(call.parse_ok for call in calls)} of {len(calls)} calls parsed\n{found}"
+
+
+def _single_call(operator: Any, question: Question) -> str:
+    """A workflow that calls ``operator`` alone, with two answers for it to improve or to choose from."""
+    from llm_as_judge.operators.catalog import signature
+
+    code = question.domain == "code"
+    values = {
+        "entry_point": "entry_point" if code else "'solve'", "instruction": "''", "feedback": "'Check it again.'",
+        "solution": "'42'", "solutions": "['42', 'none']",
+    }  # fmt: skip
+    wanted = [p.name for p in signature(operator).parameters.values() if p.default is p.empty]
+    arguments = ", ".join(f"{name}={values.get(name, 'problem')}" for name in wanted)
+    return f"""\
+class Workflow:
+    def __init__(self, name: str, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.called = operator.{operator.NAME}(self.llm)
+
+    async def __call__(self, problem: str{", entry_point: str" if code else ""}):
+        return str(await self.called({arguments})), 0.0"""

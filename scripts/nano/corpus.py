@@ -273,7 +273,7 @@ def evasive(r: Random, value: str, held: bool = False) -> tuple[str, str]:
     other = near(r, value)
     match r.choice(("constant", "constant", "hedge", "retraction", "markup")):
         case "hedge":
-            values = [value, *(near(r, value) for _ in range(r.randint(1, 3)))]
+            values = [value, *(r.choice((near(r, value), constant(r, held))) for _ in range(r.randint(1, 3)))]
             r.shuffle(values)
             return r.choice((" or ", ", ", " and ", " / ")).join(values), "several"
         case "retraction":
@@ -393,7 +393,7 @@ KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
     "code_draft": (code_draft, 5, 5),
     "code_repair": (code_repair, 7, 7),
     "code_review": (code_review, 7, 7),
-    "judging": (judging, 9, 11),
+    "judging": (judging, 9, 14),
     "choosing": (choosing, 3, 3),
     "reviewing": (reviewing, 3, 3),
     "formatting": (formatting, 2, 2),
