@@ -20,6 +20,7 @@ import pytest
 from helpers.benchmarks import benchmark
 from helpers.finished import FinishedRun
 from helpers.samples import write_samples
+from hypothesis import settings
 
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -31,6 +32,11 @@ os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 # A script that runs the tests in the background makes them ignore Ctrl-C, which some of them send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# How long an example takes says nothing on a machine that runs other tests beside it.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

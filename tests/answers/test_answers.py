@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.benchmarks import benchmark
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_as_judge.answers import algebra
@@ -42,13 +42,11 @@ def test_the_last_box_is_read_with_balanced_braces() -> None:
     assert last_boxed(r"\boxed{1") is None
 
 
-@settings(deadline=None)
 @given(st.fractions(max_denominator=999), st.fractions(max_denominator=999))
 def test_fractions_are_equal_exactly_when_they_are(a: object, b: object) -> None:
     assert equivalent(str(a), str(b), "math") == (a == b)
 
 
-@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12))
 def test_ways_to_write_an_integer(n: int) -> None:
     for text in (f"{n:,}", f"{n}.0", f"${n}$", f"The answer is {n}.", rf"\boxed{{{n}}}", f"#### {n}"):
@@ -56,7 +54,6 @@ def test_ways_to_write_an_integer(n: int) -> None:
         assert not matches(text, [str(n + 1)], "math"), text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(["math", "qa", "code"]))
 def test_any_text_is_read_and_order_does_not_matter(a: str, b: str, domain: Domain) -> None:
     extract_answer(a, domain)

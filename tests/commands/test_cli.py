@@ -356,7 +356,8 @@ def test_doctor_finds_a_policy_that_needs_a_warm_up(capsys: pytest.CaptureFixtur
         return check["ok"], check["detail"]
 
     ok, detail = policy_check("short")
-    assert ok and detail.startswith("valid 100 % of 24 workflows"), detail
+    valid = re.match(r"valid (\d+) % of 24 workflows", detail)
+    assert ok and valid and int(valid[1]) >= 90, detail
     ok, detail = policy_check("full")  # a prompt that the nano policy has never seen
     assert not ok and "llm-as-judge warmup" in detail and " x W" in detail, detail
 
@@ -366,7 +367,7 @@ def test_doctor_counts_parsed_replies_by_operator(capsys: pytest.CaptureFixture[
     server = [f"executor.base_url={address}", f"judge.base_url={address}"]
     check = checks(capsys, "--operators", "1", settings=server)["operators"]
     assert check["ok"]
-    assert {line.split(":")[0].strip() for line in check["detail"].splitlines()[1:]} == set(OPERATORS)
+    assert [line.split(":")[0].strip() for line in check["detail"].splitlines()[1:]] == list(OPERATORS)
     check = checks(capsys, "--operators", "1", settings=[*server, "executor.max_tokens=2"])["operators"]
     assert not check["ok"] and "no reply of nano-executor to AnswerGenerate" in check["detail"], check
     assert "cut off" in check["detail"]

@@ -96,7 +96,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
     run = recorder.load(
         EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=2,
         rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,
-        max_problems=2, domain_ratios=MATHS, experience_buffer__top_k=1, reward_threshold=-100,
+        max_problems=2, domain_ratios=MATHS, lookahead=0, experience_buffer__top_k=1, reward_threshold=-100,
     )  # fmt: skip
     asyncio.run(run_training(run))
 
@@ -108,8 +108,8 @@ def test_every_setting_is_read_on_the_path_of_a_run(
     own = {"domain": "math", "workflow": workflow(SHAPES["answer"], "math")}
     Path("workflows.jsonl").write_text(json.dumps(own), "utf-8")
     cold = recorder.load(
-        EMBEDDED, max_problems=4, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
-        sft_steps=1, problems_per_step=1, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
+        EMBEDDED, max_problems=12, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
+        sft_steps=1, problems_per_step=12, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
     )  # fmt: skip
     load_author(recorder.load(EMBEDDED, model__adapter=run_warmup(cold).adapter))
 

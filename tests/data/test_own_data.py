@@ -195,7 +195,7 @@ changes = st.dictionaries(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     st.sampled_from([MATHS, CODE, {"question": "2?", "answer": "#### 2"}, {}]),
     changes,

@@ -38,7 +38,7 @@ values = st.recursive(
 objects = st.dictionaries(st.text(max_size=3), values, max_size=4)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(objects, max_size=8), st.integers(64, 120), st.sampled_from([None, 1, 2]), st.booleans())
 def test_any_document_is_read_as_by_the_json_module(
     tmp_path_factory: pytest.TempPathFactory, records: list[Any], chunk: int, indent: int | None, ascii_only: bool

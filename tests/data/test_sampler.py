@@ -27,7 +27,7 @@ def ids(batch: list[Problem]) -> list[str]:
     return [problem.question.id for problem in batch]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(1, 13), min_size=1, max_size=30),
     st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50)),
@@ -44,7 +44,7 @@ def test_every_domain_stays_within_one_of_its_share(batches: list[int], parts: t
             assert abs(drawn[domain] - Fraction(part, sum(parts)) * drawn.total()) < 1
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
 def test_nothing_repeats_before_its_epoch_ends_and_copies_are_spread(
     unique: int, copies: int, size: int, seed: int
@@ -56,7 +56,7 @@ def test_nothing_repeats_before_its_epoch_ends_and_copies_are_spread(
         assert len(set(drawn[start : start + unique])) == unique
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 40), st.integers(1, 7))
 def test_a_resumed_sampler_continues_exactly(before: int, size: int) -> None:
     pool = problems(math=5, code=4, qa=3)

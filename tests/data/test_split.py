@@ -28,7 +28,7 @@ specs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0,
 pairs = st.tuples(st.integers(1, 9), st.integers(1, 9))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(specs, pairs, st.floats(0, 0.5), st.randoms(use_true_random=False))
 def test_no_question_is_on_two_sides_in_any_order_of_the_input(
     spec: list[tuple[int, int, int]], train_test: tuple[int, int], val: float, rng: random.Random
@@ -44,7 +44,7 @@ def test_no_question_is_on_two_sides_in_any_order_of_the_input(
     assert split(entries, train_test, val) == sides
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.integers(0, 300), pairs, st.floats(0, 0.9), st.integers(0, 5))
 def test_sizes_are_exact_if_every_question_occurs_once(
     n: int, train_test: tuple[int, int], val: float, seed: int
@@ -72,7 +72,7 @@ def test_near_copies_are_one_question_and_signs_matter() -> None:
     assert entry("2 + 3?", "c").problem != entry("2 + 3?", "d").problem
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(specs, specs, st.floats(0, 0.5))
 def test_across_datasets_no_question_is_on_two_sides(
     one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
@@ -110,7 +110,7 @@ def test_contamination_counts_questions_passages_and_contexts() -> None:
 DOMAINS_OF: dict[str, Domain] = {"a": "math", "b": "math", "c": "qa", "d": "code", "e": "code", "f": "code"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 30), min_size=6, max_size=6), st.integers(0, 200),
     st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)), st.integers(0, 3),

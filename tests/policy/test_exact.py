@@ -123,7 +123,7 @@ def differences(found: Any, expected: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("double", "logprob", "gradient"), [(False, 1e-6, 1e-5), (True, 1e-12, 1e-12)])
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     family=st.sampled_from(list(FAMILIES)),
     kind=st.sampled_from(KINDS),

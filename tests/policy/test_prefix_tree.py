@@ -52,7 +52,7 @@ def visible_paths(tree: TreePlan, ids: torch.Tensor, positions: torch.Tensor, of
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(PAIRS, st.integers(1, 4))
 def test_every_sequence_is_a_path_and_no_prefix_occurs_twice(pairs: Pairs, min_share: int) -> None:
     prompts, completions = split(pairs)
@@ -67,7 +67,7 @@ def test_every_sequence_is_a_path_and_no_prefix_occurs_twice(pairs: Pairs, min_s
     assert len(unique) <= tree.unique_tokens <= sum(map(len, sequences))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(PAIRS, st.integers(1, 4), st.integers(1, 30), st.integers(1, 30))
 def test_stages_hold_every_sequence_once_within_the_budgets(
     pairs: Pairs, min_share: int, budget: int, row_budget: int
@@ -92,7 +92,7 @@ def test_stages_hold_every_sequence_once_within_the_budgets(
             assert tree.targets[tree.edge].tolist() == [t for i in own for t in completions[i]]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(PAIRS, st.integers(1, 4), st.integers(1, 30))
 def test_pieces_intervals_and_block_tables_agree(pairs: Pairs, min_share: int, budget: int) -> None:
     prompts, completions = split(pairs)

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -88,7 +88,6 @@ RUNS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(RUNS, RUNS, RUNS, st.sampled_from(UNFINISHED))
 def test_right_above_wrong_above_unfinished(
     right: dict[str, Any], wrong: dict[str, Any], broken: dict[str, Any], outcome: str

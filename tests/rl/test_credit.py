@@ -80,7 +80,7 @@ def test_shuffling_permutes_the_scored_rewards_over_the_batch() -> None:
     assert found[0] != (0.0, 1.0, 2.0, 3.0, 4.0, 5.0) and math.isnan(found[-1][0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=8), st.floats(-100, 100))
 def test_sum_is_zero_and_a_shift_changes_nothing(rewards: list[float], shift: float) -> None:
     plain = advantages(rewards, [0] * len(rewards), "none")

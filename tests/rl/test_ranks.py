@@ -175,7 +175,7 @@ async def test_train_under_torchrun_equals_one_process_and_ends_if_a_rank_dies(
         os.kill(children(both.pid)[1], signal.SIGKILL)
         printed, errors = (text.decode() for text in await asyncio.wait_for(output, 60))
         assert both.returncode == 1
-        assert [len(re.findall(rf"step +{n}/60 ", printed)) for n in (1, 2)] == [1, 1], "only rank 0 prints"
+        assert [len(re.findall(rf"step +{n}/\d+ ", printed)) for n in (1, 2)] == [1, 1], "only rank 0 prints"
         assert "continue with: llm-as-judge train" in errors or "another process of this run has ended" in errors
         assert "Signal 9 (SIGKILL)" in errors
 

@@ -58,7 +58,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
 def test_any_bytes_give_messages_or_a_frame_error(data: bytes, cuts: list[int]) -> None:
     decoder = frames.Decoder(100)
@@ -71,7 +71,7 @@ def test_any_bytes_give_messages_or_a_frame_error(data: bytes, cuts: list[int]) 
         pass
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(MESSAGES, max_size=4), st.lists(st.integers(0, 2000), max_size=8))
 def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cuts: list[int]) -> None:
     data = b"".join(map(frames.encode, messages))
@@ -110,7 +110,7 @@ def test_hostile_messages_of_the_largest_size_are_refused() -> None:
             frames.decode(body, 10_000)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(MESSAGES)
 def test_a_message_within_its_values_is_taken_and_one_beyond_refused(message: dict[str, Any]) -> None:
     def count(value: Any) -> int:
@@ -136,7 +136,7 @@ def test_nesting_is_limited() -> None:
     frames.decode(b'{"a":[' + b",".join([b"[[]]"] * 1000) + b"]}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=20))
 def test_no_message_has_an_unpaired_surrogate(raw: bytes) -> None:
     for body in (b'{"a":"' + raw.replace(b'"', b"") + b'"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud800"}'):
@@ -144,7 +144,7 @@ def test_no_message_has_an_unpaired_surrogate(raw: bytes) -> None:
             str(frames.decode(body)).encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TAGGED)
 def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     try:
@@ -161,7 +161,7 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
             stack += item
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VALUES)
 def test_values_come_back_equal_and_of_the_same_type(value: Any) -> None:
     again = values.decode(json.loads(json.dumps(values.encode(value))))
