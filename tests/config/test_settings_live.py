@@ -83,7 +83,7 @@ def closed() -> str:
 def test_every_setting_is_read_on_the_path_of_a_run(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two steps of the embedded run with its measurements, then the settings that this configuration does not use."""
+    """Three steps of the embedded run with its measurements, then the settings that this configuration does not use."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
     audited = AuditedJudge.step
@@ -94,9 +94,9 @@ def test_every_setting_is_read_on_the_path_of_a_run(
 
     monkeypatch.setattr(AuditedJudge, "step", alarmed)
     run = recorder.load(
-        EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=2,
+        EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=3,
         rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,
-        max_problems=2, domain_ratios=MATHS, lookahead=0, experience_buffer__top_k=1, reward_threshold=-100,
+        max_problems=6, domain_ratios=MATHS, lookahead=0, experience_buffer__top_k=1, reward_threshold=-100,
     )  # fmt: skip
     asyncio.run(run_training(run))
 

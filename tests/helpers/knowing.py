@@ -66,6 +66,8 @@ def knowing(served: Knowing | None = None) -> Iterator[Knowing]:
             self.wfile.write(data)
 
     class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # a whole group connects at once
+
         def handle_error(self, *_: object) -> None: ...  # a client that hangs up
 
     server = Server(("127.0.0.1", 0), Handler)

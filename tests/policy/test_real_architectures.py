@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
 from llm_as_judge.assembly.estimates import ModelSizes, sampling_memory, update_memory
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
-from llm_as_judge.policy import local, prefill
+from llm_as_judge.policy import local, prefill, scoring
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import sampling_logprobs
@@ -146,6 +146,7 @@ def test_an_update_computes_in_bfloat16_and_needs_the_planned_memory(
     make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)
+    monkeypatch.setattr(scoring, "ROW_TOKENS", BUDGET)  # as on a GPU
     completions = sampled(groups=3, members=4)
     tree = plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
     scored = sum(tree.lengths)
