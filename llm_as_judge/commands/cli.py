@@ -185,6 +185,11 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a line, on standard error if ``err``, without control characters, which a terminal would obey."""
+    typer.echo(printable(str(text)), err=err)
+
+
 def make_console(as_json: bool) -> Console:
     """A console; on standard error if standard output is for JSON."""
     from rich.console import Console, ConsoleOptions, RenderableType

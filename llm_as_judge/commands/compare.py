@@ -245,4 +245,4 @@ def compare(
     if as_json:
         cli.print_json(result.as_json())
     else:
-        typer.echo(result.table)
+        cli.echo(result.table)

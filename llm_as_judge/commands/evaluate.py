@@ -242,7 +242,7 @@ def evaluate(
     if as_json:
         cli.print_json(_joined(results))
     if not all(result.scored for result in results):
-        typer.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
+        cli.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)
 
 

@@ -79,4 +79,4 @@ def calibrate(
     if as_json:
         cli.print_json(result)
     else:
-        typer.echo(counts[0].line())
+        cli.echo(counts[0].line())

@@ -32,4 +32,4 @@ def report(
         raise ConfigError(f"{log}: no finished step yet; follow the run with llm-as-judge monitor")
     file = output or log.with_suffix(".html")
     write_whole(file, report_page(story))
-    typer.echo(f"report  {file}")
+    cli.echo(f"report  {file}")

@@ -103,6 +103,6 @@ def run(
     else:
         typer.echo(cli.printable(found.stdout) if sys.stdout.isatty() else found.stdout, nl=False)
         if found.outcome != "finished":
-            typer.echo(cli.printable(f"{found.outcome}: {found.error}"), err=True)
+            cli.echo(f"{found.outcome}: {found.error}", err=True)
     if found.outcome != "finished":
         raise typer.Exit(1)

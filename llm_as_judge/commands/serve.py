@@ -99,9 +99,9 @@ def serve(
     checkpoint = adapter.choose(settings)
 
     def ready(serving: Serving) -> None:
-        typer.echo(cli.policy_name(checkpoint))
-        typer.echo(f"{serving.model} is served at {serving.base_url}; Ctrl-C stops it")
+        cli.echo(cli.policy_name(checkpoint))
+        cli.echo(f"{serving.model} is served at {serving.base_url}; Ctrl-C stops it")
         if chosen.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
-            typer.echo("warning: other machines may ask without a key; set one with --api-key", err=True)
+            cli.echo("warning: other machines may ask without a key; set one with --api-key", err=True)
 
     asyncio.run(run_server(settings, host, port, checkpoint=checkpoint, options=chosen, ready=ready))

@@ -34,11 +34,11 @@ def trace(
         return sum(spans.send(found) for found in reader.finished() if isinstance(found, FinishedStep))
 
     try:
-        typer.echo(f"{send_new():,} rollouts sent")
+        cli.echo(f"{send_new():,} rollouts sent")
         while follow:
             time.sleep(every)
             if sent := send_new():
-                typer.echo(f"{sent:,} rollouts sent")
+                cli.echo(f"{sent:,} rollouts sent")
     except KeyboardInterrupt:
         if not follow:
             raise

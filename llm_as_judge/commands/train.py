@@ -209,7 +209,7 @@ def train(
         if isinstance(error, KeyboardInterrupt):
             raise cli.Interrupted(resumable) from error
         if resumable:
-            typer.echo(f"last checkpoint: {newest}; correct the error, then continue with --resume", err=True)
+            cli.echo(f"last checkpoint: {newest}; correct the error, then continue with --resume", err=True)
         raise
     if as_json:
         cli.print_json(result.as_json())

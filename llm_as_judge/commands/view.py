@@ -87,7 +87,7 @@ class InspectLogs:
             try:
                 records = [] if file.exists() else list(read_records(source))
             except DataError as error:
-                typer.echo(f"skipped {error}", err=True)
+                cli.echo(f"skipped {error}", err=True)
                 continue
             if not records:
                 continue
@@ -158,10 +158,10 @@ def view(
     logs = inspect_logs(settings, run)
     written = len(logs.update())
     if write_only:
-        typer.echo(f"{written} new Inspect logs in {logs.folder}")
+        cli.echo(f"{written} new Inspect logs in {logs.folder}")
         return
     with inspect_server(logs.folder, port) as address:
-        typer.echo(f"{logs.path} at {address}; stop with Ctrl-C")
+        cli.echo(f"{logs.path} at {address}; stop with Ctrl-C")
         if sys.stdout.isatty() if browser is None else browser:
             webbrowser.open(address)
         try:

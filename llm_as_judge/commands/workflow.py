@@ -39,9 +39,9 @@ def lint(
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"
-            typer.echo(cli.printable(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}"))
+            cli.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
         if not findings:
-            typer.echo(f"{workflow.file}: no findings")
+            cli.echo(f"{workflow.file}: no findings")
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 

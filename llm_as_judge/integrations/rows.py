@@ -15,10 +15,13 @@ from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
+from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.data.problems import spread
+from llm_as_judge.integrations.background import Background
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.policy.chat import messages_for
 from llm_as_judge.policy.weights import load_tokenizer
+from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Problem
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -26,7 +29,8 @@ from llm_as_judge.workflow.prompt import Layer1
 def training_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
     """``count`` training problems (default: as many as a whole run) in the order of the package's own training.
 
-    Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read.
+    Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read and for hidden tests that pass
+    solutions which do nothing.
     """
     sampler = open_problems(config, measured=False).sampler
     return _rows(config, sampler.sample(count or config.training.max_steps * config.training.rollout_batch_size))
@@ -40,6 +44,12 @@ def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any
 
 def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
     """Rows of ``problems``. Without a system message in the chat template, its text is in the user's message."""
+    if any(problem.reference.tests and problem.place for problem in problems):
+        background = Background("rows")  # the caller may have an event loop of its own
+        try:
+            background.submit(_refuse_vacuous(config, problems)).result()
+        finally:
+            background.close()
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))
     prompt = Layer1(config.workflow.model_copy(update={"prefill": False}))
     return [
@@ -52,3 +62,8 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
         }
         for problem in problems
     ]
+
+
+async def _refuse_vacuous(config: Config, problems: list[Problem]) -> None:
+    async with Sandbox(config.sandbox) as sandbox:
+        await refuse_vacuous(problems, sandbox)

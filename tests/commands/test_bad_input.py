@@ -259,9 +259,11 @@ def test_no_control_character_of_a_text_reaches_the_terminal(
     Path("run.jsonl").write_text("".join(json.dumps(event) + "\n" for event in run))
     Path("esc.py").write_text(f"raise ValueError({ESC!r})")
     Path(f"{ESC}.py").write_text(f"print({ESC!r})")
+    Path(f"{ESC}ok.py").write_text(SINGLE_CALL)
     for words in (
         "data inspect --file esc.jsonl", "monitor --once run.jsonl",
         "sandbox run esc.py", f"workflow lint {ESC}.py", f"evaluate --untrained --data {ESC}", f"sandbox run {ESC}.py",
+        f"workflow lint {ESC}ok.py",
     ):  # fmt: skip
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         main(words.split())

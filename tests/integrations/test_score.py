@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from helpers.knowing import Knowing
@@ -133,3 +135,16 @@ def test_rows_without_a_problem_are_refused() -> None:
     for record in ("not JSON", "[]", '{"problem": "1 + 1?"}', 5):
         with pytest.raises(DataError):
             problem_of({"record": record})
+
+
+@pytest.mark.parametrize("rows", [training_rows, heldout_rows])
+async def test_rows_whose_hidden_tests_prove_nothing_are_refused(
+    rows: Callable[..., object], config: Callable[..., Config]
+) -> None:
+    for file, word in (("train", "double"), ("test", "triple")):
+        texts = f"assert f(2) == len('{word}')", f"assert (f(3) == len('{word}'), 'wrong')"
+        records = [{"problem": f"{word}: {t}", "type": "code", "entry_point": "f", "tests": t} for t in texts]
+        Path(f"{file}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    own = config("train_dataset=train.jsonl", "test_dataset=test.jsonl", "domain_ratios={math: 0, code: 1, qa: 0}")
+    with pytest.raises(DataError, match=r"t(rain|est).jsonl:2\b.*returns None"):
+        rows(own, 2)
