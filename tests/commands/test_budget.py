@@ -26,15 +26,17 @@ EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
     tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = {"max_steps": 4, "rollout_batch_size": 2, "save_every": 0, "eval_every": 0, "eval_problems": 2}
+    small = {"max_steps": 4, "rollout_batch_size": 4, "save_every": 0, "eval_every": 0, "eval_problems": 2}
+    # More than the two requests that check the models, less than the first step's twelve rollouts.
+    small |= {"executor.max_tokens": 160, "judge.max_tokens": 160, "lookahead": 0}
     settings = run_settings(tmp_path, address, **small)
-    config = load_config(EMBEDDED, [*settings, "budget.max_tokens=150"])
-    with pytest.raises(BudgetSpent, match=r"stopped after step 1, which is saved: budget\.max_tokens=150 is spent"):
+    config = load_config(EMBEDDED, [*settings, "budget.max_tokens=400"])
+    with pytest.raises(BudgetSpent, match=r"stopped after step 1, which is saved: budget\.max_tokens=400 is spent"):
         asyncio.run(GRPOTrainer(config=config).train())
     newest = newest_checkpoint(config)
     assert newest is not None and newest.name == "step_1"
     command = ["train", *as_options(EMBEDDED, [*settings, "evaluation.plan_matrix=false"]), "--resume"]
-    assert main([*command, "--set", "budget.max_tokens=150"]) == 2
+    assert main([*command, "--set", "budget.max_tokens=400"]) == 2
     assert "stopped after step 1" in capsys.readouterr().err, "what earlier sessions took counts"
     assert main([*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2"]) == 0
     log = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
