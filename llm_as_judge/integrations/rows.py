@@ -37,7 +37,7 @@ def training_rows(config: Config, count: int | None = None) -> list[dict[str, An
 
 
 def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
-    """All held-out problems, or ``count`` of them with the share of each dataset and domain."""
+    """All held-out problems, or ``count`` of them with the share of each dataset and domain; raises likewise."""
     problems = heldout_problems(config.data)
     return _rows(config, problems if count is None else spread(problems, count))
 
