@@ -16,7 +16,7 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.metrics import Estimate, accuracy
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.rl.trainer import COLLAPSE_RATIO
+from llm_as_judge.rl.stops import COLLAPSE_RATIO
 from llm_as_judge.types import Problem, Prompt, Question
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 

@@ -81,10 +81,10 @@ def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> 
     loop = WarmUp(author.policy, settings, config.training, ranks)
     if newest is not None:
         checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
-        loop.steps = checkpoint.step_of(newest)
+        loop.optimizer.steps = checkpoint.step_of(newest)
         for _ in range(loop.steps):
             pairs.draw()  # skip what these steps learned from
-    loop.share_state()
+    loop.optimizer.share()
     held_out = pairs.held_out()
     looks: list[Look] = []
 

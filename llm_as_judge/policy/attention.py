@@ -41,17 +41,16 @@ BLOCK = 128
 #: Compilations of FlexAttention in one process.
 RECOMPILE_LIMIT = 64
 
-# Missing in older releases of torch, where the dense kernel is used.
-_flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-_flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 @dataclass(slots=True)
 class Tree:
     """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: by layer, keys and values of a trunk, which precede those of every row. ``caught``: receives the keys and
-    values of the rows by layer.
+    ``past``: by layer, keys and values of a trunk, which precede those of the row. ``caught``: receives the keys and
+    values of the row by layer.
     """
 
     layout: Layout
@@ -70,37 +69,31 @@ class Tree:
 
 
 def kernel_for(device: torch.device) -> Kernel:
-    if device.type == "cuda":
-        return "flex"
-    return "cascade" if device.type == "cpu" and _flash is not None and _flash_backward is not None else "dense"
+    kernels: dict[str, Kernel] = {"cpu": "cascade", "cuda": "flex"}
+    return kernels.get(device.type, "dense")
 
 
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
     """Last hidden states [T, hidden] of a row."""
-    return rows_hidden(base, tree.ids[None], tree.positions[None], attention)[0]
-
-
-def rows_hidden(base: Any, ids: Tensor, positions: Tensor, attention: Tree) -> Tensor:
-    """Last hidden states [B, T, hidden] of rows ``ids`` [B, T] of the same layout at ``positions`` [1, T]."""
     device = base.device
     with own_precision(base):
         out = base.get_decoder()(
-            input_ids=ids.to(device),
-            position_ids=positions.to(device),
+            input_ids=tree.ids[None].to(device),
+            position_ids=tree.positions[None].to(device),
             # Ignored by ``attention``. Without a four-dimensional mask, transformers would take decreasing positions
             # for the beginnings of packed documents.
             attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device),
             use_cache=False,
             tree=attention,
         )
-    hidden: Tensor = out.last_hidden_state
+    hidden: Tensor = out.last_hidden_state[0]
     return hidden
 
 
 def attention(
     module: Any,
-    query: Tensor,  # [B, H, T, D]
-    key: Tensor,  # [B, heads, T, D]
+    query: Tensor,  # [1, H, T, D]
+    key: Tensor,  # [1, heads, T, D]
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
@@ -108,7 +101,7 @@ def attention(
     tree: Tree | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention function for transformers: plain attention without ``tree``. Returns [B, T, H, D]."""
+    """Attention function for transformers: plain attention without ``tree``. Returns [1, T, H, D]."""
     if tree is None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
@@ -119,7 +112,7 @@ def attention(
         # Gradient checkpointing calls this again, with tensors that the gradient does not go to.
         tree.caught.setdefault(module.layer_idx, (key, value))
     if tree.past is not None:
-        past_key, past_value = (x.expand(len(key), -1, -1, -1) for x in tree.past[module.layer_idx])
+        past_key, past_value = tree.past[module.layer_idx]
         key, value = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if tree.kernel == "cascade":
@@ -183,7 +176,6 @@ class _Cascade(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float, pieces: tuple[Piece, ...]) -> Tensor:
-        assert _flash is not None
         wide = torch.promote_types(query.dtype, torch.float32)
         out = torch.zeros(query.shape, dtype=wide, device=query.device)
         lse = torch.full(query.shape[:3], -torch.inf, dtype=wide, device=query.device)  # [1, H, T]
@@ -203,7 +195,6 @@ class _Cascade(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        assert _flash_backward is not None
         query, key, value, out, lse = ctx.saved_tensors
         wide = lse.dtype
         grads = [torch.zeros(t.shape, dtype=wide, device=t.device) for t in (query, key, value)]

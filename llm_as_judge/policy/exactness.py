@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,17 +50,24 @@ class CheckedLayout:
         self._policy = policy
         self._shared_prefix = shared_prefix
         self._budget = budget
-        self._plain_checked = self._tree_checked = False
+        self._checked: set[Layout] = set()
 
     def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
         """Raises ``ConfigError`` if the model cannot be scored exactly, or not in the layout that is forced."""
-        if not self._plain_checked:
-            difference = check_plain(self._policy, completions)
-            logger.info("log-probabilities: within %.1e nats of the model's own forward pass", difference)
-            self._plain_checked = True
+        if not self._checked:
+            check_plain(self._policy, completions)
+            self._checked.add("padded")
         layout = self._choice(completions)
-        if layout == "tree" and not self._tree_checked:
-            layout = self._checked_tree(completions, sampling)
+        if layout not in self._checked:
+            try:
+                check_exact(self._policy, completions, sampling, self._budget)
+            except ConfigError as error:
+                if self._shared_prefix:
+                    raise
+                logger.warning("prefixes are not shared: %s", error)
+                self._shared_prefix = False
+                return "padded"
+            self._checked.add(layout)
         return layout
 
     def _choice(self, completions: Sequence[Completion]) -> Layout:
@@ -68,22 +75,6 @@ class CheckedLayout:
             return "tree" if self._shared_prefix else "padded"
         longest = max(map(_length, completions))
         return "padded" if self._policy.why_no_tree(longest) else choose_layout(completions)
-
-    def _checked_tree(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
-        try:
-            difference = check_exact(self._policy, completions, sampling, self._budget)
-        except ConfigError as error:
-            if self._shared_prefix:
-                raise
-            logger.warning("prefixes are not shared: %s", error)
-            self._shared_prefix = False
-            return "padded"
-        logger.info(
-            "shared prefixes: log-probabilities within %.1e nats of padded rows, gradient %.1e",
-            *(difference.logprob, difference.gradient),
-        )
-        self._tree_checked = True
-        return "tree"
 
 
 def plain_logprobs(base: Any, completion: Completion) -> Tensor:
@@ -126,10 +117,10 @@ def explained(what: str, cure: str) -> Iterator[None]:
         raise ConfigError(f"{what} ({type(error).__name__}: {error}); {cure}") from error
 
 
-def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
+def check_plain(policy: Policy, completions: Sequence[Completion]) -> None:
     """Compares log-probs of the longest and the shortest sequence, padded to each other, with ``plain_logprobs``.
 
-    Returns the difference in nats. Raises ``ConfigError`` if it is too large or the model cannot be scored.
+    Raises ``ConfigError`` if they differ too much or the model cannot be scored.
     """
     pair = [max(completions, key=_length), min(completions, key=_length)]
     name, base, was_training = policy.base.config.model_type, policy.base, policy.model.training
@@ -148,20 +139,10 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> float:
             f"log-probabilities of {name} are {worst:.1e} nats off its own forward pass (at most "
             f"{tolerance(base.dtype):g}), so it cannot be trained here; see docs/reports/architectures.md"
         )
-    return worst
+    logger.info("log-probabilities: within %.1e nats of the model's own forward pass", worst)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Largest difference of a log-probability in nats, and |tree - padded| / |padded| of the gradient."""
-
-    logprob: float
-    gradient: float
-
-
-def check_exact(
-    policy: Policy, completions: Sequence[Completion], sampling: Sampling, budget: int = 2**14
-) -> Difference:
+def check_exact(policy: Policy, completions: Sequence[Completion], sampling: Sampling, budget: int = 2**14) -> None:
     """Compares the two layouts. Raises ``ConfigError`` if they differ; gradients stay as they were.
 
     Without top_p and top_k, which follow the logits in both layouts: where they cut between two nearly equal
@@ -175,7 +156,7 @@ def check_exact(
     layouts: tuple[Layout, Layout] = ("tree", "padded")
     try:
         with explained(f"prefixes of {name} cannot be shared", cure):
-            tree, rows = (torch.cat(policy.own_logprobs(compared, sampling, x, budget)) for x in layouts)
+            tree, rows = (torch.cat(policy.known_logprobs(compared, sampling, x, budget)) for x in layouts)
             logprob = apart(tree, rows, policy.base.dtype)
             few = _relatives(compared)
             with torch.enable_grad():
@@ -193,7 +174,7 @@ def check_exact(
             f"in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in the gradient (at most "
             f"{most_gradient:g}); {cure}"
         )
-    return Difference(logprob, gradient)
+    logger.info("shared prefixes: log-probs within %.1e nats of padded rows, gradient %.1e", logprob, gradient)
 
 
 def _gradient(

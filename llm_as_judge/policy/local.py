@@ -9,9 +9,7 @@ tokens with the model's own forward pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -36,8 +34,6 @@ REPACK_BELOW = 0.75
 
 #: Text, because rounding in low precision moves the unlikely tokens that follow random ones far.
 _CHECK_PROMPTS = ("Write a Python class", "Write a Python function that adds two numbers.", "Write a Python")
-#: Models that passed the check of their first tokens.
-_CHECKED: WeakSet[torch.nn.Module] = WeakSet()
 
 
 class LocalEngine:
@@ -49,9 +45,7 @@ class LocalEngine:
         self._max_sequences = max_sequences
         self.version = 0
         refuse(policy.base.config)
-        if policy.base not in _CHECKED:
-            self._check()
-            _CHECKED.add(policy.base)
+        self._check()
 
     def sync(self, policy: object, version: int) -> None:
         """Notes the version; the weights are shared."""
@@ -79,15 +73,18 @@ class LocalEngine:
         if any(len(p) == 0 for p in prompts):
             raise ValueError("a prompt must have at least one token")
         refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
-        sampler = _Sampler(Sampling(temperature, top_p, top_k), torch.Generator().manual_seed(seed))
+        sampling, noise = Sampling(temperature, top_p, top_k), torch.Generator().manual_seed(seed)
         needed = [len(p) + n * max_new_tokens for p in prompts]
         found: dict[tuple[int, int], Completion] = {}
+        ends = self._policy.eos_token_ids
         with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
             for places in padded_batches(needed, CACHE_TOKENS, most=max(1, self._max_sequences // n)):
                 chunk = [list(prompts[place]) for place in places]
-                for ended in self._decode(base, chunk, n, sampler, max_new_tokens):
-                    place, member = places[0] + ended.sequence // n, ended.sequence % n
-                    completion = found[place, member] = self._completion(prompts[place], ended)
+                for sequence, ids, logprobs in self._decode(base, chunk, n, sampling, noise, max_new_tokens):
+                    place, member = places[0] + sequence // n, sequence % n
+                    completion = found[place, member] = completion_of(
+                        self._tokenizer, prompts[place], ids, logprobs, ids[-1] in ends, self.version
+                    )
                     if on_completion is not None:
                         on_completion(place, member, completion)
         return [[found[place, member] for member in range(n)] for place in range(len(prompts))]
@@ -114,98 +111,42 @@ class LocalEngine:
             )
 
     def _decode(
-        self, base: Any, prompts: list[list[int]], n: int, sampler: _Sampler, max_new_tokens: int
-    ) -> Iterator[_Ended]:
-        """Yields each of the ``len(prompts) * n`` sequences when it ends."""
-        device, decoder = base.device, base.get_decoder()
+        self, base: Any, prompts: list[list[int]], n: int, sampling: Sampling, noise: torch.Generator, most: int
+    ) -> Iterator[tuple[int, list[int], list[float]]]:
+        """Yields index, token ids and log-probs of each of the ``len(prompts) * n`` sequences when it ends."""
+        count, length = len(prompts) * n, 0
+        ids, logprobs = torch.zeros(count, most, dtype=torch.long), torch.zeros(count, most)
+        running = torch.ones(count, dtype=torch.bool)
+        rows = torch.arange(count)  # sequence of each row of the grid, -1 = filler
+        ends = torch.tensor(sorted(self._policy.eos_token_ids), dtype=torch.long)
         hidden, store = prefill(base, prompts, n)
         logits = logits_of(base, hidden).repeat_interleave(n, 0)  # [P * n, V]
-        sequences = _Sequences(len(prompts) * n, max_new_tokens, self._policy.eos_token_ids)
         base.set_attn_implementation(ATTENTION)
         while True:
-            token, logprob = sampler.draw(logits, sequences)
-            yield from sequences.append(token.cpu(), logprob.cpu())
-            live = sequences.live
-            if not bool(live.any()):
+            # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
+            uniform = torch.rand(count, dtype=torch.float64, generator=noise)
+            token, logprob = draw(logits, sampling, uniform[rows.clamp(min=0)])
+            live = (rows >= 0) & running[rows]
+            sequences, sampled = rows[live], token.cpu()[live]
+            ids[sequences, length], logprobs[sequences, length] = sampled, logprob.cpu()[live].float()
+            length += 1
+            stops = torch.isin(sampled, ends) | (length == most)
+            running[sequences] = ~stops
+            for i in sequences[stops].tolist():
+                yield i, ids[i, :length].tolist(), logprobs[i, :length].tolist()
+            if not bool(running.any()):
                 return
+            live = (rows >= 0) & running[rows]
             if (packed := repack(live.view(store.prompts, store.group))) is not None:
                 keep, real = packed
-                sequences.select(keep.flatten(), real.flatten())
-                token = token[keep.flatten().to(device)]
+                rows = torch.where(real.flatten(), rows[keep.flatten()], -1)
+                token = token[keep.flatten().to(token.device)]
                 store.select(keep)
-            positions = store.next_positions()
-            hidden = decoder(
-                input_ids=token[:, None], position_ids=positions[:, None], use_cache=False, store=store
+            hidden = base.get_decoder()(
+                input_ids=token[:, None], position_ids=store.next_positions()[:, None], use_cache=False, store=store
             ).last_hidden_state[:, 0]
             store.length += 1
             logits = logits_of(base, hidden)
-
-    def _completion(self, prompt: Sequence[int], ended: _Ended) -> Completion:
-        stopped = ended.ids[-1] in self._policy.eos_token_ids
-        return completion_of(self._tokenizer, prompt, ended.ids, ended.logprobs, stopped, self.version)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A finished sequence."""
-
-    sequence: int
-    ids: list[int]
-    logprobs: list[float]
-
-
-class _Sequences:
-    """Tokens sampled for N sequences, and which sequence each row of the decoding grid continues."""
-
-    def __init__(self, count: int, max_new_tokens: int, ends: frozenset[int]) -> None:
-        self.rows = torch.arange(count)  # sequence of each row, -1 = filler
-        self._done = torch.zeros(count, dtype=torch.bool)  # by sequence
-        self._ids = torch.zeros(count, max_new_tokens, dtype=torch.long)
-        self._logprobs = torch.zeros(count, max_new_tokens)
-        self._ends = torch.tensor(sorted(ends), dtype=torch.long)
-        self._length = 0
-
-    @property
-    def count(self) -> int:
-        return len(self._done)
-
-    @property
-    def live(self) -> Tensor:
-        """Whether each row continues an unfinished sequence."""
-        return (self.rows >= 0) & ~self._done[self.rows.clamp(min=0)]
-
-    def append(self, token: Tensor, logprob: Tensor) -> Iterator[_Ended]:
-        """Appends a token to each live row; yields the sequences that end with it."""
-        live = self.live
-        running, token = self.rows[live], token[live]
-        self._ids[running, self._length], self._logprobs[running, self._length] = token, logprob[live].float()
-        self._length += 1
-        stops = torch.isin(token, self._ends) | (self._length == self._ids.shape[1])
-        self._done[running] = stops
-        for sequence in running[stops].tolist():
-            ids, logprobs = self._ids[sequence, : self._length], self._logprobs[sequence, : self._length]
-            yield _Ended(sequence, ids.tolist(), logprobs.tolist())
-
-    def select(self, keep: Tensor, real: Tensor) -> None:
-        """Keeps the rows with indices ``keep``; those that are not ``real`` become fillers."""
-        self.rows = torch.where(real, self.rows[keep], -1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sampler:
-    sampling: Sampling
-    noise: torch.Generator
-
-    def draw(self, logits: Tensor, sequences: _Sequences) -> tuple[Tensor, Tensor]:
-        """A token and its log-prob for each row of ``logits`` [R, V]."""
-        # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
-        uniform = torch.rand(sequences.count, dtype=torch.float64, generator=self.noise)
-        if self.sampling.temperature > 0:
-            logprobs = sampling_logprobs(logits, self.sampling.temperature, self.sampling.top_p, self.sampling.top_k)
-            token = sample(logprobs, uniform[sequences.rows.clamp(min=0)].to(logits.device))
-        else:
-            logprobs, token = sampling_logprobs(logits), logits.argmax(-1)
-        return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
 def decode_attention(
@@ -241,6 +182,16 @@ def decode_attention(
     out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)
     out = out + torch.einsum("phgsk,pghkd->pghsd", own_weights, own_v)
     return out.reshape(rows, 1, all_heads, dim), None
+
+
+def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """A token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
+    if sampling.temperature > 0:
+        logprobs = sampling_logprobs(logits, sampling.temperature, sampling.top_p, sampling.top_k)
+        token = sample(logprobs, uniform.to(logits.device))
+    else:
+        logprobs, token = sampling_logprobs(logits), logits.argmax(-1)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]
 
 
 def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:

@@ -44,9 +44,6 @@ SMALL_MODEL = 20_000_000
 #: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
 
-#: Modules of Mamba layers that are used through their weights only, so that an adapter has no effect.
-_PAST_LAYERS = frozenset(("out_proj", "conv1d", "dt_proj"))
-
 #: Attributes of modules that hold the strength of some noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
 
@@ -61,7 +58,7 @@ class Policy:
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         silence(base)
-        layers, modules = _linear_layers(base), config.lora_target_modules
+        modules = config.lora_target_modules
         lora = LoraConfig(
             r=config.lora_rank,
             lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
@@ -78,7 +75,10 @@ class Policy:
                 try:
                     self.model: Any = get_peft_model(base, lora)
                 except (ValueError, re.error) as error:
-                    raise ConfigError(_no_adapter(config, base.config.model_type, layers, error)) from error
+                    raise ConfigError(
+                        f"model.lora_target_modules={modules!r}: {error}; give all-linear, names of layers such as "
+                        "[q_proj, v_proj], or a regular expression over their full names"
+                    ) from error
         for layer in self._adapted():
             # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
             layer.cast_input_dtype_enabled = False
@@ -185,23 +185,22 @@ class Policy:
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 
-    def own_logprobs(
-        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
+    def known_logprobs(
+        self,
+        completions: Sequence[Completion],
+        sampling: Sampling,
+        layout: Layout,
+        budget: int,
+        *,
+        reference: bool = False,
     ) -> list[Tensor]:
-        """Log-probs [T] of every completion under the current weights, without gradient."""
+        """Log-probs [T] of every completion under the current weights or the KL reference, without gradient."""
         logprobs: dict[int, Tensor] = {}
-        with torch.no_grad():
+        with torch.no_grad(), self._reference() if reference else nullcontext():
             for batch in self.micro_batches(completions, sampling, layout, budget):
                 rows = zip(batch.members, batch.scores.logprobs, batch.scores.mask, strict=True)
                 logprobs.update((i, row[mask]) for i, row, mask in rows)
         return [logprobs[i] for i in range(len(completions))]
-
-    def reference_logprobs(
-        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
-    ) -> list[Tensor]:
-        """Log-probs [T] of every completion under the KL reference, without gradient."""
-        with self._reference():
-            return self.own_logprobs(completions, sampling, layout, budget)
 
     def why_no_tree(self, longest: int = 0) -> str:
         """Reason why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty if they can."""
@@ -225,20 +224,17 @@ class Policy:
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
         layers = self._adapted()
-        linear = all(isinstance(m.get_base_layer(), torch.nn.Linear) for m in layers)
-        merge = linear and base.dtype == torch.float32
-        originals = [m.get_base_layer().weight.data for m in layers] if merge else []
+        linear = all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers)
+        merged = layers if linear and base.dtype == torch.float32 else []
+        originals = [layer.get_base_layer().weight.data for layer in merged]
         self.model.eval()
         try:
-            with self.model.disable_adapter() if merge else nullcontext():
-                if merge:
-                    with torch.no_grad():
-                        for layer in layers:
-                            weight = layer.get_base_layer().weight
-                            weight.data = weight.data + layer.get_delta_weight("default")
+            with self.model.disable_adapter() if merged else nullcontext():
+                for layer, original in zip(merged, originals, strict=True):
+                    layer.get_base_layer().weight.data = original + layer.get_delta_weight("default").detach()
                 yield base
         finally:
-            for layer, original in zip(layers if merge else (), originals, strict=True):
+            for layer, original in zip(merged, originals, strict=True):
                 layer.get_base_layer().weight.data = original
             base.set_attn_implementation(attention)
             self.model.train(was_training)
@@ -281,10 +277,9 @@ class Policy:
         except (RuntimeError, ValueError, KeyError) as error:
             raise ConfigError(f"{directory} is an adapter of another shape or model: {error}") from error
         missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
-        if missing:
-            raise ConfigError(f"{directory} is an adapter of other modules: it lacks {missing[:3]}")
-        if result.unexpected_keys:
-            raise ConfigError(f"{directory} is an adapter of another model: it has {result.unexpected_keys[:3]}")
+        if missing or result.unexpected_keys:
+            more = result.unexpected_keys[:3]
+            raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
 
     def _adapted(self) -> list[Any]:
         return [module for module in self.base.modules() if isinstance(module, LoraLayer)]
@@ -293,24 +288,22 @@ class Policy:
         longest = max((len(c.prompt_ids) + len(c.token_ids) for c in completions), default=0)
         if reason := why_not_positions(self.base.config.get_text_config(), longest):
             raise ConfigError(f"{reason}; lower training.prompt_max_length or training.response_max_length")
-        if layout == "padded":
-            return
-        if reason := self.why_no_tree(longest):
+        if layout == "tree" and (reason := self.why_no_tree(longest)):
             raise ConfigError(f"{reason}; set training.shared_prefix=false to forward padded rows instead")
 
     @contextmanager
     def _reference(self) -> Iterator[None]:
         """The policy before training: the adapter it started from, or none."""
-        if _REFERENCE not in self.model.peft_config:
-            with self.model.disable_adapter(), torch.no_grad():
+        with torch.no_grad():
+            if _REFERENCE not in self.model.peft_config:
+                with self.model.disable_adapter():
+                    yield
+                return
+            self.model.base_model.set_adapter(_REFERENCE, inference_mode=True)
+            try:
                 yield
-            return
-        self.model.base_model.set_adapter(_REFERENCE, inference_mode=True)
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            self.model.base_model.set_adapter("default")
+            finally:
+                self.model.base_model.set_adapter("default")
 
 
 def silence(base: Any) -> None:
@@ -366,26 +359,3 @@ def fit_threads(policy: Policy) -> None:
     small = policy.base.num_parameters() < SMALL_MODEL
     if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)
-
-
-def _linear_layers(base: Any) -> set[str]:
-    """Names of the layers that ``all-linear`` stands for."""
-    head = base.get_output_embeddings()
-    names = (
-        name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head
-    )
-    return {name.rpartition(".")[2] for name in names}
-
-
-def _no_adapter(config: ModelConfig, kind: str, layers: set[str], error: Exception) -> str:
-    """Error message for a model that cannot take such an adapter."""
-    if "Mamba-based" in str(error):  # PEFT's own list of types
-        rest = ", ".join(sorted(layers - _PAST_LAYERS))
-        return (
-            f"model.model_name={config.model_name!r} is a Mamba model ({kind}): adapters have no effect on its "
-            f"out_proj and conv1d; give model.lora_target_modules=[{rest}]"
-        )
-    return (
-        f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of layers such as "
-        "[q_proj, v_proj], or a regular expression over their full names"
-    )

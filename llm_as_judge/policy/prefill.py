@@ -1,8 +1,4 @@
-"""Prefill of the local engine: forwards the prompts of a batch and returns the cache to decode from.
-
-On the CPU every unique prefix of the prompts is forwarded once, as a prefix tree. On other devices the beginning that
-all prompts share is forwarded once, and the rest in padded batches of prompts of similar length.
-"""
+"""Prefill of the local engine: forwards the prompts of a batch as prefix trees and returns the cache to decode from."""
 
 from __future__ import annotations
 
@@ -13,12 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from llm_as_judge.policy.attention import ATTENTION, KeyValue, Tree, kernel_for, row_hidden, rows_hidden
+from llm_as_judge.policy.attention import ATTENTION, Kernel, KeyValue, Tree, row_hidden
 from llm_as_judge.policy.limits import PREFILL_TOKENS
-from llm_as_judge.policy.tree import causal, common_length, padded_batches, trunk
-
-#: Per layer, keys and values of the beginning that all prompts share, and of the rest of every prompt.
-Cached = list[tuple[KeyValue, KeyValue]]
+from llm_as_judge.policy.tree import common_length, padded_batches, trunk
 
 
 @dataclass
@@ -68,73 +61,42 @@ class Store:
 
 
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
-    """Last hidden state [P, hidden] of every prompt, and the store to decode from."""
+    """Last hidden state [P, hidden] of every prompt, and the store to decode from.
+
+    Prompts are forwarded in passes of about ``PREFILL_TOKENS``; each pass forwards every unique prefix once.
+    """
     # Each prompt keeps at least one token of its own.
     common = min(common_length(*prompts), min(map(len, prompts)) - 1)
     longest = max(map(len, prompts)) - common
     base.set_attn_implementation(ATTENTION)
-    shared = kernel_for(base.device) == "cascade"
-    hidden, cached = (_tree_prefill if shared else _padded_prefill)(base, prompts, common, longest)
-    layers = []
-    for begin, rest in cached:
-        heads, dim = rest[0].shape[1], rest[0].shape[3]
-        own = rest[0].new_zeros(2, len(prompts) * group, heads, capacity, dim)
-        layers.append(LayerStore(begin, rest, (own[0], own[1])))
+    # On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention.
+    kernel: Kernel = "cascade" if base.device.type == "cpu" else "dense"
+    last: list[Tensor] = []
+    layers: list[LayerStore] = []
+    for members in padded_batches([len(p) for p in prompts], PREFILL_TOKENS):
+        tree, rows = trunk([prompts[i] for i in members])
+        caught: dict[int, KeyValue] = {}
+        last.append(row_hidden(base, tree, Tree(tree.layout, kernel, caught=caught))[[row[-1] for row in rows]])
+        if not layers:
+            begin = torch.tensor(rows[0][:common], dtype=torch.long)
+            layers += [
+                _layer(key, value, begin, (len(prompts), longest), group, capacity) for key, value in caught.values()
+            ]
+        # Rows are padded with their last token; the mask hides it.
+        rest = torch.tensor([row[common:] + row[-1:] * (common + longest - len(row)) for row in rows])
+        for layer, found in zip(layers, caught.values(), strict=True):
+            for whole, own in zip(layer.prompt, found, strict=True):
+                whole[members[0] : members[-1] + 1] = own[0][:, rest].transpose(0, 1)
     lengths = torch.tensor([len(p) for p in prompts], device=base.device)
     past = torch.arange(longest, device=base.device) >= lengths[:, None] - common
     padding = torch.zeros(past.shape, device=base.device).masked_fill(past, -torch.inf)
-    return hidden, Store(layers, lengths, padding[:, None, None, None, :], len(prompts), group)
+    return torch.cat(last), Store(layers, lengths, padding[:, None, None, None, :], len(prompts), group)
 
 
-def _tree_prefill(base: Any, prompts: list[list[int]], common: int, longest: int) -> tuple[Tensor, Cached]:
-    """Forwards every unique prefix once.
-
-    Returns last hidden states, and per layer keys and values of the common beginning [heads, S, D] and of the rest of
-    the prompts [P, heads, L, D], L = ``longest``.
-    """
-    tree, rows = trunk(prompts)
-    caught: dict[int, KeyValue] = {}
-    hidden = row_hidden(base, tree, Tree(tree.layout, "cascade", caught=caught))
-    begin = torch.tensor(rows[0][:common], dtype=torch.long)
-    # Rows are padded with their last token; the mask hides it.
-    rest = torch.tensor([row[common:] + row[-1:] * (common + longest - len(row)) for row in rows])
-    found = [
-        (
-            (key[0][:, begin], value[0][:, begin]),
-            (key[0][:, rest].transpose(0, 1).contiguous(), value[0][:, rest].transpose(0, 1).contiguous()),
-        )
-        for key, value in caught.values()
-    ]
-    return hidden[[row[-1] for row in rows]], found
-
-
-def _padded_prefill(base: Any, prompts: list[list[int]], common: int, longest: int) -> tuple[Tensor, Cached]:
-    """Forwards the common beginning once, then the rest in padded batches; returns the same as ``_tree_prefill``."""
-    device = base.device
-    begin: dict[int, KeyValue] = {}
-    if common:
-        tree, _ = trunk([prompts[0][:common]])
-        row_hidden(base, tree, Tree(tree.layout, "dense", caught=begin))
-    past = list(begin.values()) or None
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    last: list[Tensor] = []
-    rest: dict[int, KeyValue] = {}
-    for members in padded_batches([len(prompts[i]) - common for i in order], PREFILL_TOKENS):
-        rows = [prompts[order[i]][common:] for i in members]
-        width = len(rows[-1])
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-        # Padding is on the right, where the causal pattern hides it from every real token.
-        caught: dict[int, KeyValue] = {}
-        attention = Tree(causal(common, width), "dense", past, caught)
-        hidden = rows_hidden(base, ids, torch.arange(common, common + width)[None], attention)
-        last.append(hidden[torch.arange(len(rows)), [len(row) - 1 for row in rows]])
-        places = torch.tensor(order[members[0] : members[-1] + 1], device=device)
-        for layer, own in caught.items():
-            if layer not in rest:
-                key, value = (x.new_zeros(len(prompts), x.shape[1], longest, x.shape[3]) for x in own)
-                rest[layer] = key, value
-            for whole, part in zip(rest[layer], own, strict=True):
-                whole[places, :, :width] = part
-    first = begin or {layer: (key[:1, :, :0], value[:1, :, :0]) for layer, (key, value) in rest.items()}
-    found = [((first[layer][0][0], first[layer][1][0]), own) for layer, own in rest.items()]
-    return torch.cat(last)[torch.tensor(order).argsort().to(device)], found
+def _layer(key: Tensor, value: Tensor, begin: Tensor, grid: tuple[int, int], group: int, capacity: int) -> LayerStore:
+    """Room for ``grid`` = (prompts, longest rest); the common beginning is at positions ``begin`` of the first pass."""
+    prompts, longest = grid
+    heads, dim = key.shape[1], key.shape[3]
+    rest = key.new_empty(2, prompts, heads, longest, dim)
+    own = key.new_zeros(2, prompts * group, heads, capacity, dim)
+    return LayerStore((key[0][:, begin], value[0][:, begin]), (rest[0], rest[1]), (own[0], own[1]))

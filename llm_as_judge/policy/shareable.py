@@ -11,16 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 #: Rotary position embeddings whose angles depend on the position only.
-FIXED_ROPES = frozenset(("default", "linear", "yarn", "llama3", "proportional"))
+_FIXED_ROPES = frozenset(("default", "linear", "yarn", "llama3", "proportional"))
 #: Those that use other angles for all positions once a sequence exceeds the original context length.
-SWITCHING_ROPES = frozenset(("dynamic", "longrope"))
-
-
-def window_of(config: Any) -> int | None:
-    """Number of tokens that the narrowest layers attend to; None if all layers attend to all tokens."""
-    layers = set(getattr(config, "layer_types", None) or ("sliding_attention",))  # without a list, all layers slide
-    window = getattr(config, "sliding_window", None) if "sliding_attention" in layers else None
-    return int(window) if window else None
+_SWITCHING_ROPES = frozenset(("dynamic", "longrope"))
 
 
 def why_not_positions(config: Any, longest: int) -> str:
@@ -29,27 +22,27 @@ def why_not_positions(config: Any, longest: int) -> str:
     by_layer_type = [p for p in parameters.values() if isinstance(p, dict)]
     for rope in by_layer_type or [parameters]:
         kind = rope.get("rope_type", "default")
-        if kind in FIXED_ROPES:
+        if kind in _FIXED_ROPES:
             continue
-        if kind not in SWITCHING_ROPES:
-            return f"{config.model_type} has rope_type {kind!r}, which is not supported"
+        name = f"{config.model_type} has rope_type {kind!r}, which"
+        if kind not in _SWITCHING_ROPES:
+            return f"{name} is not supported"
         own = rope.get("original_max_position_embeddings")
         switch = own or getattr(config, "original_max_position_embeddings", None) or config.max_position_embeddings
         if longest > switch:
             return (
-                f"{config.model_type} has rope_type {kind!r}, which encodes all positions differently beyond {switch} "
-                f"tokens, sequences here have up to {longest}"
+                f"{name} encodes all positions differently beyond {switch} tokens, sequences here have up to {longest}"
             )
     return ""
 
 
 def why_not_attention(config: Any, longest: int) -> str:
     """Reason why the model does not compute plain full attention. A window wider than the sequences has no effect."""
-    name = config.model_type
-    if other := sorted(set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}):
+    name, layers = config.model_type, set(getattr(config, "layer_types", None) or ())
+    if other := sorted(layers - {"full_attention", "sliding_attention"}):
         return f"{name} has {', '.join(other)} layers, not full attention"
-    window = window_of(config)
-    if window is not None and longest > window:
+    window = getattr(config, "sliding_window", None)
+    if window and longest > window and (not layers or "sliding_attention" in layers):  # without a list, all slide
         return f"{name} attends to a window of {window} tokens, sequences here have up to {longest}"
     if cap := getattr(config, "attn_logit_softcapping", None):
         return f"{name} has attn_logit_softcapping={cap}, which attention to shared prefixes does not compute"

@@ -5,8 +5,8 @@ batches that are too large for one pass. Both give the attention pattern in two 
 span of keys) for the cascade kernel, and as the interval of queries that see a key for FlexAttention and the dense
 reference. No model and no attention here.
 
-The idea is known (Tree Training, arXiv 2511.00413; AReaL; ART; TRL's asynchronous trainer). Here a fork duplicates no
-token, because the loss reads edges (row, target) instead of shifted labels.
+The idea is that of Tree Training (arXiv 2511.00413). Here a fork duplicates no token, because the loss reads edges
+(row, target) instead of shifted labels.
 """
 
 from __future__ import annotations
@@ -90,20 +90,18 @@ class Stage:
     members: tuple[tuple[int, ...], ...]
 
 
-def plan(prompts: Sequence[Tokens], completions: Sequence[Tokens], min_share: int = MIN_SHARE) -> TreePlan:
-    """One row for sequences prompt + completion. Raises ``ValueError`` for an empty prompt or completion."""
-    _check(prompts, completions)
-    row = _Row(min_share)
+def plan(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> TreePlan:
+    """One row for sequences prompt + completion, none of them empty."""
+    row = _Row()
     # The last completion token predicts nothing: it is only a target.
     paths = row.add([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)])
     rows = [row.places(path)[len(prompt) - 1 :] for path, prompt in zip(paths, prompts, strict=True)]
     return row.finish(rows, completions)
 
 
-def trunk(prompts: Sequence[Tokens], min_share: int = MIN_SHARE) -> tuple[TreePlan, list[list[int]]]:
-    """One row for prompts only, and the positions of each prompt's tokens. Raises ``ValueError`` for an empty one."""
-    _check(prompts, prompts)
-    row = _Row(min_share)
+def trunk(prompts: Sequence[Tokens]) -> tuple[TreePlan, list[list[int]]]:
+    """One row for prompts only, and the positions of each prompt's tokens."""
+    row = _Row()
     paths = row.add(prompts)
     return row.finish(), [row.places(path) for path in paths]
 
@@ -127,25 +125,16 @@ def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None)
     yield tuple(members)
 
 
-def stages(
-    prompts: Sequence[Tokens],
-    completions: Sequence[Tokens],
-    budget: int,
-    row_budget: int,
-    min_share: int = MIN_SHARE,
-) -> list[Stage]:
+def stages(prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, row_budget: int) -> list[Stage]:
     """Trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
 
     Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together.
     """
-    _check(prompts, completions)
-    if min(budget, row_budget) < 1:
-        raise ValueError(f"token budgets must be >= 1, got {budget} and {row_budget}")
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     whole = [len(prompts[i]) for i in order]
     shared = [0, *(common_length(prompts[i], prompts[j]) for i, j in pairwise(order))]
     chunks = _chunks(order, [a - b for a, b in zip(whole, shared, strict=True)], whole, budget)
-    return [_stage(chunk, prompts, completions, row_budget, min_share) for chunk in chunks]
+    return [_stage(chunk, prompts, completions, row_budget) for chunk in chunks]
 
 
 def common_length(first: Tokens, *others: Tokens) -> int:
@@ -158,12 +147,6 @@ def common_length(first: Tokens, *others: Tokens) -> int:
     return end
 
 
-def causal(past: int, queries: int) -> Layout:
-    """Attention to ``past`` keys of a trunk and, causally, to the row's own. Without pieces."""
-    first = torch.arange(-past, queries).clamp(min=0)
-    return Layout((), first, torch.full_like(first, queries), queries)
-
-
 def dense_mask(layout: Layout) -> Tensor:
     """Attention pattern as [Q, K] bool."""
     queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
@@ -174,7 +157,6 @@ def dense_mask(layout: Layout) -> Tensor:
 class _Row:
     """A row under construction; its nodes are in depth-first order."""
 
-    min_share: int
     nodes: list[Node] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
@@ -184,7 +166,7 @@ class _Row:
         paths: list[list[int]] = [[] for _ in sequences]
 
         def grow(members: Sequence[int], at: int) -> None:
-            for branch, end in _branches(sequences, members, at, self.min_share):
+            for branch, end in _branches(sequences, members, at):
                 index, start = len(self.nodes), len(self.ids)
                 self.ids += sequences[branch[0]][at:end]
                 self.positions += range(depth + at, depth + end)
@@ -241,22 +223,20 @@ class _Row:
         return Layout(tuple(pieces), first, last, queries)
 
 
-def _stage(
-    members: Sequence[int], prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, min_share: int
-) -> Stage:
-    trunk = _Row(min_share)
+def _stage(members: Sequence[int], prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int) -> Stage:
+    trunk = _Row()
     paths = dict(zip(members, trunk.add([prompts[i] for i in members]), strict=True))
     # In the trunk's depth-first order, so that the completions below each node are one span.
     order = sorted(members, key=lambda i: (paths[i][-1], i))
     lengths = [len(completions[i]) for i in order]
     chunks = _chunks(order, lengths, lengths, budget)
-    rows = tuple(_micro_batch(trunk, [(paths[i], completions[i]) for i in chunk], min_share) for chunk in chunks)
+    rows = tuple(_micro_batch(trunk, [(paths[i], completions[i]) for i in chunk]) for chunk in chunks)
     return Stage(trunk.finish(), rows, tuple(map(tuple, chunks)))
 
 
-def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]], min_share: int) -> TreePlan:
+def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]]) -> TreePlan:
     """Row of completions, each with the path of its prompt in ``trunk``; equal paths are neighbours."""
-    row, spans, own = _Row(min_share), dict[int, tuple[int, int]](), list[tuple[int, list[int]]]()
+    row, spans, own = _Row(), dict[int, tuple[int, int]](), list[tuple[int, list[int]]]()
     for path, group in groupby(members, key=lambda member: member[0]):
         begin, prompt = len(row.ids), trunk.places(path)
         below = row.add([completion[:-1] for _, completion in group], len(prompt))
@@ -269,9 +249,7 @@ def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]], min_s
     return row.finish(rows, [completion for _, completion in members], pieces, len(trunk.ids))
 
 
-def _branches(
-    sequences: Sequence[Tokens], members: Sequence[int], at: int, min_share: int
-) -> Iterator[tuple[list[int], int]]:
+def _branches(sequences: Sequence[Tokens], members: Sequence[int], at: int) -> Iterator[tuple[list[int], int]]:
     """Groups of ``members`` with the same next token, and the end of what each group shares."""
     branches: dict[int, list[int]] = {}
     for i in members:
@@ -279,7 +257,7 @@ def _branches(
             branches.setdefault(sequences[i][at], []).append(i)
     for branch in branches.values():
         end = at + common_length(*(sequences[i][at:] for i in branch)) if len(branch) > 1 else len(sequences[branch[0]])
-        if len(branch) > 1 and end - at < min_share and any(len(sequences[i]) > end for i in branch):
+        if len(branch) > 1 and end - at < MIN_SHARE and any(len(sequences[i]) > end for i in branch):
             yield from (([i], len(sequences[i])) for i in branch)
         else:
             yield branch, end
@@ -297,8 +275,3 @@ def _chunks(items: Sequence[int], added: Sequence[int], alone: Sequence[int], bu
             chunks.append([item])
             held = whole
     return chunks
-
-
-def _check(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> None:
-    if not prompts or any(not p for p in prompts) or any(not c for c in completions):
-        raise ValueError("a batch needs a sequence, and every prompt and every completion at least one token")

@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from weakref import ref
 
 from llm_as_judge.config.endpoints import EngineConfig
@@ -66,14 +66,14 @@ class VLLMEngine:
     def check(self) -> list[str]:
         """Names of the served models. Requires the base model among them, and a token with its log-prob."""
 
-        async def ask(server: _Server) -> list[str]:
-            names = await server.models()
+        async def ask(transport: Transport) -> list[str]:
+            names = await transport.get("/models", model_names)
             if self._base_model not in names:
                 raise ConfigError(
                     f"{self._config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
                     "start it with that model, or let --served-model-name say so"
                 )
-            reply = await server.complete(self._base_model, [0], _fields(n=1, max_tokens=1))
+            reply = await self._complete(transport, [0], _fields(n=1, max_tokens=1))
             self._sampled(reply["choices"][0])
             return names
 
@@ -88,15 +88,15 @@ class VLLMEngine:
             return
         name, before = self._write(policy, version), self._loaded
 
-        async def load(server: _Server) -> None:
+        async def load(transport: Transport) -> None:
             if name != before:
-                await server.load(name)
-            if before is not None and before != name:
-                await server.unload(before)
+                await self._adapter(transport, "load", name)
+            if before not in (None, name):
+                await self._adapter(transport, "unload", before)
 
         self._run(load)
         self._synced, self._loaded, self.version = (ref(policy), version), name, version
-        if before is not None and before != name:
+        if before not in (None, name):
             shutil.rmtree(self._adapter_dir / before, ignore_errors=True)
 
     def generate(
@@ -124,20 +124,30 @@ class VLLMEngine:
             max_tokens=max_new_tokens,
         )
 
-        async def one(server: _Server, index: int) -> list[Completion]:
+        async def one(transport: Transport, index: int) -> list[Completion]:
             # vLLM adds k to the seed for completion k: prompts with consecutive seeds would share their noise.
             prompt, fields = list(prompts[index]), {**sampling, "seed": derived_seed(seed, index)}
-            reply = await server.complete(self._loaded or self._base_model, prompt, fields)
+            reply = await self._complete(transport, prompt, fields)
             completions = self._completions(prompt, reply, asked) * (n // asked)
             for member, completion in enumerate(completions):
                 if on_completion is not None:
                     on_completion(index, member, completion)
             return completions
 
-        async def ask(server: _Server) -> list[list[Completion]]:
-            return await asyncio.gather(*(one(server, index) for index in range(len(prompts))))
+        async def ask(transport: Transport) -> list[list[Completion]]:
+            return await asyncio.gather(*(one(transport, index) for index in range(len(prompts))))
 
-        return self._run(ask)
+        async def ask_again(transport: Transport) -> list[list[Completion]]:
+            try:
+                return await ask(transport)
+            except ProviderError as error:
+                if error.cause != "model" or self._loaded is None:
+                    raise
+            logger.warning("%s no longer has %s, loading it again", transport.root, self._loaded)
+            await self._adapter(transport, "load", self._loaded)
+            return await ask(transport)
+
+        return self._run(ask_again)
 
     def _write(self, policy: Any, version: int) -> str:
         """Writes the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
@@ -154,12 +164,12 @@ class VLLMEngine:
         aside.rename(target)
         return target.name
 
-    def _run(self, ask: Callable[[_Server], Awaitable[T]]) -> T:
+    def _run(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
         async def run() -> T:
             transport = Transport(self._config, restart_s=self._config.restart_s, answered=self._answered)
             try:
                 async with transport:
-                    return await ask(_Server(transport, self._adapter_dir, self._base_model))
+                    return await ask(transport)
             except ProviderError as error:
                 if error.cause in ("key", "model"):
                     raise ConfigError(
@@ -173,17 +183,34 @@ class VLLMEngine:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, run()).result()
 
+    async def _adapter(self, transport: Transport, verb: Literal["load", "unload"], name: str) -> None:
+        """Loads or unloads an adapter, unless that was done before."""
+        body = {"lora_name": name}
+        if verb == "load":
+            body["lora_path"] = str((self._adapter_dir / name).resolve())
+        try:
+            await transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
+        except ProviderError as error:
+            if {"load": "already", "unload": "not found"}[verb] not in str(error):
+                raise
+
+    async def _complete(self, transport: Transport, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
+        model = self._loaded or self._base_model
+        reply = await transport.post("/completions", {"model": model, "prompt": prompt, **fields}, parse_json)
+        if reply.get("model") not in (None, model):
+            raise ProviderError(f"{transport.root} answered with model {reply['model']!r} instead of {model!r}")
+        return reply
+
     def _completions(self, prompt: list[int], reply: Mapping[str, Any], count: int) -> list[Completion]:
+        """Completions with text from the ids, not vLLM's text, so that both engines decode alike."""
         choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
         if len(choices) != count:
             raise ProviderError(f"{self._config.base_url} returned {len(choices)} completions instead of {count}")
-        return [self._completion(prompt, choice) for choice in choices]
-
-    def _completion(self, prompt: list[int], choice: Mapping[str, Any]) -> Completion:
-        """Completion with text from the ids, not vLLM's text, so that both engines decode alike."""
-        ids, logprobs = self._sampled(choice)
-        stopped = choice["finish_reason"] == "stop"  # then the ids include the end-of-sequence id
-        return completion_of(self._tokenizer, prompt, ids, logprobs, stopped, self.version)
+        return [
+            # If the reason is "stop", the ids include the end-of-sequence id.
+            completion_of(self._tokenizer, prompt, *self._sampled(c), c["finish_reason"] == "stop", self.version)
+            for c in choices
+        ]
 
     def _sampled(self, choice: Mapping[str, Any]) -> tuple[list[int], list[float]]:
         """Token ids and log-probs of a choice, equally many."""
@@ -212,50 +239,3 @@ def _fields(**sampling: Any) -> dict[str, Any]:
         "return_token_ids": True,
         "skip_special_tokens": False,
     }
-
-
-class _Server:
-    """Requests to the server, within one event loop."""
-
-    def __init__(self, transport: Transport, adapter_dir: Path, base_model: str) -> None:
-        self._transport = transport
-        self._base_model = base_model
-        self._adapter_dir = adapter_dir
-        self._loading = asyncio.Lock()
-        self._again: set[str] = set()  # adapters that were loaded again
-
-    async def models(self) -> list[str]:
-        return await self._transport.get("/models", model_names)
-
-    async def load(self, name: str) -> None:
-        path = str((self._adapter_dir / name).resolve())
-        await self._adapter("load", {"lora_name": name, "lora_path": path}, "already")
-
-    async def unload(self, name: str) -> None:
-        await self._adapter("unload", {"lora_name": name}, "not found")
-
-    async def _adapter(self, verb: str, body: Mapping[str, str], fine: str) -> None:
-        """Loads or unloads an adapter; an error that contains ``fine`` means that this was done before."""
-        try:
-            await self._transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
-        except ProviderError as error:
-            if fine not in str(error):
-                raise
-
-    async def complete(self, model: str, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a request; if the server has lost the adapter, one of the waiting requests loads it again."""
-        body = {"model": model, "prompt": prompt, **fields}
-        try:
-            reply = await self._transport.post("/completions", body, parse_json)
-        except ProviderError as error:
-            if error.cause != "model" or model == self._base_model:
-                raise
-            async with self._loading:
-                if model not in self._again:
-                    logger.warning("%s no longer has %s, loading it again", self._transport.root, model)
-                    await self.load(model)
-                    self._again.add(model)
-            reply = await self._transport.post("/completions", body, parse_json)
-        if reply.get("model") not in (None, model):
-            raise ProviderError(f"{self._transport.root} answered with model {reply['model']!r} instead of {model!r}")
-        return reply

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as distributed
 from accelerate import PartialState
-from accelerate.utils import reduce, send_to_device
+from accelerate.utils import reduce
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError
@@ -158,30 +157,6 @@ def _peers() -> Iterator[None]:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """Weights and optimiser state on the CPU, and the number of optimiser steps."""
-
-    weights: Sequence[Tensor]
-    optimizer: dict[str, Any]
-    steps: int
-
-
-def share_state(ranks: Ranks, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer, steps: int) -> None:
-    """Sends the ``State`` of rank 0 to the others, which call ``take_state``."""
-    if ranks.size > 1:
-        weights = [parameter.detach().cpu() for parameter in parameters]
-        moments: Any = send_to_device(optimizer.state_dict(), "cpu")
-        ranks.tell(State(weights, moments, steps))
-
-
-def take_state(state: State, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
-    with torch.no_grad():
-        for parameter, weight in zip(parameters, state.weights, strict=True):
-            parameter.copy_(weight)
-    optimizer.load_state_dict(state.optimizer)
-
-
 def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
     """Sums gradients over ranks; no mean, because every share is divided by the size of the whole step already."""
     if ranks.size > 1:
@@ -194,22 +169,16 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:
     """Indices of the completions for each of ``size`` ranks, with about as many tokens on each.
 
-    Completions of one prompt stay together, because they share it; if there are fewer prompts than ranks, the largest
-    are split.
+    Completions of one prompt stay together, because they share it, unless there are fewer prompts than ranks.
     """
-    groups: dict[tuple[int, ...], list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for i, completion in enumerate(completions):
         groups.setdefault(completion.prompt_ids, []).append(i)
-    parts = list(groups.values())
+    parts = list(groups.values()) if len(groups) >= size else [[i] for i in range(len(completions))]
 
     def tokens(part: Sequence[int]) -> int:
         return len(completions[part[0]].prompt_ids) + sum(len(completions[i].token_ids) for i in part)
 
-    while len(parts) < min(size, len(completions)):
-        largest = max((part for part in parts if len(part) > 1), key=tokens)
-        parts.remove(largest)
-        half = len(largest) // 2
-        parts += [largest[:half], largest[half:]]
     shares: list[list[int]] = [[] for _ in range(size)]
     loads = [0] * size
     for part in sorted(parts, key=lambda part: (-tokens(part), part)):

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
+from llm_as_judge.llm.places import Load
+from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.types import Reference, Rollout
@@ -42,6 +44,26 @@ class Use:
     device_busy: float = math.nan  # share of the step's time
     executor_slots: float = math.nan  # request slots in use, on average
     slot_wait_s: float = math.nan  # seconds that a request waited for its slot, on average
+
+
+class Meter:
+    """Use of device and executor since this object was created; ``load`` reads the executor's connections."""
+
+    def __init__(self, device: Device, load: Callable[[], Load] | None) -> None:
+        self._device, self._load = device, load
+        self._start, self._busy_s = time.perf_counter(), device.busy_s
+        self._before = load() if load else Load()
+
+    def read(self, running_s: float) -> Use:
+        """``running_s``: seconds of device work that has not ended yet."""
+        seconds = time.perf_counter() - self._start
+        busy = (self._device.busy_s - self._busy_s + running_s) / seconds
+        if self._load is None:
+            return Use(busy)
+        now, before = self._load(), self._before
+        requests = now.requests - before.requests
+        waited = (now.waited_s - before.waited_s) / requests if requests else 0.0
+        return Use(busy, (now.used_s - before.used_s) / seconds, waited)
 
 
 def step_report(

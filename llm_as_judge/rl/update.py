@@ -20,7 +20,8 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Layout, Sampling, TokenScores
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
-from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
+from llm_as_judge.rl.optimizer import SharedAdamW
+from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.types import Completion
 
 
@@ -62,33 +63,20 @@ class _Work:
 
 
 class Updater:
-    """Owner of the optimiser.
+    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``optimizer.share`` and ``update``, the others
+    ``follow``.
 
-    With several ``ranks``, rank 0 calls ``share_state`` and ``update``, the others ``follow``. ``unsettled`` is True
-    from the first optimiser step of an ``update`` until ``settle``: meanwhile the weights are not those of the last
-    finished step. ``updates`` (optimiser steps so far) and ``optimizer`` belong in a checkpoint.
+    ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
+    weights are not those of the last finished step.
     """
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.policy = policy
         self.config = config
         self.ranks = ranks
-        self.updates = 0
         self.unsettled = False
+        self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
-        self._parameters = policy.trainable_parameters()
-        self.optimizer = torch.optim.AdamW(
-            self._parameters, lr=config.learning_rate, betas=(0.9, 0.99), weight_decay=config.weight_decay
-        )
-
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate of the last optimiser step."""
-        return float(self.optimizer.param_groups[0]["lr"])
-
-    def settle(self) -> None:
-        """Marks the step that the last update belongs to as finished."""
-        self.unsettled = False
 
     def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
         """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
@@ -115,26 +103,17 @@ class Updater:
         self.ranks.tell(work)
         return self._update(work)
 
-    def share_state(self) -> None:
-        """Sends weights and optimiser state to all ranks. Call it before the first update."""
-        share_state(self.ranks, self._parameters, self.optimizer, self.updates)
-
     def follow(self) -> None:
         """Takes part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
-        while (message := self.ranks.hear()) is not None:
-            if isinstance(message, _Work):
-                self._update(message)
-            else:
-                take_state(message, self._parameters, self.optimizer)
-                self.updates = message.steps
+        self.optimizer.follow(self._update)
 
     def _update(self, work: _Work) -> UpdateReport:
         """The optimiser epochs, on every rank."""
-        rows = work.shares[self.ranks.rank]
+        config, rows = work.config, work.shares[self.ranks.rank]
         with self.ranks.together():
             layout = self._prepare(rows, work.sampling)
         sums, loss, norm = torch.zeros(len(_SUMS), dtype=torch.float64), 0.0, 0.0
-        for _ in range(work.config.ppo_epochs):
+        for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
             own = torch.zeros_like(sums)
             with self.ranks.together():
@@ -142,14 +121,19 @@ class Updater:
                     own = own + _sums_of(out)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
-            norm = self._optimizer_step(work.version)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.ranks.compare(f"step {work.version + 1}: the adapter", self._parameters)
+            self.unsettled = True
+            norm = self.optimizer.clipped_step(learning_rate_at(config, self.optimizer.steps), config.max_grad_norm)
+            if not math.isfinite(norm):
+                raise TrainingStopped(
+                    f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
+                    f"({config.learning_rate}) or use model.dtype=float32"
+                )
+        self.optimizer.compare(f"step {work.version + 1}")
         total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(
             loss=loss,
-            kl=total["kl"] / tokens if work.config.beta else math.nan,
+            kl=total["kl"] / tokens if config.beta else math.nan,
             entropy=total["entropy"] / tokens,
             clip_fraction=(total["clipped_low"] + total["clipped_high"]) / tokens,
             grad_norm=norm,
@@ -164,7 +148,7 @@ class Updater:
         layout = self.checked_layout(completions, sampling)
         if self.config.beta:
             budget = self.config.micro_batch_tokens
-            references = self.policy.reference_logprobs(completions, sampling, layout, budget)
+            references = self.policy.known_logprobs(completions, sampling, layout, budget, reference=True)
             for row, reference in zip(rows, references, strict=True):
                 row.reference = reference
         return layout
@@ -193,24 +177,6 @@ class Updater:
             sampling_logprobs=_padded([torch.tensor(row.completion.logprobs) for row in rows], scores.logprobs),
         )
         return policy_loss(inputs, work.config, work.normaliser)
-
-    def _optimizer_step(self, version: int) -> float:
-        """Clips and steps; returns the gradient norm before clipping."""
-        config = self.config
-        add_up_gradients(self.ranks, self._parameters)
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters, config.max_grad_norm))
-        if not math.isfinite(norm):
-            self.optimizer.zero_grad(set_to_none=True)
-            raise TrainingStopped(
-                f"step {version + 1}: gradient norm is {norm}; lower training.learning_rate "
-                f"({config.learning_rate}) or use model.dtype=float32"
-            )
-        self.unsettled = True
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate_at(config, self.updates)
-        self.optimizer.step()
-        self.updates += 1
-        return norm
 
 
 def learning_rate_at(config: TrainingConfig, update: int) -> float:

@@ -17,7 +17,8 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
-from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, share_state, spread, take_state
+from llm_as_judge.rl.optimizer import SharedAdamW
+from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.types import Completion
 
 #: Learning rate of the last step as a share of the peak; it falls linearly.
@@ -35,15 +36,13 @@ class _Work:
 
 
 class WarmUp:
-    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``share_state``, ``step`` and ``loss``, the others
-    ``follow``.
+    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``optimizer.share``, ``step`` and ``loss``, the
+    others ``follow``.
     """
 
     def __init__(self, policy: Policy, config: WarmupConfig, training: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.policy, self.config, self.training, self.ranks = policy, config, training, ranks
-        self.parameters = policy.trainable_parameters()
-        self.optimizer = torch.optim.AdamW(self.parameters, lr=config.sft_learning_rate, betas=(0.9, 0.99))
-        self.steps = 0
+        self.optimizer = SharedAdamW(policy, ranks, config.sft_learning_rate, weight_decay=0.01)
         self._layout = CheckedLayout(policy, training.shared_prefix, training.micro_batch_tokens)
 
     def step(self, replies: Sequence[Completion]) -> float:
@@ -57,18 +56,13 @@ class WarmUp:
         """Mean loss of ``replies`` in nats per token, without learning."""
         return self._share(replies, learn=False)
 
-    def share_state(self) -> None:
-        """Sends weights and optimiser state to all ranks. Call it before the first step."""
-        share_state(self.ranks, self.parameters, self.optimizer, self.steps)
-
     def follow(self) -> None:
         """Takes part in the steps of rank 0 until the end of the run. Raises what ``step`` raises."""
-        while (message := self.ranks.hear()) is not None:
-            if isinstance(message, _Work):
-                self._work(message)
-            else:
-                take_state(message, self.parameters, self.optimizer)
-                self.steps = message.steps
+        self.optimizer.follow(self._work)
+
+    @property
+    def steps(self) -> int:
+        return self.optimizer.steps
 
     @property
     def learning_rate(self) -> float:
@@ -89,16 +83,11 @@ class WarmUp:
                 return self._loss(work)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self._loss(work)
-        add_up_gradients(self.ranks, self.parameters)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.training.max_grad_norm))
+        norm = self.optimizer.clipped_step(self.learning_rate, self.training.max_grad_norm)
+        step = f"warm-up step {self.steps}"
         if not math.isfinite(norm):
-            raise DataError(f"warm-up step {self.steps + 1}: the gradient is {norm}; lower warmup.sft_learning_rate")
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.steps += 1
-        self.ranks.compare(f"warm-up step {self.steps}: the adapter", self.parameters)
+            raise DataError(f"after {step}: the gradient is {norm}; lower warmup.sft_learning_rate")
+        self.optimizer.compare(step)
         return loss
 
     def _loss(self, work: _Work) -> float:

@@ -93,7 +93,7 @@ def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, 
     if ranks.rank:
         updater.follow()
     else:
-        updater.share_state()
+        updater.optimizer.share()
         for step, prompts in enumerate((3, 3, 1)):
             completions = batch(fresh(), 0.3, seed=step, prompts=prompts)
             reports.append(updater.update([credited(completions)], Sampling(), step))
@@ -103,7 +103,7 @@ def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, 
         "sums": sizes,
         "weights": [p.detach().cpu() for p in updater.policy.trainable_parameters()],
         "figures": [[r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.corrected] for r in reports],
-        "updates": updater.updates,
+        "updates": updater.optimizer.steps,
     }
 
 
@@ -120,7 +120,7 @@ def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     if ranks.rank:
         loop.follow()
     else:
-        loop.share_state()
+        loop.optimizer.share()
         losses = [loop.step(replies), loop.step(replies[:5]), loop.step(replies[:1]), loop.loss(replies)]
         ranks.tell(None)
     return {"weights": [p.detach().cpu() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
@@ -131,7 +131,7 @@ def failing(ranks: Ranks, how: str, device: str) -> str:
     updater = updater_of(ranks, torch.float32, device)
     try:
         if not ranks.rank:
-            updater.share_state()
+            updater.optimizer.share()
             updater.update([credited(batch(fresh()))], Sampling(), 0)
             return "none"
         if how == "other weights":

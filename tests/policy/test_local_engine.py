@@ -12,7 +12,7 @@ from transformers import Lfm2Config
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy import local, prefill
-from llm_as_judge.policy.attention import rows_hidden
+from llm_as_judge.policy.attention import row_hidden
 from llm_as_judge.policy.exactness import plain_logprobs
 from llm_as_judge.policy.local import LocalEngine, refuse, repack, sample
 from llm_as_judge.policy.model import Policy
@@ -51,45 +51,27 @@ def test_recorded_logprobs_equal_the_trainers(device: str) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("prompts", [RAGGED, [[5]], [[4, 5], [6, 7, 8]], [[4] * 16, [4] * 14 + [5, 6, 7]]])
-def test_both_ways_of_prefilling_fill_the_same_cache(prompts: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = tiny_policy(perturb=0.1)
-    with policy.generation_weights() as base, torch.inference_mode():
-        hidden, tree = prefill.prefill(base, prompts, 2)
-        monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")
-        monkeypatch.setattr(prefill, "PREFILL_TOKENS", 7)  # the rows take several passes
-        expected, padded = prefill.prefill(base, prompts, 2)
-    torch.testing.assert_close(hidden, expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(tree.prompt_mask, padded.prompt_mask) and torch.equal(tree.prompt_lengths, padded.prompt_lengths)
-    real = tree.prompt_mask[:, 0, 0, 0] == 0  # [P, L]; masked entries may differ
-    for ours, theirs in zip(tree.layers, padded.layers, strict=True):
-        for kind in (0, 1):
-            torch.testing.assert_close(ours.common[kind], theirs.common[kind], rtol=1e-5, atol=1e-5)
-            own, other = (layer.prompt[kind].transpose(1, 2)[real] for layer in (ours, theirs))
-            torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-5)
-
-
 def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, passes, batches = tiny_policy(perturb=0.1), list[tuple[int, ...]](), list[int]()
+    policy, passes, batches = tiny_policy(perturb=0.1), list[int](), list[int]()
     whole = flat(engine(policy).generate(RAGGED, 2, temperature=0.0, max_new_tokens=5))
 
-    def counted(*args: Any) -> Any:
-        passes.append(tuple(args[1].shape))
-        return rows_hidden(*args)
+    def counted(base: Any, tree: Any, attention: Any) -> Any:
+        passes.append(tree.unique_tokens)
+        return row_hidden(base, tree, attention)
 
     def batched(base: Any, prompts: list[list[int]], group: int) -> Any:
         batches.append(len(prompts))
         return prefill.prefill(base, prompts, group)
 
-    for module, name, value in (
-        (prefill, "kernel_for", lambda device: "dense"), (prefill, "rows_hidden", counted), (local, "prefill", batched),
-        (prefill, "PREFILL_TOKENS", 8), (local, "CACHE_TOKENS", 57),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
-    split = engine(policy).generate(RAGGED, 2, temperature=0.0, max_new_tokens=5)
-    # Sequences of a prompt need its length + 2 * 5 tokens; a pass takes 8 tokens behind the common beginning.
-    assert batches == [3, 1] and passes == [(2, 3), (1, 6), (1, 1)]
-    assert [c.token_ids for c in flat(split)] == [c.token_ids for c in whole]
+    split = engine(policy)
+    monkeypatch.setattr(prefill, "row_hidden", counted)
+    monkeypatch.setattr(local, "prefill", batched)
+    monkeypatch.setattr(prefill, "PREFILL_TOKENS", 12)
+    monkeypatch.setattr(local, "CACHE_TOKENS", 57)
+    found = split.generate(RAGGED, 2, temperature=0.0, max_new_tokens=5)
+    # Sequences of a prompt need its length + 2 * 5 tokens; a pass takes prompts of 12 tokens together.
+    assert batches == [3, 1] and passes == [10, 9, 4]
+    assert [c.token_ids for c in flat(found)] == [c.token_ids for c in whole]
 
 
 def test_in_low_precision_the_separate_adapter_gives_the_same() -> None:
@@ -213,7 +195,7 @@ def test_sequences_longer_than_a_window_or_a_rotary_switch_are_refused() -> None
             local.generate([[5] * 20], max_new_tokens=21)
 
 
-def test_models_with_other_attention_are_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_with_other_attention_are_refused_at_the_start() -> None:
     moe = {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["full_attention"] * 2}
     cases: dict[str, dict[str, Any]] = {
         "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
@@ -227,7 +209,3 @@ def test_models_with_other_attention_are_refused_at_the_start(monkeypatch: pytes
             engine(tiny_policy(family=family, more=more))
     with pytest.raises(ConfigError, match=r"conv layers.*engine=vllm"):
         refuse(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))
-    policy = tiny_policy()
-    engine(policy)
-    monkeypatch.setattr(LocalEngine, "generate", None)
-    engine(policy)  # checked once

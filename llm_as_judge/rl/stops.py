@@ -1,0 +1,72 @@
+"""Reasons to stop a run that would be wasted: collapse, standstill, and alarms of the judge's audit."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llm_as_judge.config.schema import Config
+from llm_as_judge.events import StepReport
+from llm_as_judge.types import Group
+
+#: A run stops if the running average of the valid rate falls below this share of its maximum, after the first steps.
+COLLAPSE_RATIO = 0.5
+COLLAPSE_PATIENCE = 5
+#: A run stops after this many steps in a row without a valid workflow and without contrast: nothing was learned.
+FRUITLESS_STEPS = 5
+
+
+class Stops:
+    """Watches the steps of a run. ``state_dict`` belongs in a checkpoint."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._valid_average: float | None = None
+        self._best_valid = 0.0
+        self._fruitless = 0  # such steps in a row, since the start or the resume
+
+    def after(self, report: StepReport, groups: Sequence[Group], alarms: Sequence[object]) -> str:
+        """Why the run must stop after a step; empty if it may go on."""
+        why = ""
+        if not math.isnan(report.valid_rate):
+            why = self._collapse(report) or self._standstill(report, groups)
+        if not why and alarms and self._config.judge.audit_action == "stop":
+            why = str(alarms[0])
+        return f"step {report.step}: {why}" if why else ""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"valid_average": self._valid_average, "best_valid": self._best_valid}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._valid_average, self._best_valid = state["valid_average"], state["best_valid"]
+
+    def _collapse(self, report: StepReport) -> str:
+        before = self._valid_average
+        self._valid_average = report.valid_rate if before is None else 0.8 * before + 0.2 * report.valid_rate
+        self._best_valid = max(self._best_valid, self._valid_average)
+        floor = COLLAPSE_RATIO * self._best_valid
+        if report.step <= COLLAPSE_PATIENCE or self._valid_average >= floor or self._best_valid < 0.2:
+            return ""
+        training = self._config.training
+        return (
+            f"valid workflows fell to {self._valid_average:.0%} (running average) from {self._best_valid:.0%} at best; "
+            f"resume from an earlier checkpoint with a lower training.learning_rate (now {training.learning_rate}) or "
+            f"a higher training.beta (now {training.beta})"
+        )
+
+    def _standstill(self, report: StepReport, groups: Sequence[Group]) -> str:
+        fruitless = not report.valid_rate and report.skipped_groups == report.groups
+        self._fruitless = self._fruitless + 1 if fruitless else 0
+        if self._fruitless < FRUITLESS_STEPS:
+            return ""
+        reasons = Counter(rollout.execution.error for group in groups for rollout in group.rollouts)
+        reason, count = reasons.most_common(1)[0]
+        return (
+            f"no valid workflow and no group with contrast for {FRUITLESS_STEPS} steps, so that nothing can be "
+            f"learned; the most frequent error ({count} of {report.rollouts}): {reason[:300]!r}. llm-as-judge analyze "
+            "sums up the errors in the log, doctor --policy shows what the policy writes. Warm it up first "
+            f"(llm-as-judge warmup), change generation.temperature (now {report.temperature:g}), or check the prompt "
+            "(workflow.*, experience_buffer.*) and the model"
+        )
