@@ -8,8 +8,8 @@ are kept: the workflows of a group often send the same prompt, which then costs 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -21,8 +21,8 @@ from torch import Tensor
 #: logits of a request are the same bits in any batch, so its seed alone decides the reply.
 _LEAST_ROWS = 4
 _LENGTH_STEP = 16
-#: Total length of the prompts kept, in tokens of 1.5 kB each.
-_KEPT_TOKENS = 1 << 15
+#: Prompts whose caches are kept: at most 200 MB.
+_KEPT_PROMPTS = 128
 
 
 @dataclass(slots=True)
@@ -86,8 +86,7 @@ class Engine:
         self.keys, self.values = torch.zeros(shape), torch.zeros(shape)
         self.reach: int = config["conv_L_cache"] - 1  # past inputs that a convolution needs
         self.taps = torch.zeros(kinds.count(False), rows, self.reach, self.width)
-        self._kept: OrderedDict[tuple[int, ...], _Filled] = OrderedDict()  # by prompt, the latest last
-        self._kept_tokens = 0
+        self._filled = lru_cache(_KEPT_PROMPTS)(self._forward)
         self.active: list[Request] = []
         self.last = torch.zeros(rows, dtype=torch.long)
         self.position = torch.zeros(rows, dtype=torch.long)
@@ -136,7 +135,7 @@ class Engine:
         """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
         logits = []
         for slot, prompt in enumerate(prompts, start=first):
-            filled = self._filled(prompt)
+            filled = self._filled(tuple(prompt))
             for i, (key, value) in enumerate(zip(filled.keys, filled.values, strict=True)):
                 self.keys[i, slot, :, : len(prompt)], self.values[i, slot, :, : len(prompt)] = key, value
             for i, taps in enumerate(filled.taps):
@@ -144,18 +143,7 @@ class Engine:
             logits.append(filled.logits)
         return torch.stack(logits)
 
-    def _filled(self, prompt: list[int]) -> _Filled:
-        name = tuple(prompt)
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name]
-        filled = self._kept[name] = self._forward(prompt)
-        self._kept_tokens += len(prompt)
-        while self._kept_tokens > _KEPT_TOKENS and len(self._kept) > 1:
-            self._kept_tokens -= len(self._kept.popitem(last=False)[0])
-        return filled
-
-    def _forward(self, prompt: list[int]) -> _Filled:
+    def _forward(self, prompt: tuple[int, ...]) -> _Filled:
         """Forward one padded prompt; several at once are not faster on a CPU."""
         length, padded = len(prompt), self._rounded(len(prompt))
         ids = torch.zeros(padded, dtype=torch.long)

@@ -1,8 +1,8 @@
 """OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``.
 
-Routes: ``/v1/models``, ``/v1/chat/completions``, ``/v1/completions`` (prompt as text or token ids) and ``/health``. One
-engine thread decodes all requests together; requests join and leave at every token. Features that are not supported
-(streaming, tools, schemas, stop words, log-probabilities) are refused, not ignored.
+Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
+requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
+log-probabilities) are refused, not ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
 #: Longer prompts, in characters, are tokenised in a thread instead of on the event loop.
 _QUICK_CHARS = 4096
-_UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias", "echo", "suffix")
+_UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
 _ROLES = ("system", "user", "assistant")
 
 
@@ -95,33 +95,30 @@ class Service:
         longest = max(map(len, self.tokenizer.get_vocab()))
         self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
 
-    async def _chat_prompt(self, messages: object) -> list[int]:
+    async def _prompt(self, messages: object) -> list[int]:
         if not isinstance(messages, list) or not messages:
             raise BadRequest("messages must be a list with at least one message")
         for m in messages:
             role = m.get("role") if isinstance(m, dict) else None
             if not isinstance(role, str) or role not in _ROLES or not isinstance(m.get("content"), str):
                 raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {shown(m)}")
-        parts = await self._encode([m["content"] for m in messages], special=False)
-        ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m["role"]], *part)]
-        return [*ids, self._marks["assistant"]]
-
-    async def _encode(self, texts: Sequence[str], *, special: bool) -> list[list[int]]:
-        """Token ids of each text; texts that cannot fit are refused first."""
+        texts = [m["content"] for m in messages]
         total = sum(map(len, texts))
-        if total > self._most_chars:
+        if total > self._most_chars:  # refused before they are tokenised
             most = self.batcher.engine.max_length - 1
             raise BadRequest(f"the prompt has {total} characters; this model reads at most {most} tokens")
 
         def encode() -> list[list[int]]:
-            return [list(self.tokenizer.encode(text, add_special_tokens=special).ids) for text in texts]
+            return [list(self.tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
 
         try:
-            return encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
+            parts = encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
         except (TypeError, UnicodeError) as error:
             raise BadRequest("the text contains lone surrogates, which are not characters") from error
+        ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m["role"]], *part)]
+        return [*ids, self._marks["assistant"]]
 
-    async def _run(self, body: Mapping[str, Any], prompt: list[int]) -> list[Request]:
+    def _requests(self, body: Mapping[str, Any], prompt: list[int]) -> list[Request]:
         refused = [name for name in _UNSUPPORTED if body.get(name)]
         if body.get("response_format") not in (None, {"type": "text"}):
             refused.append("response_format")
@@ -130,56 +127,44 @@ class Service:
         if body.get("model") not in (None, self.model):
             raise NoModel(f"no model {shown(body['model'])}; this server has {self.model!r}")
         limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
-        seed = seed_of(body)
-        count = int(number(body, "n", 1, 1, 64))
-        requests = [
-            Request(
-                prompt,
-                int(number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20)),
-                number(body, "temperature", 1.0, 0, 10),
-                number(body, "top_p", 1.0, 1e-6, 1),
-                None if seed is None else (seed + i) % 2**63,
-            )
-            for i in range(count)
-        ]
+        max_tokens = int(number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20))
+        temperature, top_p = number(body, "temperature", 1.0, 0, 10), number(body, "top_p", 1.0, 1e-6, 1)
+        seed, count = seed_of(body), int(number(body, "n", 1, 1, 64))
+        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(count)]
+        requests = [Request(prompt, max_tokens, temperature, top_p, own) for own in seeds]
         try:
             self.batcher.engine.check(requests[0])
         except ValueError as error:
             raise BadRequest(str(error)) from error
-        return list(await asyncio.gather(*(self.batcher.complete(r) for r in requests)))
-
-    def _answer(self, kind: str, requests: list[Request], choices: list[dict[str, Any]]) -> web.Response:
-        prompt, completion = len(requests[0].prompt), sum(len(r.output) for r in requests)
-        usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        name, now = f"{kind}-{uuid.uuid4().hex[:12]}", int(time.time())
-        return web.json_response(
-            {"id": name, "object": kind, "created": now, "model": self.model, "choices": choices, "usage": usage}
-        )
+        return requests
 
     async def chat(self, http: web.Request) -> web.Response:
         body = await body_of(http)
-        requests = await self._run(body, await self._chat_prompt(body.get("messages")))
-        texts = [str(self.tokenizer.decode(r.output)).strip() for r in requests]
+        waiting = self._requests(body, await self._prompt(body.get("messages")))
+        requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
         choices = [
-            {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": r.finish_reason}
-            for i, (r, text) in enumerate(zip(requests, texts, strict=True))
-        ]
-        return self._answer("chat.completion", requests, choices)
-
-    async def completions(self, http: web.Request) -> web.Response:
-        body = await body_of(http)
-        prompt = body.get("prompt")
-        if isinstance(prompt, str):
-            (prompt,) = await self._encode([prompt], special=True)
-        size = self.tokenizer.get_vocab_size()
-        if not isinstance(prompt, list) or not all(type(t) is int and 0 <= t < size for t in prompt):
-            raise BadRequest(f"prompt must be text or a list of token ids below {size}")
-        requests = await self._run(body, prompt)
-        choices = [
-            {"index": i, "text": self.tokenizer.decode(r.output), "finish_reason": r.finish_reason, "logprobs": None}
+            {
+                "index": i,
+                "message": {"role": "assistant", "content": str(self.tokenizer.decode(r.output)).strip()},
+                "finish_reason": r.finish_reason,
+            }
             for i, r in enumerate(requests)
         ]
-        return self._answer("text_completion", requests, choices)
+        prompt, completion = len(requests[0].prompt), sum(len(r.output) for r in requests)
+        return web.json_response(
+            {
+                "id": f"chatcmpl-{uuid.uuid4().hex[:12]}",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": self.model,
+                "choices": choices,
+                "usage": {
+                    "prompt_tokens": prompt,
+                    "completion_tokens": completion,
+                    "total_tokens": prompt + completion,
+                },
+            }
+        )
 
     async def models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
@@ -192,7 +177,6 @@ def application(folder: Path = EXECUTOR) -> web.Application:
     service = Service(folder)
     app = web.Application(middlewares=[errors_as_json], client_max_size=LONGEST_BODY)
     app.router.add_post("/v1/chat/completions", service.chat)
-    app.router.add_post("/v1/completions", service.completions)
     app.router.add_get("/v1/models", service.models)
     app.router.add_get("/health", service.health)
     return app

@@ -1,8 +1,7 @@
 """Runs the embedded server as a process shared by all runs that use the same address.
 
 A run holds a shared lock on the *lease file* of the address, which the kernel releases however the run ends. The first
-run starts the server; the server exits when it gets the exclusive lock, which means that no run is left. Every run
-watches the server and starts another if it dies.
+run starts the server; the server exits when it gets the exclusive lock, which means that no run is left.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import socket
 import subprocess
@@ -19,7 +17,6 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 from urllib.parse import urlsplit
 
@@ -29,17 +26,12 @@ from llm_as_judge.embedded.server import MODEL_NAME, serve
 from llm_as_judge.errors import ConfigError, ProviderError
 
 _START_SECONDS = 60.0
-_WATCH_SECONDS = 1.0
-#: A server that dies this soon after its start is broken and is not started again.
-_SHORT_LIFE_SECONDS = 20.0
 #: Without these glibc returns freed memory to the system after every tensor; decoding is several times slower.
 _MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "4000000000",
     "MALLOC_TRIM_THRESHOLD_": "8000000000",
     "MALLOC_TOP_PAD_": "268435456",
 }
-
-logger = logging.getLogger(__name__)
 
 
 async def served_model(base_url: str) -> str | None:
@@ -72,7 +64,6 @@ class EmbeddedServer:
         self.log_file = log_file
         self.process: subprocess.Popen[bytes] | None = None  # if started by this run
         self._lease: TextIO | None = None
-        self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> EmbeddedServer:
         self._lease = _lease_file(self.port).open("a+")
@@ -83,15 +74,9 @@ class EmbeddedServer:
         except BaseException:
             self.stop()
             raise
-        self._watching = asyncio.create_task(self._watch())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+    async def __aexit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -115,7 +100,7 @@ class EmbeddedServer:
         while await served_model(self.base_url) != MODEL_NAME:
             status = self.process.poll() if self.process else None
             # A process that finds the port taken by another run's server ends: then that one is waited for.
-            if status is not None and not self._listening():
+            if status is not None and not await asyncio.to_thread(self._listening):
                 hint = f"; see {self.log_file}" if self.log_file else ""
                 raise ProviderError(f"the embedded server ended with status {status}{hint}")
             if time.monotonic() > deadline:
@@ -134,33 +119,10 @@ class EmbeddedServer:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
 
-    async def _watch(self) -> None:
-        """Start the server again whenever it is gone, unless a new one dies soon after its start."""
-        started = time.monotonic()
-        while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            if await asyncio.to_thread(self._listening):
-                continue
-            status = f" (status {self.process.poll()})" if self.process else ""
-            if self.process is not None and time.monotonic() - started < _SHORT_LIFE_SECONDS:
-                logger.error("the embedded server at %s ended%s soon after its start", self.base_url, status)
-                return
-            logger.warning("the embedded server at %s is gone%s; starting another", self.base_url, status)
-            try:
-                await self._serve()
-            except (ConfigError, ProviderError) as error:
-                logger.error("%s", error)
-                return
-            started = time.monotonic()
-
     def _listening(self) -> bool:
-        """A busy server may time out; only a refused connection means that there is none."""
-        try:
-            with contextlib.suppress(TimeoutError), socket.create_connection((self.host, self.port), timeout=5):
-                pass
-        except ConnectionRefusedError:
-            return False
-        return True
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            return probe.connect_ex((self.host, self.port)) == 0
 
 
 def _lease_file(port: int) -> Path:
@@ -176,12 +138,6 @@ def _exit_without_leases(lease_file: Path) -> None:
             time.sleep(0.3)
 
 
-def main() -> None:
-    """The server process: ``python -m llm_as_judge.embedded.supervise HOST PORT``."""
-    host, port = sys.argv[1], int(sys.argv[2])
-    threading.Thread(target=_exit_without_leases, args=(_lease_file(port),), daemon=True).start()
-    serve(host, port)
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # the server process: python -m llm_as_judge.embedded.supervise HOST PORT
+    threading.Thread(target=_exit_without_leases, args=(_lease_file(int(sys.argv[2])),), daemon=True).start()
+    serve(sys.argv[1], int(sys.argv[2]))

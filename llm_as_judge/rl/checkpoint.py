@@ -13,15 +13,13 @@ import json
 import logging
 import os
 import pickle
-import random
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 
@@ -70,21 +68,15 @@ def save(
         with naming(target):
             policy.save_adapter(aside)
             torch.save(optimizer.state_dict(), aside / "optimizer.pt")
-            plain = {name: getattr(state, name) for name in TrainingState.__dataclass_fields__}
-            torch.save(
-                {name: dict(value) if isinstance(value, Mapping) else value for name, value in plain.items()},
-                aside / "state.pt",
-            )
+            torch.save(asdict(state), aside / "state.pt")
             (aside / "config.yaml").write_text(config_text, encoding="utf-8")
             sums = {path.name: sha256_of(path) for path in sorted(aside.iterdir())}
             manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    except (RuntimeError, SafetensorError) as error:  # raised instead of OSError if a file cannot be written
-        number = _why_unwritable(aside)
+    except BaseException as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise OSError(number, os.strerror(number), str(target)) from error
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        if isinstance(error, (RuntimeError, SafetensorError)):  # of torch and safetensors, if the disk is full
+            raise OSError(errno.EIO, f"cannot be written: {error}", str(target)) from error
         raise
     old = directory / f".{target.name}.old"
     shutil.rmtree(old, ignore_errors=True)
@@ -93,15 +85,6 @@ def save(
     aside.rename(target)
     shutil.rmtree(old, ignore_errors=True)
     return target
-
-
-def _why_unwritable(folder: Path) -> int:
-    """Error number of a failed write, which torch and safetensors do not pass on."""
-    try:
-        (folder / "try").write_bytes(bytes(1 << 20))
-    except OSError as error:
-        return error.errno or errno.EIO
-    return errno.EIO
 
 
 def verify(path: Path) -> str:
@@ -126,7 +109,7 @@ def verify(path: Path) -> str:
 def load(
     path: Path, policy: Policy, optimizer: torch.optim.Optimizer, device: torch.device | str = "cpu"
 ) -> TrainingState:
-    """Restores adapter and optimiser and returns the rest; the caller calls ``restore_random_states`` last.
+    """Restores adapter and optimiser and returns the rest; the caller restores the random states last.
 
     Raises ``DataError`` if ``path`` is not a complete checkpoint of this program and this policy.
     """
@@ -164,33 +147,14 @@ def step_of(path: Path) -> int:
 
 
 def random_states() -> dict[str, Any]:
-    """States of the random generators of Python, NumPy and torch, as plain values."""
-    generator: Any = np.random.get_state()
-    name, key, position, has_gauss, gauss = generator
-    states: dict[str, Any] = {
-        "python": random.getstate(),
-        "numpy": {
-            "bit_generator": str(name),
-            "key": key.tolist(),
-            "pos": int(position),
-            "has_gauss": int(has_gauss),
-            "gauss": float(gauss),
-        },
-        "torch": torch.get_rng_state(),
-    }
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state_all()
-    return states
+    """States of torch's random generators; nothing else in a run draws from a global one."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"torch": torch.get_rng_state(), "cuda": cuda}
 
 
 def restore_random_states(states: Mapping[str, Any]) -> None:
     """Inverse of ``random_states``; those of cuda are skipped if the number of devices differs."""
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
-    saved = states["numpy"]
-    key = np.array(saved["key"], dtype=np.uint32)
-    np.random.set_state((saved["bit_generator"], key, saved["pos"], saved["has_gauss"], saved["gauss"]))
     torch.set_rng_state(states["torch"].cpu())
     cuda = states.get("cuda", [])
-    if torch.cuda.is_available() and len(cuda) == torch.cuda.device_count():
+    if cuda and len(cuda) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all([state.cpu() for state in cuda])

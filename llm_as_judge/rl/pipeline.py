@@ -13,8 +13,10 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
@@ -23,7 +25,7 @@ from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import Timer
 from llm_as_judge.rl.rollout import Collector
-from llm_as_judge.types import Completion, Group, Problem, Question, Reference
+from llm_as_judge.types import Completion, Group, Problem
 
 #: Attempts to draw problems whose prompts fit.
 MAX_REDRAWS = 20
@@ -36,27 +38,6 @@ class Batch:
     problems: Sequence[Problem]
     completions: Sequence[Sequence[Completion]]
     seed: int
-
-    def as_plain(self) -> dict[str, Any]:
-        """Mappings, lists, texts and numbers only; each group's prompt is stored once."""
-        return {
-            "problems": [asdict(problem) for problem in self.problems],
-            "prompts": [list(group[0].prompt_ids) for group in self.completions],
-            "completions": [[asdict(replace(c, prompt_ids=())) for c in group] for group in self.completions],
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Batch:
-        """Inverse of ``as_plain``."""
-        return cls(
-            [Problem(Question(**p["question"]), Reference(**p["reference"])) for p in plain["problems"]],
-            [
-                [Completion(**{**fields, "prompt_ids": tuple(prompt)}) for fields in group]
-                for group, prompt in zip(plain["completions"], plain["prompts"], strict=True)
-            ],
-            plain["seed"],
-        )
 
 
 class Pipeline:
@@ -108,11 +89,11 @@ class Pipeline:
 
     def state(self) -> list[dict[str, Any]]:
         """Pending batches as plain data."""
-        return [batch.as_plain() for batch in self._pending]
+        return [msgspec.to_builtins(batch) for batch in self._pending]
 
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Replaces the pending batches; ``open`` starts them."""
-        self._pending = deque(map(Batch.of, state))
+        self._pending = deque(msgspec.convert(batch, Batch) for batch in state)
 
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
         """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""

@@ -154,20 +154,24 @@ class Collector:
         parts = self._parts
         rollouts = await self._done()
         waits = doubling_waits(parts.patience_s)
-        while (share := _unscored_share(rollouts)) > parts.max_unscored:
-            cause = f"{share:.0%} of the rollouts could not be scored, most often because: {_cause(rollouts)}"
+        while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
+            if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
+                break
+            reasons = Counter(rollouts[key].verdict.reason or rollouts[key].execution.error for key in unscored)
+            cause = (
+                f"{share:.0%} of the rollouts could not be scored, most often because: {reasons.most_common(1)[0][0]}"
+            )
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
                     f"{cause}; waited {parts.patience_s:.0f} s. Fix the cause and continue with --resume"
                 )
             parts.on_pause(f"paused: {cause}; retrying those in {wait:.0f} s")
             await asyncio.sleep(wait)
-            for key, rollout in zip(sorted(self._tasks), rollouts, strict=True):
-                if rollout.verdict.correct is None:
-                    self._run(*key)
+            for key in unscored:
+                self._run(*key)
             rollouts = await self._done()
         members: list[list[Rollout]] = [[] for _ in self._problems]
-        for (place, _), rollout in zip(sorted(self._tasks), rollouts, strict=True):
+        for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
         groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
         return groups if parts.extra is None else await parts.extra.add(groups)
@@ -178,9 +182,10 @@ class Collector:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _done(self) -> list[Rollout]:
+    async def _done(self) -> dict[tuple[int, int], Rollout]:
+        keys = sorted(self._tasks)
         try:
-            return list(await asyncio.gather(*(self._tasks[key] for key in sorted(self._tasks))))
+            return dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
         except BaseException:
             await self.aclose()
             raise
@@ -206,15 +211,6 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
         waited, wait = waited + wait, 2 * wait
 
 
-def _unscored_share(rollouts: Sequence[Rollout]) -> float:
-    return sum(r.verdict.correct is None for r in rollouts) / len(rollouts) if rollouts else 0.0
-
-
-def _cause(rollouts: Sequence[Rollout]) -> str:
-    reasons = Counter(r.verdict.reason or r.execution.error for r in rollouts if r.verdict.correct is None)
-    return reasons.most_common(1)[0][0]
-
-
 async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:
     """One workflow from text to reward."""
     workflow = completion.text if completion.verbatim else extract_code(completion.text, completion.prefill)
@@ -229,17 +225,14 @@ async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts
         execution = await parts.runner.run(workflow, problem.question, seed)
     except InfrastructureError as error:
         execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
-    verdict = await _verdict(problem, execution, parts.judge)
+    if execution.outcome == "fault":
+        verdict = Verdict(None, "none", reason=execution.error)
+    elif execution.outcome != "finished":
+        verdict = Verdict(False, "none", reason=execution.outcome)
+    else:
+        try:
+            verdict = await parts.judge.verdict(problem, execution.answer, execution.cut_off)
+        except InfrastructureError as error:
+            verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
     reward = parts.reward(problem, completion, execution, verdict)
     return Rollout(problem, completion, workflow, execution, verdict, reward)
-
-
-async def _verdict(problem: Problem, execution: Execution, judge: JudgeLike) -> Verdict:
-    if execution.outcome == "fault":
-        return Verdict(None, "none", reason=execution.error)
-    if execution.outcome != "finished":
-        return Verdict(False, "none", reason=execution.outcome)
-    try:
-        return await judge.verdict(problem, execution.answer, execution.cut_off)
-    except InfrastructureError as error:
-        return Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
