@@ -23,10 +23,6 @@ def test_any_text_is_decoded_as_it_was(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text).ids) == text
 
 
-def test_python_indentation_stays_with_its_line_break() -> None:
-    assert TOKENIZER.encode("\n        return x").tokens[0] == "ĊĠĠĠĠĠĠĠĠ"
-
-
 def test_policy_and_executor_share_the_tokenizer() -> None:
     policy = Path(EXECUTOR).parent / "policy" / "tokenizer.json"
     assert policy.read_bytes() == (EXECUTOR / "tokenizer.json").read_bytes()

@@ -72,64 +72,50 @@ def start(config: Config, folder: Path) -> OwnServer:
     return OwnServer(config, "weights", "name", "bfloat16", "cuda:1", folder / "logs/server.log")
 
 
-def test_the_command_line_follows_the_configuration() -> None:
-    settings = ["lora_rank=24", "lookahead=3", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]"]
-    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", "engine.python=py", *settings])
+def test_command_line_and_environment_follow_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ["lora_rank=24", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]", "engine.python=py"]
+    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", *settings])
     assert config.engine.base_url == "", "config/training.yaml starts a server unless VLLM_BASE_URL is set"
     words = command(config, "weights", "name", "bfloat16", 7)
     assert words[:4] == ["py", "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     assert words[-1] == "--enforce-eager"
-    options = dict(zip(words[4:-1:2], words[5:-1:2], strict=True))
-    training = config.training
-    assert options == {
+    longest = config.training.prompt_max_length + config.training.response_max_length
+    assert dict(zip(words[4:-1:2], words[5:-1:2], strict=True)) == {
         "--host": "127.0.0.1", "--port": "7", "--model": "weights", "--served-model-name": "name",
-        "--dtype": "bfloat16", "--max-model-len": str(training.prompt_max_length + training.response_max_length),
-        "--max-lora-rank": "32", "--max-loras": "2", "--gpu-memory-utilization": "0.35",
-        "--tensor-parallel-size": "2", "--seed": "5", "--logprobs-mode": "processed_logprobs",
+        "--dtype": "bfloat16", "--max-model-len": str(longest), "--max-lora-rank": "32", "--max-loras": "2",
+        "--gpu-memory-utilization": "0.35", "--tensor-parallel-size": "2", "--seed": "5",
+        "--logprobs-mode": "processed_logprobs",
     }  # fmt: skip
-
-
-def test_a_rank_that_vllm_does_not_support_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"lora_rank=513: vLLM serves ranks up to 512"):
         command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32", 7)
-
-
-def test_the_server_uses_the_policys_gpu_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "0")
     own = environment(EngineConfig(api_key="sk-1"), "cuda:1")
     assert (own["CUDA_VISIBLE_DEVICES"], own["VLLM_API_KEY"]) == ("1", "sk-1")
-    assert not {"WORLD_SIZE", "LOCAL_RANK"} & set(own), "vLLM would take itself for a rank of torchrun"
-    assert environment(EngineConfig(gpus="2, 3".replace(" ", "")), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert "WORLD_SIZE" not in own, "vLLM would take itself for a rank of torchrun"
+    assert environment(EngineConfig(gpus="2,3"), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert "CUDA_VISIBLE_DEVICES" not in environment(EngineConfig(), "cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
 
 
-def test_it_ends_with_all_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
-    server = start(load_config(None, [f"engine.python={program(tmp_path)}"]), tmp_path)
-    noted = json.loads((tmp_path / "noted").read_text())
-    assert "up" in server.log.read_text() and server.config.base_url.endswith("/v1")
-    assert noted["environment"]["CUDA_VISIBLE_DEVICES"] == "1" and "PYTHONPATH" not in noted["environment"]
-    assert not any(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in noted["pids"])
-    del server
-    assert all(gone(pid) for pid in noted["pids"])
-
-
-def test_a_proxy_is_never_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_ends_with_all_its_processes_and_is_never_asked_through_a_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    settings = [f"engine.python={program(tmp_path)}", "engine.no_proxy=intranet", "engine.restart_s=20"]
-    server = start(load_config(None, settings), tmp_path)
+    server = start(load_config(None, [f"engine.python={program(tmp_path)}", "engine.no_proxy=intranet"]), tmp_path)
+    noted, address = json.loads((tmp_path / "noted").read_text()), server.config
+    assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 
     async def ask() -> str:
-        async with Transport(server.config) as transport:
+        async with Transport(address) as transport:
             return await transport.get("/models", str)
 
     assert asyncio.run(ask()) == "fine"
+    del server
+    assert all(gone(pid) for pid in noted["pids"])
 
 
 def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
@@ -147,29 +133,15 @@ def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
     assert all(gone(pid) for pid in json.loads((tmp_path / "noted").read_text())["pids"])
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds", "noted"),
-    [
-        (
-            "#!/bin/sh\necho no kernel image >&2\nexit 3\n",
-            60,
-            r"(?s)ended with status 3\. Install vLLM.*no kernel image$",
-        ),
-        (
-            "#!/bin/sh\necho loading\nsleep 100\n",
-            1,
-            r"(?s)did not answer within engine\.restart_s=1 s; raise it.*loading$",
-        ),
-        (None, 60, r"(?s)ended with status 127.*/vllm-python: No such file"),
-    ],
-    ids=["ends", "hangs", "missing"],
-)
-def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(
-    tmp_path: Path, text: str | None, seconds: int, noted: str
-) -> None:
-    python = program(tmp_path, text) if text else str(tmp_path / "vllm-python")
-    with pytest.raises(ConfigError, match=noted):
-        start(load_config(None, [f"engine.python={python}", f"engine.restart_s={seconds}"]), tmp_path)
+def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
+    for text, seconds, noted in (
+        ("#!/bin/sh\necho no kernel image >&2\nexit 3\n", 60, r"(?s)status 3\. Install vLLM.*no kernel image$"),
+        ("#!/bin/sh\necho loading\nsleep 100\n", 1, r"(?s)within engine\.restart_s=1 s; raise it.*loading$"),
+        (None, 60, r"(?s)ended with status 127.*/missing: No such file"),
+    ):
+        python = program(tmp_path, text) if text else str(tmp_path / "missing")
+        with pytest.raises(ConfigError, match=noted):
+            start(load_config(None, [f"engine.python={python}", f"engine.restart_s={seconds}"]), tmp_path)
 
 
 @pytest.mark.vllm

@@ -148,7 +148,7 @@ async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_no
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lookahead", "policy"), [(1, "behaviour"), (2, "truncate"), (4, "truncate")])
+@pytest.mark.parametrize(("lookahead", "policy"), [(1, "behaviour"), (4, "truncate")])
 async def test_it_learns_a_bandit_from_old_samples_but_not_from_shuffled_rewards(
     tmp_path: Path, lookahead: int, policy: str
 ) -> None:
@@ -164,26 +164,6 @@ async def test_it_learns_a_bandit_from_old_samples_but_not_from_shuffled_rewards
     assert sum(found[:2]) / 2 < 0.5
     assert sum(found[-3:]) / 3 > 0.85
     assert sum((await accuracies(shuffle_rewards=True))[-3:]) / 3 < 0.6
-
-
-async def test_the_executor_works_while_the_policy_samples(tmp_path: Path) -> None:
-    """With lookahead, two batches overlap."""
-
-    class Overlap(EchoRunner):
-        """Workflows of the first batch wait for the second batch."""
-
-        def __init__(self) -> None:
-            self.second = asyncio.Event()
-
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            if question.id == "p4":
-                self.second.set()
-            await asyncio.wait_for(self.second.wait(), 30)
-            return await super().run(source, question)
-
-    made = bandit_trainer(tmp_path, lookahead=1, max_steps=2, runner=Overlap())
-    await Trainer(replace(made.parts, rollout=replace(made.parts.rollout, concurrency=100)), made.config).train()
-    assert made.parts.sampler.state_dict()["position"] == 8
 
 
 async def test_an_error_in_a_later_batch_is_raised_and_leaves_nothing_running(tmp_path: Path) -> None:

@@ -102,26 +102,22 @@ def test_a_device_that_several_processes_cannot_share_is_refused() -> None:
         load_together(load_config(ROOT / "config/embedded.yaml", ["device=cuda:1"]), Two())
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])
-def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few(size: int) -> None:
-    draw = random.Random(size)
-    completions = random_completions(prompts=24, group=6, seed=size)
-    draw.shuffle(completions)
-    shares = spread(completions, size)
-    assert sorted(i for share in shares for i in share) == list(range(len(completions)))
-    assert all(share == sorted(share) for share in shares)
-    prompts = [{completions[i].prompt_ids for i in share} for share in shares]
-    assert sum(map(len, prompts)) == len({c.prompt_ids for c in completions}), "a prompt is on two ranks"
-    loads = [
-        sum(map(len, own)) + sum(len(completions[i].token_ids) for i in share)
-        for own, share in zip(prompts, shares, strict=True)
-    ]
-    largest = max(len(c.prompt_ids) + 12 * 6 for c in completions)
-    assert max(loads) - min(loads) <= largest
-    assert shares == spread(completions, size)
+def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> None:
     group = [Completion("", (1, 2), (3,) * 4, (-1.0,) * 4, "stop")] * 4
-    parts = {2: [[0, 1], [2, 3]], 3: [[0], [1], [2, 3]], 8: [[], [], [], [], [0], [1], [2], [3]]}
-    assert sorted(spread(group, size)) == parts[size]
+    for size, few in ((2, [[0, 2], [1, 3]]), (3, [[0, 3], [1], [2]]), (8, [[], [], [], [], [0], [1], [2], [3]])):
+        assert sorted(spread(group, size)) == few
+        completions = random_completions(prompts=24, group=6, seed=size)
+        random.Random(size).shuffle(completions)
+        shares = spread(completions, size)
+        assert sorted(i for share in shares for i in share) == list(range(len(completions)))
+        assert all(share == sorted(share) for share in shares)
+        prompts = [{completions[i].prompt_ids for i in share} for share in shares]
+        assert sum(map(len, prompts)) == len({c.prompt_ids for c in completions}), "a prompt is on two ranks"
+        loads = [
+            sum(map(len, own)) + sum(len(completions[i].token_ids) for i in share)
+            for own, share in zip(prompts, shares, strict=True)
+        ]
+        assert max(loads) - min(loads) <= max(len(c.prompt_ids) + 12 * 6 for c in completions)
 
 
 @pytest.fixture

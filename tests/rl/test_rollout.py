@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 from helpers.tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
@@ -16,84 +18,62 @@ def completion(text: str) -> Completion:
     return Completion(text, (1,), (2,), (0.0,), "stop")
 
 
-async def collected(texts: list[str], **parts: object) -> Group:
-    defaults = {"runner": EchoRunner(), "judge": LuckyJudge(), "reward": ten_or_minus_five}
-    (group,) = await collect(
-        [problem(0)],
-        [[completion(t) for t in texts]],
-        RolloutParts(**{**defaults, **parts}),  # type: ignore[arg-type]
-    )
-    return group
+async def collected(texts: list[str], **parts: Any) -> tuple[Rollout, ...]:
+    defaults: dict[str, Any] = {"runner": EchoRunner(), "judge": LuckyJudge(), "reward": ten_or_minus_five}
+    (group,) = await collect([problem(0)], [[completion(t) for t in texts]], RolloutParts(**{**defaults, **parts}))
+    return tuple(group.rollouts)
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("class Workflow: pass", "class Workflow: pass"),
-        ("Here it is:\n```python\nx = 1\n```\nDone.", "x = 1\n"),
-        ("```\nx = 1\n```", "x = 1\n"),
-        ("``` Python3\r\nx = 1\n```\r\n", "x = 1\n"),
-        ("```py\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
-        ("<think>\n```python\nno\n```\n</think>\n```python\nyes\n```", "yes\n"),
-        ("```python\nnever closed", "```python\nnever closed"),
-        ("def f(:", "def f(:"),
-        ("s = '<eos>' + 1", "s = '<eos>' + 1"),
-        ("", ""),
-    ],
-)
-def test_code_is_unwrapped_and_never_repaired(text: str, code: str) -> None:
-    assert extract_code(text) == code
+def test_code_is_unwrapped_and_never_repaired() -> None:
+    cases = {
+        "class Workflow: pass": "class Workflow: pass",
+        "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
+        "```\nx = 1\n```": "x = 1\n",
+        "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
+        "```py\nx = 1\n```\n```python\ny = 2\n```": "x = 1\n",
+        "<think>\n```python\nno\n```\n</think>\n```python\nyes\n```": "yes\n",
+        "```python\nnever closed": "```python\nnever closed",
+        "def f(:": "def f(:",
+        "s = '<eos>' + 1": "s = '<eos>' + 1",
+        "": "",
+    }
+    assert {text: extract_code(text) for text in cases} == cases
+    for text in ("b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"):
+        assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1", text
 
 
-@pytest.mark.parametrize(
-    "text", ["b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"]
-)
-def test_a_reply_that_was_begun_is_read_from_its_beginning(text: str) -> None:
-    assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1"
-
-
-async def test_groups_and_rollouts_keep_their_order() -> None:
+async def test_runs_overlap_up_to_the_limit_and_keep_their_order() -> None:
     class Slow(EchoRunner):
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            await asyncio.sleep(0.02 if source == "first" else 0)
-            return await super().run(source, question)
-
-    group = await collected(["first", "7", "third"], runner=Slow())
-    assert [r.completion.text for r in group.rollouts] == ["first", "7", "third"]
-    assert [r.reward.total for r in group.rollouts] == [-5.0, 10.0, -5.0]
-    assert [r.execution.answer for r in group.rollouts] == ["first", "7", "third"]
-
-
-async def test_runs_overlap_up_to_the_bound() -> None:
-    class Counting(EchoRunner):
         running = most = 0
 
         async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             self.running += 1
             self.most = max(self.most, self.running)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02 if source == "first" else 0.001)
             self.running -= 1
             return await super().run(source, question)
 
-    runner = Counting()
-    await collected(["7"] * 12, runner=runner, concurrency=4)
+    runner = Slow()
+    rollouts = await collected(["first", *["7"] * 12, "third"], runner=runner, concurrency=4)
+    assert [r.completion.text for r in rollouts] == [r.execution.answer for r in rollouts]
+    assert [r.reward.total for r in rollouts] == [-5.0, *[10.0] * 12, -5.0]
     assert runner.most == 4
 
 
 async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_run() -> None:
     class Seeds(EchoRunner):
         def __init__(self) -> None:
-            self.seen: list[tuple[str, int | None]] = []
+            self.seen: set[tuple[str, int | None]] = set()
 
         async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            self.seen.append((question.id, seed))
+            self.seen.add((question.id, seed))
             return await super().run(source, question)
 
     async def seeds(seed: int, order: list[int]) -> set[tuple[str, int | None]]:
         runner = Seeds()
         parts = RolloutParts(runner, LuckyJudge(), ten_or_minus_five)
         await collect([problem(i) for i in order], [[completion("7")] * 3] * 2, parts, seed=seed)
-        return set(runner.seen)
+        return runner.seen
 
     first = await seeds(1, [0, 1])
     assert len({seed for _, seed in first}) == 6
@@ -101,12 +81,14 @@ async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_ru
     assert not first & await seeds(2, [0, 1])
 
 
-async def test_our_failures_leave_a_rollout_unscored() -> None:
-    class Down(EchoRunner):
+async def test_our_failures_leave_a_rollout_unscored_and_the_policys_are_wrong() -> None:
+    class Failing(EchoRunner):
         async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
             if source == "down":
                 raise ProviderError("HTTP 503")
-            return Execution("fault", None, error="sandbox") if source == "fault" else Execution("finished", source)
+            return (
+                Execution(source, "7", error=source) if source in get_args(Outcome) else Execution("finished", source)
+            )  # type: ignore[arg-type]
 
     class DownJudge(LuckyJudge):
         async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
@@ -114,22 +96,12 @@ async def test_our_failures_leave_a_rollout_unscored() -> None:
                 raise ProviderError("HTTP 503")
             return await super().verdict(problem, answer)
 
-    group = await collected(["down", "fault", "judge", "7"], runner=Down(), judge=DownJudge())
-    assert [r.verdict.correct for r in group.rollouts] == [None, None, None, True]
-    assert [r.reward.total for r in group.rollouts] == [None, None, None, 10.0]
-    assert "503" in group.rollouts[0].execution.error and "503" in group.rollouts[2].verdict.reason
-
-
-@pytest.mark.parametrize("outcome", ["invalid", "raised", "timeout", "memory", "output_limit", "budget"])
-async def test_the_policys_failures_are_wrong_without_asking_the_judge(outcome: Outcome) -> None:
-    class Failing(EchoRunner):
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            return Execution(outcome, "7")
-
-    group = await collected(["7"], runner=Failing(), judge=None)
-    assert group.rollouts[0].verdict == Verdict(False, "none", reason=outcome)
-    assert group.rollouts[0].reward.total == -5.0
-    assert not group.rollouts[0].valid
+    wrong = ["invalid", "raised", "timeout", "memory", "output_limit", "budget"]
+    found = await collected(["down", "fault", "judge", "7", *wrong], runner=Failing(), judge=DownJudge())
+    assert [r.verdict.correct for r in found] == [None, None, None, True, *[False] * 6]
+    assert [r.reward.total for r in found] == [None, None, None, 10.0, *[-5.0] * 6]
+    assert "503" in found[0].execution.error and "503" in found[2].verdict.reason
+    assert [r.verdict.reason for r in found[4:]] == wrong and not any(r.valid for r in found[4:])
 
 
 async def test_a_bug_travels_and_stops_the_others() -> None:
@@ -151,24 +123,21 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
     assert sorted(cancelled) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("truncated", "total"), [("run", 10.0), ("floor", -5.0), ("mask", None)])
-async def test_a_workflow_cut_off_is_run_floored_or_masked(truncated: str, total: float | None) -> None:
+async def test_a_workflow_cut_off_is_run_floored_or_masked() -> None:
     cut = Completion("7", (1,), (2,), (0.0,), "length")
-    parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, truncated=truncated)  # type: ignore[arg-type]
-    (group,) = await collect([problem(0)], [[cut]], parts)
-    assert group.rollouts[0].reward.total == total
-    assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
+    for truncated, total in (("run", 10.0), ("floor", -5.0), ("mask", None)):
+        parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, truncated=truncated)  # type: ignore[arg-type]
+        (group,) = await collect([problem(0)], [[cut]], parts)
+        assert group.rollouts[0].reward.total == total, truncated
+        assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
 
 
 async def test_rewards_of_a_whole_step_come_after_all_workflows_have_their_own() -> None:
     class Doubled:
         async def add(self, groups: list[Group]) -> list[Group]:
-            from dataclasses import replace
-
             def double(r: Rollout) -> Rollout:
                 return replace(r, reward=Reward(2 * (r.reward.total or 0.0)))
 
             return [Group(g.problem, tuple(map(double, g.rollouts))) for g in groups]
 
-    group = await collected(["7", "8"], extra=Doubled())
-    assert [r.reward.total for r in group.rollouts] == [20.0, -10.0]
+    assert [r.reward.total for r in await collected(["7", "8"], extra=Doubled())] == [20.0, -10.0]

@@ -53,30 +53,29 @@ def opened(config: Config, *, resume: bool, said: Said | None = None) -> RunFold
         return folder
 
 
-def test_an_interrupted_new_run_is_not_taken_up_from_an_older_ones_checkpoint(config: Config) -> None:
-    old = run(config, 20, 60)
-    new = run(config, 3)
-    folder = opened(config, resume=True)
-    assert folder.resumed_from == folder.checkpoints / "step_3" == newest_checkpoint(config)
-    assert checkpoint.verify(folder.checkpoints / "step_3") == new.id != old.id
-
-
-def test_what_an_earlier_run_left_is_moved_aside_whole_and_said(config: Config) -> None:
-    old, said = run(config, 60), Said()
+def test_what_an_earlier_run_left_is_moved_aside_whole_and_never_resumed(config: Config) -> None:
+    old, said = run(config, 20, 60), Said()
     new = run(config, 3, said=said)
     folder = new.folder
-    aside = {
-        path.name for place in (folder.checkpoints, folder.log_file, folder.results) for path in place.parent.iterdir()
-    }
+    places = (folder.checkpoints, folder.log_file, folder.results)
+    aside = {path.name for place in places for path in place.parent.iterdir()}
     assert {f"grpo_mixed.{old.id}", f"grpo_mixed.{old.id}.jsonl", f"grpo_mixed.{old.id}.json"} <= aside
     assert sum(old.id in line for line in said.lines) == 3
     kept = folder.log_file.with_name(f"grpo_mixed.{old.id}.jsonl")
     assert [event["id"] for event in read_events(kept)] == [old.id]
     assert [event["id"] for event in read_events(folder.log_file)] == [new.id]
-    assert (folder.checkpoints.parent / f"grpo_mixed.{old.id}" / "step_60").is_dir()
+    resumed = opened(config, resume=True)
+    assert resumed.resumed_from == folder.checkpoints / "step_3" == newest_checkpoint(config)
+    assert checkpoint.verify(folder.checkpoints / "step_3") == new.id != old.id
+    stranger = folder.checkpoints.parent / f"grpo_mixed.{old.id}" / "step_60"
+    stranger.rename(folder.checkpoints / "step_60")
+    with pytest.raises(DataError, match="step_60 does not belong to the run"):
+        opened(config, resume=True)
 
 
 def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> None:
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        opened(config, resume=True)
     old = run(config, 60)
     before = {path: path.read_bytes() for path in old.folder.log_file.parent.parent.parent.rglob("*") if path.is_file()}
     with pytest.raises(ZeroDivisionError), open_folder(config, resume=False, progress=Said()):
@@ -84,25 +83,19 @@ def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> No
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_two_at_once_are_refused_with_the_cure(config: Config) -> None:
-    taken = pytest.raises(ConfigError, match=r"run of another process \(process \d+\).*run_name")
-    with open_folder(config, resume=False, progress=Said()), taken:
-        opened(config, resume=False)
-    opened(config, resume=False)  # and the lock is free again
-
-
-def test_nothing_to_resume_is_said(config: Config) -> None:
-    with pytest.raises(ConfigError, match="nothing to resume"):
-        opened(config, resume=True)
-
-
-def test_a_checkpoint_of_another_run_in_the_folder_is_refused(config: Config) -> None:
-    run(config, 60)
-    new = run(config, 3)
-    stranger = next(new.folder.checkpoints.parent.glob("grpo_mixed.*/step_60"))
-    stranger.rename(new.folder.checkpoints / "step_60")
-    with pytest.raises(DataError, match="step_60 does not belong to the run"):
-        opened(config, resume=True)
+def test_two_at_once_are_refused_with_the_cure(config: Config, tmp_path: Path) -> None:
+    config = with_buffer(config, tmp_path)
+    tree = config.model_dump()
+    tree["output"]["run_name"] = "other"
+    other = Config.model_validate(tree)
+    for second, message in (
+        (config, r"run of another process \(process \d+\).*run_name"),
+        (other, r"persistence_dir=DIR"),
+    ):
+        taken = pytest.raises(ConfigError, match=message)
+        with open_folder(config, resume=False, progress=Said()), taken:
+            opened(second, resume=False)
+        opened(second, resume=False)  # and the lock is free again
 
 
 def kept(config: Config, run_id: str, text: str) -> Path:
@@ -122,42 +115,24 @@ def with_buffer(config: Config, tmp_path: Path, **more: object) -> Config:
     return load_config(None, [*places, f"persistence_dir={tmp_path / 'buffer'}", *settings])
 
 
-def test_a_new_run_moves_the_buffer_of_another_aside_and_says_so(config: Config, tmp_path: Path) -> None:
-    config, said = with_buffer(config, tmp_path), Said()
-    file = kept(config, "20260101-000000-abcdef", "good workflows\n")
-    new = run(config, said=said)
-    aside = file.with_name("math_top_samples.20260101-000000-abcdef.jsonl")
+def test_a_new_run_moves_the_buffer_of_another_aside_unless_it_reuses_it(config: Config, tmp_path: Path) -> None:
+    own, said, earlier = with_buffer(config, tmp_path), Said(), "20260101-000000-abcdef"
+    file = kept(own, earlier, "good workflows\n")
+    aside = file.with_name(f"math_top_samples.{earlier}.jsonl")
+    new = run(own, said=said)
     assert not file.exists() and aside.read_text() == "good workflows\n"
     assert any(str(aside) in line for line in said.lines)
     assert json.loads((file.parent / "run.json").read_text())["id"] == new.id
 
-
-def test_a_new_run_keeps_the_buffer_that_it_is_told_to_reuse(config: Config, tmp_path: Path) -> None:
-    config, said = with_buffer(config, tmp_path, reuse=True), Said()
-    file = kept(config, "20260101-000000-abcdef", "good workflows\n")
-    run(config, said=said)
-    assert file.read_text() == "good workflows\n"
-    assert any("of the earlier run 20260101-000000-abcdef" in line for line in said.lines)
-
-
-def test_a_resumed_run_leaves_its_own_buffer_and_takes_no_others(config: Config, tmp_path: Path) -> None:
-    config, said = with_buffer(config, tmp_path, reuse=True), Said()
-    started = run(config, 3)
-    file = kept(config, started.id, "mine\n")
-    run(config, resume=True, said=said)
-    assert file.read_text() == "mine\n" and not said.lines
-    kept(config, "20260101-000000-abcdef", "another's\n")
-    run(config, resume=True, said=said)
-    assert not file.exists()
-    assert file.with_name("math_top_samples.20260101-000000-abcdef.jsonl").read_text() == "another's\n"
-
-
-def test_two_runs_at_once_do_not_share_a_buffer(config: Config, tmp_path: Path) -> None:
-    config = with_buffer(config, tmp_path)
-    tree = config.model_dump()
-    tree["output"]["run_name"] = "other"
-    other = Config.model_validate(tree)
-    taken = pytest.raises(ConfigError, match=r"buffer is in use by a training run.*persistence_dir=DIR")
-    with open_folder(config, resume=False, progress=Said()), taken:
-        opened(other, resume=False)
-    opened(other, resume=False)
+    reusing, said = with_buffer(config, tmp_path, reuse=True), Said()
+    kept(reusing, earlier, "more\n")
+    started = run(reusing, 3, said=said)
+    assert file.read_text() == "more\n"
+    assert any(f"of the earlier run {earlier}" in line for line in said.lines)
+    said = Said()
+    run(reusing, resume=True, said=said)  # its own
+    assert file.read_text() == "more\n" and not said.lines and started.id
+    aside.unlink()
+    kept(reusing, earlier, "another's\n")
+    run(reusing, resume=True)
+    assert not file.exists() and aside.read_text() == "another's\n"
