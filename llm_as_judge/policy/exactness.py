@@ -2,7 +2,7 @@
 
 Log-probabilities must be those of the model's own forward pass, and the shared-prefix layout must equal the padded one.
 Otherwise a new model, another device or a new release of torch or transformers could train on wrong gradients
-unnoticed. The checks cost two plain forward passes, and both layouts of at most ``SEQUENCES`` sequences.
+unnoticed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
 
-#: Sequences whose log-probabilities are compared, and how many of them have their gradients compared.
+#: Sequences of the first batch that are compared.
 SEQUENCES = 16
-GRADIENTS_OF = 4
 
 #: Largest difference of a log-probability in nats, by the model's precision. Two float32 passes over different batch
 #: shapes differ by about 1e-6, a wrong mask or scale by 1e-2 and more.
@@ -155,49 +154,43 @@ def check_exact(policy: Policy, completions: Sequence[Completion], sampling: Sam
     name, cure = policy.base.config.model_type, "set training.shared_prefix=false to forward padded rows"
     layouts: tuple[Layout, Layout] = ("tree", "padded")
     try:
-        with explained(f"prefixes of {name} cannot be shared", cure):
-            tree, rows = (torch.cat(policy.known_logprobs(compared, sampling, x, budget)) for x in layouts)
-            logprob = apart(tree, rows, policy.base.dtype)
-            few = _relatives(compared)
-            with torch.enable_grad():
-                tree, rows = (_gradient(policy, few, sampling, x, budget) for x in layouts)
-            gradient = float((tree - rows).norm() / rows.norm().clamp(min=1e-30))
+        with explained(f"prefixes of {name} cannot be shared", cure), torch.enable_grad():
+            (tree, tree_gradient), (rows, gradient) = (
+                _computed(policy, compared, sampling, layout, budget) for layout in layouts
+            )
     finally:
         for parameter, grad in kept:
             parameter.grad = grad
+    logprob = apart(tree, rows, policy.base.dtype)
+    off = float((tree_gradient - gradient).norm() / gradient.norm().clamp(min=1e-30))
     most_logprob = tolerance(policy.base.dtype)
     most_gradient = _GRADIENT.get(policy.base.dtype, _LOW_PRECISION_GRADIENT)
     # not >, so that NaN fails
-    if not (logprob <= most_logprob and gradient <= most_gradient):
+    if not (logprob <= most_logprob and off <= most_gradient):
         raise ConfigError(
             f"on the first batch, the shared-prefix and the padded computation of {name} differ by {logprob:.1e} nats "
-            f"in a log-probability (at most {most_logprob:g}) and by {gradient:.1e} in the gradient (at most "
+            f"in a log-probability (at most {most_logprob:g}) and by {off:.1e} in the gradient (at most "
             f"{most_gradient:g}); {cure}"
         )
-    logger.info("shared prefixes: log-probs within %.1e nats of padded rows, gradient %.1e", logprob, gradient)
+    logger.info("shared prefixes: log-probs within %.1e nats of padded rows, gradient %.1e", logprob, off)
 
 
-def _gradient(
+def _computed(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
-) -> Tensor:
-    """Gradient [parameters], in float32 or wider, of a sum that weights every token differently."""
+) -> tuple[Tensor, Tensor]:
+    """Log-probs [M] of all tokens, and the gradient [parameters] of a sum that weights every token differently."""
     policy.model.zero_grad(set_to_none=True)
+    logprobs: dict[int, Tensor] = {}
     for batch in policy.micro_batches(completions, sampling, layout, budget):
-        scores = batch.scores.logprobs
+        scores, mask = batch.scores.logprobs, batch.scores.mask
         at = torch.arange(scores.shape[1], device=scores.device)
         weights = torch.stack([torch.sin(at + 3.0 * i) for i in batch.members])
-        (scores * weights * batch.scores.mask).sum().backward()  # type: ignore[no-untyped-call]
+        (scores * weights * mask).sum().backward()  # type: ignore[no-untyped-call]
+        logprobs.update((i, row[own]) for i, row, own in zip(batch.members, scores.detach(), mask, strict=True))
+    # In float32 or wider.
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in policy.trainable_parameters()]
-    return torch.cat([g.flatten().to(torch.promote_types(g.dtype, torch.float32)) for g in grads])
-
-
-def _relatives(completions: Sequence[Completion]) -> list[Completion]:
-    """A few sequences that share something: two of the first prompt, then others."""
-    first = completions[0].prompt_ids
-    same = [c for c in completions if c.prompt_ids == first]
-    other = [c for c in completions if c.prompt_ids != first]
-    half = GRADIENTS_OF // 2
-    return [*same[:half], *other, *same[half:]][:GRADIENTS_OF]
+    gradient = torch.cat([g.flatten().to(torch.promote_types(g.dtype, torch.float32)) for g in grads])
+    return torch.cat([logprobs[i] for i in range(len(completions))]), gradient
 
 
 def _length(completion: Completion) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import torch
 from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict
 
@@ -33,21 +31,12 @@ def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
 
 
 def write_merged(policy: Policy, directory: Path) -> None:
-    """Writes base model and adapter merged, in the base model's precision; ``policy`` is unusable afterwards.
-
-    The sum is computed in float32 and rounded once. Raises ``ConfigError`` for layers that are not linear.
-    """
-    layers: dict[str, Any] = {name: m for name, m in policy.base.named_modules() if isinstance(m, LoraLayer)}
-    for name, layer in layers.items():
-        plain = layer.get_base_layer()
-        if not isinstance(plain, torch.nn.Linear):
-            raise ConfigError(f"{name} is a {type(plain).__name__}: only adapters of linear layers can be merged")
-        if plain.weight is policy.base.get_input_embeddings().weight:
+    """Writes base model and adapter merged, in the base model's precision; ``policy`` is unusable afterwards."""
+    embedding = policy.base.get_input_embeddings().weight
+    for name, layer in policy.base.named_modules():
+        if isinstance(layer, LoraLayer) and layer.get_base_layer().weight is embedding:
             raise ConfigError(f"{name} shares its weights with the embedding: its adapter cannot be merged")
-        with torch.no_grad():
-            change = layer.get_delta_weight("default").float()
-            plain.weight.data = (plain.weight.float() + change).to(plain.weight.dtype)
-    whole = policy.model.unload()
+    whole = policy.model.merge_and_unload()
     whole.set_attn_implementation("sdpa")
     if hasattr(whole.config, "quantization_config"):  # of the GGUF file it was loaded from
         del whole.config.quantization_config

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
 from llm_as_judge.llm.places import Load
@@ -37,15 +38,6 @@ class Timer:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Use of the device and the executor during one step; NaN: not measured."""
-
-    device_busy: float = math.nan  # share of the step's time
-    executor_slots: float = math.nan  # request slots in use, on average
-    slot_wait_s: float = math.nan  # seconds that a request waited for its slot, on average
-
-
 class Meter:
     """Use of device and executor since this object was created; ``load`` reads the executor's connections."""
 
@@ -54,31 +46,22 @@ class Meter:
         self._start, self._busy_s = time.perf_counter(), device.busy_s
         self._before = load() if load else Load()
 
-    def read(self, running_s: float) -> Use:
-        """``running_s``: seconds of device work that has not ended yet."""
+    def read(self, running_s: float) -> dict[str, float]:
+        """Fields of ``StepReport``; ``running_s`` are seconds of device work that has not ended yet."""
         seconds = time.perf_counter() - self._start
-        busy = (self._device.busy_s - self._busy_s + running_s) / seconds
-        if self._load is None:
-            return Use(busy)
-        now, before = self._load(), self._before
-        requests = now.requests - before.requests
-        waited = (now.waited_s - before.waited_s) / requests if requests else 0.0
-        return Use(busy, (now.used_s - before.used_s) / seconds, waited)
+        use = {"device_busy": (self._device.busy_s - self._busy_s + running_s) / seconds}
+        if self._load is not None:
+            now, before = self._load(), self._before
+            requests = now.requests - before.requests
+            use["executor_slots"] = (now.used_s - before.used_s) / seconds
+            use["slot_wait_s"] = (now.waited_s - before.waited_s) / requests if requests else 0.0
+        return use
 
 
 def step_report(
-    step: int,
-    credited: Sequence[CreditedGroup],
-    update: UpdateReport,
-    *,
-    learning_rate: float,
-    seconds: Mapping[str, float],
-    temperature: float = math.nan,
-    refilled: int = 0,
-    version: int = 0,
-    use: Use = Use(),
+    step: int, credited: Sequence[CreditedGroup], update: UpdateReport, *, version: int = 0, **measured: Any
 ) -> StepReport:
-    """Metrics of a finished step; ``credited`` are all groups that were drawn."""
+    """Metrics of a finished step; ``credited`` are all groups that were drawn, ``measured`` further fields."""
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     rewards = [r.reward.total or 0.0 for r in scored]
@@ -99,21 +82,17 @@ def step_report(
         executor_tokens=_mean([r.execution.tokens for r in rollouts]),
         completion_tokens=_mean([len(r.completion.token_ids) for r in rollouts]),
         truncated=_mean([r.completion.finish_reason == "length" for r in rollouts]),
-        learning_rate=learning_rate,
-        temperature=temperature,
         groups=len(credited),
         rollouts=len(rollouts),
         skipped_groups=sum(not c.contrast for c in credited),
-        refilled_groups=refilled,
         left_out_groups=sum(c.left_out for c in credited),
         unscored=sum(c.unscored for c in credited),
         abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
         version=version,
         staleness=_mean(stale),
         staleness_max=max(stale, default=0),
-        seconds=dict(seconds),
-        **asdict(use),
         **asdict(update),
+        **measured,
     )
 
 

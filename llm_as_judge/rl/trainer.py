@@ -105,12 +105,12 @@ class Trainer:
                 self.step,
                 credited,
                 update,
-                learning_rate=self.updater.optimizer.learning_rate,
-                seconds=timer.seconds,
-                temperature=sampling.temperature,
-                refilled=len(groups) - config.rollout_batch_size,
                 version=version,
-                use=meter.read(timer.seconds["update"]),
+                learning_rate=self.updater.optimizer.learning_rate,
+                temperature=sampling.temperature,
+                refilled_groups=len(groups) - config.rollout_batch_size,
+                seconds=dict(timer.seconds),
+                **meter.read(timer.seconds["update"]),
             )
             figures, alarms = parts.audit.step(groups) if parts.audit is not None else ({}, ())
             stop = self.stops.after(report, groups, alarms)

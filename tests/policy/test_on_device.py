@@ -13,12 +13,9 @@ from helpers.tiny import tiny_policy
 from helpers.update_case import batch as ragged
 from helpers.update_case import update
 from test_exact import WHOLE, batch, completion, differences, result
-from test_local_engine import RAGGED, flat, worst_difference
 
-from llm_as_judge.policy import prefill
 from llm_as_judge.policy.attention import kernel_for
 from llm_as_judge.policy.exactness import check_exact
-from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Layout, Sampling
 
@@ -93,13 +90,3 @@ def test_an_update_in_bfloat16_is_that_of_padded_rows_and_of_float32(device: str
         assert report.loss == pytest.approx(exact[0].loss, abs=0.05), case
         for ours, theirs in ((gradient, exact[1]), (moved, exact[2])):
             assert torch.nn.functional.cosine_similarity(ours, theirs, dim=0) > 0.95, case
-
-
-@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-3), ("bfloat16", 0.5)])
-def test_the_local_engine_records_the_trainers_logprobs(
-    dtype: str, most: float, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = policy_on(device, dtype)
-    monkeypatch.setattr(prefill, "PREFILL_TOKENS", 7)
-    groups = LocalEngine(policy, policy.tokenizer).generate(RAGGED, 4, max_new_tokens=70, seed=1)
-    assert worst_difference(policy, flat(groups), Sampling()) < most

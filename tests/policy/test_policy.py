@@ -69,15 +69,6 @@ def test_the_saved_adapter_loads_with_peft_and_back(tmp_path: Path) -> None:
         tiny_policy(rank=8).load_adapter(tmp_path / "adapter")
 
 
-def test_prompts_are_encoded_with_the_chat_template() -> None:
-    policy = tiny_policy()
-    assert policy.encode(Prompt("4 5", "6 7")) == [2, 4, 5, 6, 7, 3]
-    policy.tokenizer = NumberTokenizer()
-    policy.tokenizer.chat_template = ""
-    with pytest.raises(ConfigError, match="chat template"):
-        policy.encode(Prompt("4 5", "6 7"))
-
-
 @pytest.mark.gpu
 def test_embeddings_are_unit_vectors_that_training_does_not_change(device: str) -> None:
     texts = ["4 5 6", "4 5 7 8 9", "", "15 16"]
@@ -92,6 +83,12 @@ def test_embeddings_are_unit_vectors_that_training_does_not_change(device: str) 
 
 
 def test_wrong_settings_are_named() -> None:
+    policy = tiny_policy()
+    assert policy.encode(Prompt("4 5", "6 7")) == [2, 4, 5, 6, 7, 3]
+    policy.tokenizer = NumberTokenizer()
+    policy.tokenizer.chat_template = ""
+    with pytest.raises(ConfigError, match="chat template"):
+        policy.encode(Prompt("4 5", "6 7"))
     with pytest.raises(ConfigError, match=r"model\.model_name='/nowhere'"):
         Policy.load("/nowhere", ModelConfig(model_name="/nowhere"))
     with pytest.raises(ConfigError, match=r"model\.dtype='float33'"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -121,16 +120,6 @@ def test_values_and_gradients_equal_the_slow_loop() -> None:
         if not torch.allclose(inputs.logprobs.grad, slopes, rtol=0, atol=1e-8):  # type: ignore[arg-type]
             wrong.append((variant, "gradient"))
     assert not wrong
-
-
-def test_on_policy_ratio_is_one_and_the_gradient_reinforce() -> None:
-    inputs = replace(batch(), old_logprobs=None, ref_logprobs=None)
-    out = policy_loss(inputs, settings_of("dr_grpo"), WHOLE)
-    out.loss.backward()
-    assert (out.clipped_low, out.clipped_high) == (0.0, 0.0)
-    assert inputs.logprobs.grad is not None
-    expected = -inputs.advantages[:, None] * inputs.mask / (len(LENGTHS) * MAX_LENGTH)
-    assert torch.allclose(inputs.logprobs.grad, expected)
 
 
 def test_clipped_tokens_are_counted_by_side() -> None:

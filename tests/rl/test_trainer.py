@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,28 +184,27 @@ class Down(LuckyJudge):
         return await super().verdict(problem, answer)
 
 
-async def test_an_endpoint_that_stays_down_stops_the_run_after_its_patience(tmp_path: Path) -> None:
-    reports: list[StepReport] = []
-    messages: list[str] = []
-    trainer = bandit_trainer(tmp_path, judge=Down(), reports=reports)
-    patience = {"max_unscored": 0.5, "patience_s": 0.05, "on_pause": messages.append}
-    trainer = Trainer(replace(trainer.parts, rollout=replace(trainer.parts.rollout, **patience)), trainer.config)
-    with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* connection refused.*--resume"):
-        await trainer.train(30)
-    assert len(reports) == 2  # the unscored step teaches nothing
-    assert len(messages) == 1 and "paused" in messages[0] and "connection refused" in messages[0]
-    assert checkpoint.latest(tmp_path) == tmp_path / "step_2"
+def patient(trainer: Trainer, **patience: Any) -> Trainer:
+    rollout = replace(trainer.parts.rollout, max_unscored=0.5, **patience)
+    return Trainer(replace(trainer.parts, rollout=rollout), trainer.config)
 
 
-async def test_an_endpoint_that_comes_back_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endpoint_that_stays_down_stops_the_run_and_one_that_comes_back_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
-    trainers = [bandit_trainer(tmp_path / str(i), judge=judge) for i, judge in enumerate((Down(48), LuckyJudge()))]
-    for i, trainer in enumerate(trainers):
-        rollout = replace(trainer.parts.rollout, max_unscored=0.5, patience_s=5.0)
-        trainers[i] = Trainer(replace(trainer.parts, rollout=rollout), trainer.config)
-        report = await trainers[i].train(4)
+    messages: list[str] = []
+    down = patient(bandit_trainer(tmp_path, judge=Down()), patience_s=0.01, on_pause=messages.append)
+    with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* connection refused.*--resume"):
+        await down.train(30)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_2", "the unscored step teaches nothing"
+    assert len(messages) == 1 and "paused" in messages[0] and "connection refused" in messages[0]
+    judges = {"back": Down(48), "up": LuckyJudge()}
+    back, up = (patient(bandit_trainer(tmp_path / k, judge=j), patience_s=5.0) for k, j in judges.items())
+    for trainer in (back, up):
+        report = await trainer.train(4)
         assert report is not None and report.unscored == 0
-    assert equal(weights(trainers[0]), weights(trainers[1]))
+    assert equal(weights(back), weights(up))
 
 
 async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:
@@ -297,8 +297,7 @@ async def test_prompts_that_do_not_fit_are_redrawn_and_reported(tmp_path: Path) 
     assert events.of("prompt_too_long")[0]["tokens"] == 10
 
 
-@pytest.mark.parametrize("stop", [False, True])
-async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Path, stop: bool) -> None:
+async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Path) -> None:
     loaded: list[Mapping[str, Any]] = []
 
     class Alarming:
@@ -311,16 +310,12 @@ async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Pa
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
             loaded.append(state)
 
-    events = Events()
-    trainer = bandit_trainer(tmp_path, events=events, audit_action="stop" if stop else "warn")
-    trainer.parts = replace(trainer.parts, audit=Alarming())
-    if stop:
-        with pytest.raises(TrainingStopped, match="the gap grows"):
+    for action, steps in (("stop", 1), ("warn", 2)):
+        events = Events()
+        trainer = bandit_trainer(tmp_path / action, events=events, audit_action=action)
+        trainer.parts = replace(trainer.parts, audit=Alarming())
+        with pytest.raises(TrainingStopped, match="the gap grows") if action == "stop" else nullcontext():
             await trainer.train(2)
-    else:
-        await trainer.train(2)
-        trainer.resume(tmp_path / "step_2")
-        assert loaded == [{"qa": 7}]
-    logged = events.of("audit")
-    assert len(logged) == (1 if stop else 2)
-    assert logged[0]["domains"]["qa"] == {"judged": 0.9, "checked": 0.4}
+        assert [e["domains"]["qa"] for e in events.of("audit")] == steps * [{"judged": 0.9, "checked": 0.4}]
+    trainer.resume(tmp_path / "warn/step_2")
+    assert loaded == [{"qa": 7}]

@@ -49,24 +49,14 @@ def words_tokenizer() -> PreTrainedTokenizerFast:
 def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
     from datasets import Dataset
 
+    sizes = {"per_device_train_batch_size": 4, "num_generations": 4, "max_completion_length": LONGEST, "epsilon": 0.2}
+    quiet = {"bf16": False, "use_cpu": True, "report_to": [], "gradient_checkpointing": False, "disable_tqdm": True}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = trl.GRPOTrainer(
             model=policy.model,
             reward_funcs=lambda completions, **named: [0.0] * len(completions),
-            args=trl.GRPOConfig(
-                output_dir=str(directory),
-                per_device_train_batch_size=4,
-                num_generations=4,
-                max_completion_length=LONGEST,
-                epsilon=0.2,
-                bf16=False,
-                use_cpu=True,
-                report_to=[],
-                gradient_checkpointing=False,
-                disable_tqdm=True,
-                **options,
-            ),
+            args=trl.GRPOConfig(output_dir=str(directory), **sizes, **quiet, **options),
             train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
             processing_class=words_tokenizer(),
         )
@@ -94,15 +84,10 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
     mask, new = scores.mask, scores.logprobs.detach()
     old, reference, sampled = noisy(new, 0.3, 1), noisy(new, 0.3, 2), noisy(new, 0.5, 3)
     advantages = torch.linspace(-1, 1.5, len(completions))
+    common: dict[str, Any] = {"beta": beta, "use_bias_correction_kl": corrected, "epsilon": 0.2}
+    correction = {"importance_sampling": mode, "importance_sampling_cap": 1.3}
     settings = TrainingConfig(
-        loss_type=loss_type,
-        epsilon=0.2,
-        epsilon_high=0.28,
-        beta=beta,
-        use_bias_correction_kl=corrected,
-        response_max_length=LONGEST,
-        importance_sampling=mode,
-        importance_sampling_cap=1.3,
+        loss_type=loss_type, epsilon_high=0.28, response_max_length=LONGEST, **common, **correction
     )
     inputs = LossInputs(scores.logprobs, advantages, mask, old, reference, scores.entropy, sampled)
     found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
