@@ -39,10 +39,9 @@ _CHECK_PROMPTS = ("Write a Python class", "Write a Python function that adds two
 class LocalEngine:
     """Samples with the policy's current weights. Raises ``ConfigError`` for models that it does not support."""
 
-    def __init__(self, policy: Policy, tokenizer: Any, *, max_sequences: int = MAX_SEQUENCES) -> None:
+    def __init__(self, policy: Policy, tokenizer: Any) -> None:
         self._policy = policy
         self._tokenizer = tokenizer
-        self._max_sequences = max_sequences
         self.version = 0
         refuse(policy.base.config)
         self._check()
@@ -78,7 +77,7 @@ class LocalEngine:
         found: dict[tuple[int, int], Completion] = {}
         ends = self._policy.eos_token_ids
         with self._policy.generation_weights() as base, torch.inference_mode(), own_precision(base):
-            for places in padded_batches(needed, CACHE_TOKENS, most=max(1, self._max_sequences // n)):
+            for places in padded_batches(needed, CACHE_TOKENS, most=max(1, MAX_SEQUENCES // n)):
                 chunk = [list(prompts[place]) for place in places]
                 for sequence, ids, logprobs in self._decode(base, chunk, n, sampling, noise, max_new_tokens):
                     place, member = places[0] + sequence // n, sequence % n

@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 def sampling_logprobs(
-    logits: Tensor,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    top_k: int = 0,
-    keep: Tensor | None = None,
+    logits: Tensor, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, keep: Tensor | None = None
 ) -> Tensor:
     """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
 

@@ -45,13 +45,7 @@ class VLLMEngine:
     """
 
     def __init__(
-        self,
-        config: EngineConfig,
-        model: str,
-        adapter_dir: Path,
-        tokenizer: Any,
-        *,
-        own: OwnServer | None = None,
+        self, config: EngineConfig, model: str, adapter_dir: Path, tokenizer: Any, *, own: OwnServer | None = None
     ) -> None:
         self._config = config
         self._own = own
@@ -117,11 +111,7 @@ class VLLMEngine:
         """
         asked = n if temperature > 0 else 1  # vLLM refuses several greedy completions, which would be equal
         sampling = _fields(
-            n=asked,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k if top_k > 0 else -1,
-            max_tokens=max_new_tokens,
+            n=asked, temperature=temperature, top_p=top_p, top_k=top_k if top_k > 0 else -1, max_tokens=max_new_tokens
         )
 
         async def one(transport: Transport, index: int) -> list[Completion]:

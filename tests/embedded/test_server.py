@@ -107,9 +107,7 @@ FIELDS = ("model", "messages", "temperature", "top_p", "max_tokens", "max_comple
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    changes=st.dictionaries(st.sampled_from([*FIELDS, "stop", "tools"]), JUNK, min_size=1, max_size=2),
-)
+@given(changes=st.dictionaries(st.sampled_from([*FIELDS, "stop", "tools"]), JUNK, min_size=1, max_size=2))
 def test_any_input_gets_a_reply_or_the_reason(address: str, changes: dict[str, Any]) -> None:
     code, reply = post(f"{address}/chat/completions", {**ask(), "max_tokens": 1} | changes)
     assert code in (200, 400, 404), reply

@@ -22,8 +22,8 @@ from llm_as_judge.types import Completion
 RAGGED = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 11], [5, 6, 7, 8, 9, 10, 12, 13, 14], [5, 6, 7, 11]]
 
 
-def engine(policy: Policy, **settings: int) -> LocalEngine:
-    return LocalEngine(policy, policy.tokenizer, **settings)
+def engine(policy: Policy) -> LocalEngine:
+    return LocalEngine(policy, policy.tokenizer)
 
 
 def flat(groups: list[list[Completion]]) -> list[Completion]:
@@ -38,14 +38,15 @@ def worst_difference(policy: Policy, completions: list[Completion], sampling: Sa
 
 
 @pytest.mark.gpu
-def test_recorded_logprobs_equal_the_trainers(device: str) -> None:
+def test_recorded_logprobs_equal_the_trainers(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "MAX_SEQUENCES", 8)
     wrong = []
     policy = tiny_policy(perturb=0.1, device=device)
     for prompts in (RAGGED, [[5]], [[4, 5], [6, 7, 8]]):
         for s in (Sampling(), Sampling(1.3, 0.8), Sampling(0.7, 0.9, 6)):
             length = 70 if len(prompts) == 2 else 12  # 70 exceeds the cache's first capacity
             settings = {"temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "max_new_tokens": length}
-            groups = engine(policy, max_sequences=8).generate(prompts, 4, **settings, seed=3)  # type: ignore[arg-type]
+            groups = engine(policy).generate(prompts, 4, **settings, seed=3)  # type: ignore[arg-type]
             if not worst_difference(policy, flat(groups), s) < 1e-4:
                 wrong.append((prompts, s))
     assert not wrong
@@ -105,15 +106,18 @@ def test_stops_at_the_end_token_and_keeps_it() -> None:
         assert len(completion.logprobs) == len(completion.token_ids)
 
 
-def test_completions_are_reported_when_they_end_with_prompt_and_version_in_order() -> None:
+def test_completions_are_reported_when_they_end_with_prompt_and_version_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended: list[tuple[int, int, Completion]] = []
     policy = tiny_policy()
-    local = engine(policy, max_sequences=8)  # in two chunks
-    local.sync(policy, 4)
-    groups = local.generate(RAGGED, 4, max_new_tokens=30, on_completion=lambda *one: ended.append(one))
+    monkeypatch.setattr(local, "MAX_SEQUENCES", 8)  # in two chunks
+    made = engine(policy)
+    made.sync(policy, 4)
+    groups = made.generate(RAGGED, 4, max_new_tokens=30, on_completion=lambda *one: ended.append(one))
     assert [[list(c.prompt_ids) for c in g] for g in groups] == [[p] * 4 for p in RAGGED]
     assert {c.policy_version for c in flat(groups)} == {4} and len({c.token_ids for c in groups[0]}) > 1
-    same, other = (local.generate(RAGGED, 4, max_new_tokens=30, seed=seed) for seed in (0, 1))
+    same, other = (made.generate(RAGGED, 4, max_new_tokens=30, seed=seed) for seed in (0, 1))
     assert same == groups != other
     assert {(i, k): c for i, k, c in ended} == {(i, k): c for i, g in enumerate(groups) for k, c in enumerate(g)}
     assert len(ended) == 4 * len(RAGGED)
