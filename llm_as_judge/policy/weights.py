@@ -11,7 +11,6 @@ from transformers.utils import logging as hf_logging
 
 
 def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a folder or hub id."""
     return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
 
 

@@ -74,9 +74,11 @@ def save(
             manifest = {"format": FORMAT, "run": run_id, "step": state.step, "sha256": sums}
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     except BaseException as error:
+        full = shutil.disk_usage(aside).free < 1 << 20
         shutil.rmtree(aside, ignore_errors=True)
-        if isinstance(error, (RuntimeError, SafetensorError)):  # of torch and safetensors, if the disk is full
-            raise OSError(errno.EIO, f"cannot be written: {error}", str(target)) from error
+        if isinstance(error, (RuntimeError, SafetensorError)):  # of torch and safetensors, which do not name the cause
+            number = errno.ENOSPC if full else errno.EIO
+            raise OSError(number, os.strerror(number), str(target)) from error
         raise
     old = directory / f".{target.name}.old"
     shutil.rmtree(old, ignore_errors=True)

@@ -59,7 +59,6 @@ class Pipeline:
             self._running.append(collector)
 
     async def close(self) -> None:
-        """Cancels running workflows."""
         while self._running:
             await self._running.popleft().aclose()
 
@@ -88,7 +87,6 @@ class Pipeline:
             return await collector.groups()
 
     def state(self) -> list[dict[str, Any]]:
-        """Pending batches as plain data."""
         return [msgspec.to_builtins(batch) for batch in self._pending]
 
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:

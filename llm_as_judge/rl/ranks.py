@@ -29,7 +29,7 @@ _TALKING = timedelta(minutes=30)
 
 
 class RankFailed(LLMAsJudgeError):
-    """Another rank failed and said why."""
+    """Another rank raised an error."""
 
 
 class RankLost(LLMAsJudgeError):

@@ -97,7 +97,6 @@ def step_report(
 
 
 def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) -> None:
-    """Logs every rollout, then the step."""
     for group in credited:
         for rollout, advantage in zip(group.group.rollouts, group.advantages, strict=True):
             log(rollout_event(rollout, step=report.step, advantage=advantage))

@@ -149,7 +149,7 @@ class Collector:
     async def groups(self) -> list[Group]:
         """All that was started, when it is done, in the order of problems and members.
 
-        Errors other than ``InfrastructureError`` are bugs: they travel, after the remaining tasks were cancelled.
+        Other errors than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         """
         parts = self._parts
         rollouts = await self._done()
@@ -177,7 +177,6 @@ class Collector:
         return groups if parts.extra is None else await parts.extra.add(groups)
 
     async def aclose(self) -> None:
-        """Cancels running rollouts."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

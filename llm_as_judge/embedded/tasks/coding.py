@@ -2,7 +2,7 @@
 
 *clear*: the description has one reading. *open*: it has several, and only the tests decide, so a draft is often wrong
 while a tested and repaired one is right. *long*: requirements follow that a hasty draft forgets; no test is given, but
-whoever reads the description again finds what is missing.
+a review against the description finds what is missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Problems of the embedded world, assigned to splits by a hash of their text, so that the splits are disjoint.
 
 ``pretrain`` problems train the nano models, ``train`` problems are for GRPO, ``heldout`` problems for evaluation only.
-A passage belongs to one split with all its questions. Most problems begin with a problem of another kind that somebody
-thinks better of ("Never mind."), so that only who reads to the end knows what is asked.
+A passage belongs to one split with all its questions. Most problems begin with a problem of another kind, which is
+withdrawn ("Never mind."), so that their first words do not tell what is asked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def draw_in(split: Split, r: Random, draw: Callable[[Random], T], key: Callable[
 
 
 def _aside(r: Random, kinds: Sequence[str], kind: str, text: Callable[[str], str]) -> str:
-    """A problem of another kind, taken back, or nothing."""
+    """A withdrawn problem of another kind, or an empty text."""
     if r.random() > _ASIDES:
         return ""
     return f"{text(r.choice([other for other in kinds if other != kind]))} Never mind. "
