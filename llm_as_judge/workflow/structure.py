@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow.lint.values import Function, NameTable, rounds
+from llm_as_judge.workflow.lint.values import Function, operator_built, rounds
 
 
 class _Bare(ast.NodeTransformer):
@@ -79,11 +79,11 @@ def _operators(tree: ast.Module) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
         for alias in node.names
     }
-    known, found = NameTable(OPERATORS, {}, imported=imported), {}
+    found: dict[str, str] = {}
 
     def put(place: str, value: ast.expr) -> None:
         match value:
-            case ast.Call(func=func) if name := known.operator_built(func):
+            case ast.Call(func=func) if name := operator_built(func, ("operator",), imported):
                 found[place] = name
             case ast.Dict(keys=keys, values=values):
                 for key, member in zip(keys, values, strict=True):
