@@ -31,8 +31,6 @@ from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
-OLD = Path(__file__).parent / "helpers/run_0_2.jsonl"
-
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "run.jsonl"
@@ -201,19 +199,6 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
     assert not wrong
     (found,) = LogReader(tmp_path / "24 calls with 9,000 texts each.jsonl").new()
     assert isinstance(found, RolloutEvent) and len(found.calls) == 24 and "left out" in (found.answer or "")
-
-
-def test_a_log_of_version_0_2_is_read() -> None:
-    """Written by version 0.2, with its long texts cut."""
-    assert is_log(OLD)
-    reader = LogReader(OLD)
-    steps = [found for found in reader.finished() if isinstance(found, FinishedStep)]
-    assert [step.report.step for step in steps] == [1, 2]
-    assert [len(step.rollouts) for step in steps] == [6, 6] and all(step.prompts for step in steps)
-    assert all(rollout.calls and rollout.shape for step in steps for rollout in step.rollouts)
-    assert reader.evals[0].scores.keys() == {"overall", "valid_rate", "math", "code", "qa"}
-    assert reader.usage["executor"]["calls"] > 0 and reader.run.setting("training", "max_steps") == "2"
-    assert 0 < steps[0].report.device_busy <= 1
 
 
 def test_other_files_are_no_logs(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
-from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow.lint.values import Function, operator_built, rounds
 
 

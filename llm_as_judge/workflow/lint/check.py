@@ -122,9 +122,7 @@ def _signature(function: Function) -> inspect.Signature:
     return inspect.signature(eval(compile(bare, "<signature>", "eval")))  # holds nothing but names
 
 
-def _set_in_init(
-    init: Function | None, imports: Imports, operators: Operators
-) -> dict[str, tuple[Value, ast.stmt]]:
+def _set_in_init(init: Function | None, imports: Imports, operators: Operators) -> dict[str, tuple[Value, ast.stmt]]:
     """Operators and models that ``__init__`` keeps, by attribute, with the statement."""
     found: dict[str, tuple[Value, ast.stmt]] = {}
     for node in ast.walk(init) if init is not None else ():

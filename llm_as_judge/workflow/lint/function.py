@@ -187,7 +187,9 @@ class ScopeCheck(ExpressionCheck):
                 self.visit(case.guard)
             self._block(case.body)
             ends.append(self._state)
-            complete = complete or (isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard)
+            complete = complete or (
+                isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
+            )
         self._state = join(ends if complete else [*ends, before])
 
     def visit_FunctionDef(self, node: Function) -> None:
