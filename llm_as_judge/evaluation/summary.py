@@ -20,8 +20,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
 from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.shapes import SHAPES, name_of
+from llm_as_judge.workflow.shapes import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +42,6 @@ class Summary:
     seconds: float  # per workflow
     cost: float  # of all
 
-    @property
-    def unseen(self) -> dict[Domain, dict[str, int]]:
-        """Shapes that neither the catalogue nor the warm-up's generator contains."""
-        return {
-            d: {name: n for name, n in shapes.items() if name not in {*SHAPES, *recipes.known_shapes(d), "invalid"}}
-            for d, shapes in self.shapes.items()
-        }
-
     def as_json(self) -> dict[str, Any]:
         estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
             str(d): e for d, e in self.domains.items()
@@ -67,7 +58,6 @@ class Summary:
             "outcomes": self.outcomes,
             "invalid": self.invalid,
             "shapes": self.shapes,
-            "unseen_shapes": self.unseen,
             "executor_tokens": self.tokens,
             "seconds": self.seconds,
             "cost": self.cost,

@@ -173,10 +173,10 @@ class ExpressionCheck(ast.NodeVisitor):
             self._report("W207", f"{operator}'s result is a dict without .{node.attr}; take {take}", node)
         elif (operator := self._is("operator", node.value)) and node.attr not in ("name", "llm"):
             self._report("W202", f"{operator} has no .{node.attr}: call the operator itself", node)
+        of_self = isinstance(node.value, ast.Name) and node.value.id == self._self
         known = self._scope.attributes
-        if known is not None and isinstance(node.value, ast.Name) and node.value.id == self._self:
-            if node.attr not in known and not node.attr.startswith("__"):
-                self._report("W202", f"self.{node.attr} is used but not set in __init__", node)
+        if of_self and known is not None and node.attr not in known and not node.attr.startswith("__"):
+            self._report("W202", f"self.{node.attr} is used but not set in __init__", node)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
