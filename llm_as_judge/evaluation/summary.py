@@ -14,7 +14,7 @@ import msgspec
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.analysis import first_fatal
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import Official, official, share
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
@@ -43,12 +43,8 @@ class Summary:
     cost: float  # of all
 
     def as_json(self) -> dict[str, Any]:
-        estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
-            str(d): e for d, e in self.domains.items()
-        }
         values = {
-            **{name: e.value for name, e in estimates.items()},
-            "interval": {name: [e.low, e.high] for name, e in estimates.items()},
+            **as_json({"overall": self.overall, "valid_rate": self.valid_rate, **self.domains}),
             "official": {name: o.as_json() for name, o in self.official.items()},
             "problems": self.overall.n,
             "unscored": sum(self.unscored.values()),

@@ -27,7 +27,7 @@ try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     from opentelemetry.sdk.trace.id_generator import IdGenerator
     from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
@@ -66,7 +66,7 @@ class Spans:
     _above: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._to = OTLPSpanExporter(endpoint=self.endpoint)
+        self._to: SpanExporter = OTLPSpanExporter(endpoint=self.endpoint)
         resource = Resource.create({"service.name": "llm-as-judge"})
         provider = TracerProvider(resource=resource, id_generator=self._ids)
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
@@ -93,7 +93,7 @@ class Spans:
     def _rollout(self, rollout: RolloutEvent, member: int, step: FinishedStep) -> None:
         run, prompt = step.run, step.prompts.get(rollout.problem)
         executor, judge = (run.setting(role, "model") or role for role in ("executor", "judge"))
-        own = {
+        own: dict[str, Any] = {
             "run": run.id, "step": step.report.step, "member": member, "domain": rollout.domain,
             "dataset": rollout.dataset, "outcome": rollout.outcome, "cost": rollout.cost, "lint": list(rollout.lint),
         }  # fmt: skip

@@ -152,12 +152,7 @@ def validation_line(step: int, summary: Summary) -> str:
 def result_table(lines: Mapping[str, Summary | Row], problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", min_width=10)
-    for heading in ("overall", *DOMAINS, "valid"):
-        # On a narrow terminal the interval goes to a line of its own.
-        table.add_column(heading, justify="right", min_width=8)
-    table.add_column("tokens", justify="right", no_wrap=True)
+    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens")
     for name, line in lines.items():
         cells = [interval(line.domains.get(d)) for d in DOMAINS]
         valid = getattr(line, "valid_rate", None)

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -132,5 +133,5 @@ def curve(values: Sequence[float]) -> str:
     return "".join(_BARS[round((len(_BARS) - 1) * (mean - low) / span)] for mean in means)
 
 
-def _shares(shares: Mapping[str, float]) -> str:
+def _shares(shares: Mapping[Any, float]) -> str:
     return "  ".join(f"{name} {percent(share)}" for name, share in shares.items())

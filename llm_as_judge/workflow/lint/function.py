@@ -42,6 +42,7 @@ class ScopeCheck(ExpressionCheck):
         self._block(self._body)
         if self._answers and self._state.live:
             self._report("W304", "__call__ can end without an answer", self._body[-1])
+        outer = {*self._outer, *self._locals}
         for function, cls in self._nested:
             parameters = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
             of_workflow = cls is not None and cls.name == "Workflow"
@@ -51,7 +52,7 @@ class ScopeCheck(ExpressionCheck):
                 self._scope,
                 function.body,
                 parameters,
-                {*self._outer, *self._locals},
+                outer,
                 self_name=self._self if cls is None else own,
                 answers=of_workflow and function.name == "__call__",
             ).run()
@@ -118,8 +119,8 @@ class ScopeCheck(ExpressionCheck):
         self._end()
 
     def visit_If(self, node: ast.If) -> None:
-        if "__name__" in (test := ast.unparse(node.test)) or "TYPE_CHECKING" in test:  # not taken
-            self._state.update(dict.fromkeys(bound_names([node])))
+        if not self._outer and any(name in ast.unparse(node.test) for name in ("__name__", "TYPE_CHECKING")):
+            self._state.update(dict.fromkeys(bound_names([node])))  # not taken when the sandbox imports the text
             return
         self.visit(node.test)
         self._state = join([self._branch(node.body, self._state), self._branch(node.orelse, self._state)])
