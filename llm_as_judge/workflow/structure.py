@@ -10,7 +10,10 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
-from llm_as_judge.workflow.lint.values import operator_built, rounds
+from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.workflow.lint.codes import Report
+from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.values import rounds
 
 Unit = tuple[str, str]  # count and operator, or count and a group in brackets
 
@@ -55,41 +58,11 @@ def shape(source: str) -> str:
         with one_error():
             tree = quiet_parse(source, LONGEST_PARSED)
             names = {getattr(node, "name", "") for node in ast.walk(tree)}
-            return _text(_units([tree], _operators(tree))) if {"Workflow", "__call__"} <= names else "invalid"
+            places = read_imports(tree, OPERATORS, "", Report()).places(tree)
+            operators = {place: name for place, (name, _) in places.items()}
+            return _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
     except SyntaxError:
         return "invalid"
-
-
-def _operators(tree: ast.Module) -> dict[str, str]:
-    """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> its name."""
-    nodes = list(ast.walk(tree))
-    imported = {
-        alias.asname or alias.name: alias.name
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
-        for alias in node.names
-    }
-    found: dict[str, str] = {}
-
-    def put(place: ast.expr, value: ast.expr, key: str = "") -> None:
-        match place, value:
-            case _, ast.Call(func=func) if name := operator_built(func, ("operator",), imported):
-                found[ast.unparse(place) + key] = name
-            case _, ast.Name(id=other) if other in found:
-                found[ast.unparse(place)] = found[other]
-            case _, ast.Dict(keys=keys, values=values):
-                for one, member in zip(keys, values, strict=True):
-                    put(place, member, f"[{ast.unparse(one)}]" if one else "")
-            case ast.Tuple(elts=places), ast.Tuple(elts=values):
-                for inner, member in zip(places, values, strict=False):
-                    put(inner, member)
-
-    for node in nodes:
-        if isinstance(node, ast.Assign):
-            put(node.targets[0], node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value:
-            put(node.target, node.value)
-    return found
 
 
 def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Unit]:

@@ -164,6 +164,16 @@ def test_a_broken_frame_is_found() -> None:
     assert [[f.code for f in lint(source) if f.fatal] for source in frames] == [["W101"]] * 3
 
 
+def test_nested_conditions_are_read_once_and_operators_are_found_in_dicts_and_tuples() -> None:
+    assert lint(SEED.replace("problem)", "(" * 60 + "problem" + " if problem else problem)" * 61)) == []
+    kept = "self.ops, self.b = {'a': operator.AnswerGenerate(self.llm)}, operator.AnswerGenerate(self.llm)"
+    source = SEED.replace("self.answer_generate = operator.AnswerGenerate(self.llm)", kept)
+    for place in ("self.ops['a']", "self.b"):
+        used = source.replace("self.answer_generate", place)
+        assert [f.code for f in lint(used) if f.fatal] == []
+        assert [f.code for f in lint(used.replace("['answer']", "['anser']")) if f.fatal] == ["W207"]
+
+
 def test_code_problems_should_take_the_entry_point() -> None:
     assert [f.code for f in lint(SEED, entry_point="f")] == ["W107"]
     for more in ("entry_point", "entry_point='f'", "*, entry_point"):

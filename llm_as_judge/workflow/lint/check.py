@@ -21,8 +21,8 @@ from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import Scope
 from llm_as_judge.workflow.lint.function import ScopeCheck
-from llm_as_judge.workflow.lint.imports import Imports, read_imports
-from llm_as_judge.workflow.lint.values import Function, Value, bound_names, operator_built
+from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.values import Function, Value, bound_names
 
 _GIVEN = {"operator", "create_llm_instance", "DatasetType"}
 
@@ -62,22 +62,32 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
     methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    values = _set_in_init(methods.get("__init__"), imports, operators)
+    init = methods.get("__init__", ast.Pass())
+    built = {place: own for place, own in imports.places(init).items() if own[0] in operators}
+    assigned = [node for node in ast.walk(init) if isinstance(node, ast.Assign)]
+    models = {ast.unparse(node.targets[0]): Value("model") for node in assigned if _is_model(node.value)}
     attributes = {n.attr for n in statements if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     scope = Scope(
         operators=operators,
         imports=imports,
         module_names=_GIVEN | imports.starred | {name for n in nodes if isinstance(n, ast.Global) for name in n.names},
         attributes=None if workflow.bases else attributes | bound_names(workflow.body),
-        values={name: value for name, (value, _) in values.items()},
+        places=models | {place: Value("operator", name) for place, (name, _) in built.items()},
         annotations=not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body),
         report=report,
     )
     ScopeCheck(scope, tree.body).run()
     read = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
-    for name, (value, statement) in values.items():
-        if value.kind == "operator" and name not in read:
-            report("W205", f"self.{name} ({value.operator}) is built but never used", statement)
+    for place, (name, statement) in built.items():
+        if place.rpartition(".")[2] not in read and place.count(".") == 1 and "[" not in place:
+            report("W205", f"{place} ({name}) is built but never used", statement)
+
+
+def _is_model(value: ast.expr) -> bool:
+    match value:
+        case ast.Name(id="llm") | ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")):
+            return True
+    return False
 
 
 def _check_methods(
@@ -120,22 +130,3 @@ def _signature(function: Function) -> inspect.Signature:
     arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
     bare = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, none)))
     return inspect.signature(eval(compile(bare, "<signature>", "eval")))  # holds nothing but names
-
-
-def _set_in_init(init: Function | None, imports: Imports, operators: Operators) -> dict[str, tuple[Value, ast.stmt]]:
-    """Operators and models that ``__init__`` keeps, by attribute, with the statement."""
-    found: dict[str, tuple[Value, ast.stmt]] = {}
-    for node in ast.walk(init) if init is not None else ():
-        match node:
-            case (
-                ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)], value=value)
-                | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.expr() as value)
-            ):
-                match value:
-                    case ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")) | ast.Name(id="llm"):
-                        found[attribute] = Value("model"), node
-                    case ast.Call(func=function):
-                        built = operator_built(function, imports.modules, imports.imported)
-                        if built in operators:
-                            found[attribute] = Value("operator", str(built)), node
-    return found

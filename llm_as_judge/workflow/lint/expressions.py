@@ -14,7 +14,7 @@ from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.imports import Imports
-from llm_as_judge.workflow.lint.values import State, Value, element_of, names_in, operator_built
+from llm_as_judge.workflow.lint.values import State, Value, element_of, names_in
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
 _TASKS = ("create_task", "ensure_future", "wait_for", "shield")
@@ -29,7 +29,7 @@ class Scope:
     imports: Imports
     module_names: Collection[str]
     attributes: Collection[str] | None
-    values: Mapping[str, Value]  # operators and models by attribute of self
+    places: Mapping[str, Value]  # source of an attribute or item -> the operator or model that __init__ puts there
     annotations: bool  # whether Python evaluates them
     report: Report
 
@@ -61,16 +61,20 @@ class ExpressionCheck(ast.NodeVisitor):
                 return self._state.get(name)
             case ast.NamedExpr(value=inner):
                 return of(inner)
-            case ast.Attribute(value=ast.Name(id=self._self), attr=name):
-                return self._scope.values.get(name)
+            case ast.Attribute(value=ast.Name()):
+                return self._scope.places.get(ast.unparse(node))
+            case ast.Subscript(value=ast.Attribute(value=ast.Name()), slice=ast.Constant()):
+                return self._scope.places.get(ast.unparse(node))
             case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
-                return of(first) if of(first) == of(second) else None
+                value = of(first)
+                return value if value and value == of(second) else None
             case ast.Await(value=inner) if (awaited := of(inner)) and awaited.kind == "call":
                 return Value("result", awaited.operator)
-            case ast.Subscript(value=holder, slice=ast.Constant(value=key)) if held := of(holder):
-                return TEXT if held.kind == "result" and self._key_type(held.operator, key) == "str" else None
+            case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
+                operator = self._is("result", holder)
+                return TEXT if operator and self._key_type(operator, key) == "str" else None
             case ast.Call(func=function, args=arguments):
-                if built := self._built(function):
+                if built := self._scope.imports.built(function):
                     return Value("operator", built) if built in self._scope.operators else None
                 called = of(function)
                 if called and called.kind == "operator":
@@ -80,9 +84,6 @@ class ExpressionCheck(ast.NodeVisitor):
                     return task if task and task.kind == "call" else None
                 return TEXT if isinstance(function, ast.Name) and function.id == "str" else None
         return None
-
-    def _built(self, function: ast.expr) -> str | None:
-        return operator_built(function, self._scope.imports.modules, self._scope.imports.imported)
 
     def _is(self, kind: str, node: ast.expr) -> str:
         """The operator of ``node`` if its value is of this kind, else ``""``."""
@@ -180,7 +181,7 @@ class ExpressionCheck(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        built, operators = self._built(node.func), self._scope.operators
+        built, operators = self._scope.imports.built(node.func), self._scope.operators
         if built and built in operators:
             signature = catalog.init_signature(operators[built])
             self._check_arguments(built, signature, node.args[1:], node, ignored=("llm", "name"))

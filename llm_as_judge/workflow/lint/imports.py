@@ -33,6 +33,41 @@ class Imports:
     prompts: set[str] = field(default_factory=set)  # the module prompt.py
     starred: set[str] = field(default_factory=set)  # everything imported by a star
 
+    def built(self, function: ast.expr) -> str | None:
+        """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
+        match function:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self.modules:
+                return published.own_name(name)
+            case ast.Name(id=name):
+                return self.imported.get(name)
+        return None
+
+    def places(self, tree: ast.AST) -> dict[str, tuple[str, ast.stmt]]:
+        """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> the operator's
+        name, and the statement that puts it there.
+        """
+        found: dict[str, tuple[str, ast.stmt]] = {}
+
+        def put(place: ast.expr, value: ast.expr, statement: ast.stmt, key: str = "") -> None:
+            match place, value:
+                case _, ast.Call(func=func) if name := self.built(func):
+                    found[ast.unparse(place) + key] = name, statement
+                case _, ast.Name(id=other) if other in found:
+                    found[ast.unparse(place)] = found[other]
+                case _, ast.Dict(keys=keys, values=values):
+                    for one, member in zip(keys, values, strict=True):
+                        put(place, member, statement, f"[{ast.unparse(one)}]" if one else "")
+                case ast.Tuple(elts=places), ast.Tuple(elts=values):
+                    for inner, member in zip(places, values, strict=False):
+                        put(inner, member, statement)
+
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                put(node.targets[0], node.value, node)
+            elif isinstance(node, ast.AnnAssign) and node.value:
+                put(node.target, node.value, node)
+        return found
+
 
 def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Report) -> Imports:
     """The imports of a workflow; reports those of what does not exist, and missing names of ``prompt.py``."""

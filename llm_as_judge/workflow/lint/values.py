@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
-
-from llm_as_judge.operators import published
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -42,16 +40,6 @@ def join(states: Iterable[State]) -> State:
         return ended
     names = set.intersection(*(set(state) for state in live))
     return State({n: live[0][n] if all(state[n] == live[0][n] for state in live) else None for n in names})
-
-
-def operator_built(function: ast.expr, modules: Collection[str], imported: Mapping[str, str]) -> str | None:
-    """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
-    match function:
-        case ast.Attribute(value=ast.Name(id=module), attr=name) if module in modules:
-            return published.own_name(name)
-        case ast.Name(id=name):
-            return imported.get(name)
-    return None
 
 
 def element_of(value: Value | None) -> Value | None:
