@@ -58,6 +58,12 @@ class FinishedStep:
     system: str
 
 
+class _Usage(msgspec.Struct):
+    """The numbers that a usage event must have to be summed up."""
+
+    models: dict[str, dict[str, int | float]]
+
+
 class EventLog:
     """Appends events to a file. Several writers may share it: every event is one write of one line."""
 
@@ -210,6 +216,8 @@ class LogReader:
         try:
             fields = msgspec.json.decode(line)
             if kind in _KINDS:
+                if kind == "usage":
+                    msgspec.convert(fields, _Usage)
                 nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
             if isinstance(fields, dict) and "kind" in fields:

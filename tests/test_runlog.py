@@ -67,6 +67,7 @@ def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
     assert LogReader.read(path).run.id == "one" and not caplog.records
     with open(path, "ab") as file:
         file.write(b'n\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
+        file.write(b'{"time": 1, "kind": "usage", "models": {"executor": 3}}\n')
         file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n{"kind": "tor')
     write(path, RunEvent(id="two"), StepReport(step=2))
     with caplog.at_level(logging.WARNING):

@@ -13,21 +13,16 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
 
-Draft = Literal["Custom", "AnswerGenerate", "Programmer", "CustomCodeGenerate"]
-Ensemble = Literal["ScEnsemble", "MdEnsemble"]
-After = Literal["Format", "Review", "Test"]
-
-_DRAFTS: dict[Domain, tuple[Draft, ...]] = {
+_DRAFTS: dict[Domain, tuple[str, ...]] = {
     "math": ("Custom", "AnswerGenerate", "Programmer"),
     "code": ("CustomCodeGenerate", "Custom"),
     "qa": ("Custom", "AnswerGenerate"),
 }
-_AFTER: dict[Domain, tuple[tuple[After, ...], ...]] = {
+_AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "math": ((), ("Format",), ("Review",), ("Review", "Format")),
     "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
@@ -105,11 +100,11 @@ class Recipe:
     workflow.
     """
 
-    draft: Draft
+    draft: str
     samples: int = 1
-    ensemble: Ensemble | None = None
+    ensemble: str = ""
     early_end: bool = False
-    after: tuple[After, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def following(self) -> tuple[str, ...]:
@@ -126,7 +121,7 @@ class Recipe:
 
 def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
-    ensembles: tuple[Ensemble, ...] = ("ScEnsemble", "MdEnsemble")
+    ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
         made = [Recipe(draft, after=after)]
         for samples, ensemble in itertools.product((2, 3, 4, 5), ensembles):

@@ -73,10 +73,6 @@ class ScopeCheck(ExpressionCheck):
         end, self._state = self._state, before
         return end
 
-    def _end(self) -> None:
-        """No path leads on from here."""
-        self._state.live = False
-
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         value = self._value(node.value)
@@ -104,19 +100,19 @@ class ScopeCheck(ExpressionCheck):
         self.generic_visit(node)
         if self._answers:
             self._check_answer(node)
-        self._end()
+        self._state.live = False
 
     def visit_Raise(self, node: ast.Raise) -> None:
         self.generic_visit(node)
-        self._end()
+        self._state.live = False
 
     def visit_Break(self, node: ast.Break) -> None:
         self._breaks[-1].append(self._state.copy())
-        self._end()
+        self._state.live = False
 
     def visit_Continue(self, node: ast.Continue) -> None:
         self._continues[-1].append(self._state.copy())
-        self._end()
+        self._state.live = False
 
     def visit_If(self, node: ast.If) -> None:
         if not self._outer and any(name in ast.unparse(node.test) for name in ("__name__", "TYPE_CHECKING")):
