@@ -148,14 +148,14 @@ class UsageEvent(Event, kw_only=True, frozen=True, tag="usage"):
     """Requests to each model, by role, since the start of the session."""
 
     step: int = 0
-    models: Mapping[str, Any] = {}
+    models: Mapping[str, Any]
 
 
 class EvalEvent(Event, kw_only=True, frozen=True, tag="eval"):
     """A validation during training: shares by name (``overall``, ``valid_rate``, domains)."""
 
     step: int
-    scores: Mapping[str, float] = {}
+    scores: Mapping[str, float]
 
 
 class CheckpointEvent(Event, kw_only=True, frozen=True, tag="checkpoint"):

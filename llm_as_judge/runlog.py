@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -55,6 +56,12 @@ class FinishedStep:
     rollouts: Sequence[RolloutEvent]
     prompts: Mapping[str, PromptEvent]  # by problem
     system: str
+
+
+class _Usage(msgspec.Struct):
+    """The numbers that a usage event must have to be summed up."""
+
+    models: dict[str, dict[str, int | float]]
 
 
 class EventLog:
@@ -118,8 +125,8 @@ class LogReader:
     """Reads a log as it grows and keeps the figures of the whole run.
 
     ``new`` yields the events written since the last call. A line that is still being written is left for the next
-    call, a torn one is skipped with a warning. When a session resumes from an earlier step, the figures of later steps
-    are dropped. When another file replaces the log, reading starts again.
+    call; a torn one, or one of another version, is skipped. When a session resumes from an earlier step, the figures of
+    later steps are dropped. When another file replaces the log, reading starts again.
 
     Without ``rollouts`` the long lines (rollouts, prompts, audits) are skipped unread.
     """
@@ -127,7 +134,7 @@ class LogReader:
     def __init__(self, path: str | Path, *, rollouts: bool = True) -> None:
         self.path = Path(path)
         self._skipped = () if rollouts else ("rollout", "prompt", "layers", "audit")
-        self._offset, self._inode = 0, -1
+        self._offset, self._inode, self._warned = 0, -1, False
         self._start()
 
     @classmethod
@@ -160,13 +167,11 @@ class LogReader:
     @property
     def usage(self) -> dict[str, dict[str, float]]:
         """Requests, tokens and cost of each model role, summed over all sessions."""
-        total: dict[str, dict[str, float]] = {}
+        total: dict[str, Counter[str]] = {}
         for session in self._usage:
             for role, counts in session.items():
-                own = total.setdefault(role, {})
-                for name, value in counts.items():
-                    own[name] = own.get(name, 0) + value
-        return total
+                total.setdefault(role, Counter()).update(counts)
+        return {role: dict(counts) for role, counts in total.items()}
 
     @property
     def seconds(self) -> float:
@@ -206,21 +211,22 @@ class LogReader:
     def _decoded(self, line: bytes) -> Event | None:
         found = _KIND.search(line, 0, _HEAD)
         kind = found[1].decode() if found else ""
-        if kind in self._skipped:
+        if kind in self._skipped or not line.strip():
             return None
         try:
-            if kind in _DECODERS:
-                event: Event = _DECODERS[kind].decode(line)
-                return event
             fields = msgspec.json.decode(line)
-            if kind in _CONVERTED:
-                return _converted(kind, fields)
+            if kind in _KINDS:
+                if kind == "usage":
+                    msgspec.convert(fields, _Usage)
+                nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
+                return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
             if isinstance(fields, dict) and "kind" in fields:
                 return None  # of another version
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
-        if line.strip():
-            logger.warning("%s: skipped an unreadable line before byte %d", self.path, self._offset)
+        if not self._warned:
+            logger.warning("%s: skipped an unreadable line before byte %d, and any after it", self.path, self._offset)
+            self._warned = True
         return None
 
     def _add(self, event: Event) -> None:
@@ -271,18 +277,6 @@ def is_log(path: Path) -> bool:
     return any(_KIND.search(line, 0, _HEAD) for line in lines) or (not lines and rest[:1] in (b"", b"{"))
 
 
-def _converted(kind: str, fields: dict[str, Any]) -> Event:
-    """An event in whose file null means NaN, or that version 0.2 wrote in another form."""
-    if kind == "step":
-        return msgspec.convert(measured(fields), StepReport)
-    own: dict[str, Any] = {name: fields.pop(name) for name in ("kind", "time", "step") if name in fields}
-    name, of = _CONVERTED[kind]
-    values = fields.get(name) or {key: v for key, v in fields.items() if not isinstance(v, (str, list))}
-    if kind == "usage":
-        values = {role: counts for role, counts in values.items() if isinstance(counts, dict)}
-    return msgspec.convert(own | {name: measured(values)}, of)
-
-
 def measured(value: Any) -> Any:
     """``value`` with NaN for null."""
     if isinstance(value, dict):
@@ -290,16 +284,7 @@ def measured(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-_CONVERTED: Mapping[str, tuple[str, type[Event]]] = {
-    "step": ("", StepReport),
-    "usage": ("models", UsageEvent),
-    "eval": ("scores", EvalEvent),
-}
-_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
-    str(of.__struct_config__.tag): msgspec.json.Decoder(of)
-    for of in Event.__subclasses__()
-    if of.__struct_config__.tag not in _CONVERTED
-}
+_KINDS: Mapping[str, type[Event]] = {str(of.__struct_config__.tag): of for of in Event.__subclasses__()}
 
 
 def json_data(value: Any, longest: int | None = None) -> Any:

@@ -6,8 +6,6 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from llm_as_judge.evaluation.metrics import accuracy, bootstrap_interval, paired_difference, pass_at_k, wilson_interval
 
@@ -24,13 +22,6 @@ def test_wilson_matches_published_values() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
     with pytest.raises(ValueError, match="k = 3"):
         wilson_interval(3, 2)
-
-
-@given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilson_holds_the_share_and_stays_in_range(case: tuple[int, int]) -> None:
-    k, n = case
-    low, high = wilson_interval(k, n)
-    assert 0 <= low <= k / n <= high <= 1
 
 
 def test_unscored_answers_are_left_out_and_counted() -> None:
@@ -62,12 +53,9 @@ def test_pairing_makes_the_interval_narrower() -> None:
         paired_difference([1, 1], [1])
 
 
-@pytest.mark.parametrize(("n", "c", "k"), [(5, 0, 2), (5, 2, 1), (5, 2, 3), (5, 5, 2), (6, 3, 4)])
-def test_pass_at_k_is_the_mean_over_all_subsets(n: int, c: int, k: int) -> None:
-    subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
-    assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
-
-
-def test_pass_at_k_needs_k_samples() -> None:
+def test_pass_at_k_is_the_mean_over_all_subsets() -> None:
+    for n, c, k in ((5, 0, 2), (5, 2, 1), (5, 2, 3), (5, 5, 2), (6, 3, 4)):
+        subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
+        assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
     with pytest.raises(ValueError, match="k = 3"):
         pass_at_k(2, 1, 3)

@@ -7,7 +7,8 @@ import json
 import logging
 import math
 import os
-import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,6 @@ from llm_as_judge.events import (
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
 from llm_as_judge.types import Exchange, Execution, OperatorCall
-
-OLD = Path(__file__).parent / "helpers/run_0_2.jsonl"
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -68,6 +67,7 @@ def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
     assert LogReader.read(path).run.id == "one" and not caplog.records
     with open(path, "ab") as file:
         file.write(b'n\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
+        file.write(b'{"time": 1, "kind": "usage", "models": {"executor": 3}}\n')
         file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n{"kind": "tor')
     write(path, RunEvent(id="two"), StepReport(step=2))
     with caplog.at_level(logging.WARNING):
@@ -167,16 +167,13 @@ def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
 def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
 
-    def write_many(name: str) -> None:
-        write(path, *(PromptEvent(problem=name, user="x" * 500) for _ in range(100)))
+    def write_many(name: int) -> None:
+        write(path, *(PromptEvent(problem=str(name), user="x" * 500) for _ in range(100)))
 
-    threads = [threading.Thread(target=write_many, args=(str(i),)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [event.problem for event in LogReader(path).new() if isinstance(event, PromptEvent)]
-    assert sorted(found) == sorted(str(i) for i in range(4) for _ in range(100))
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write_many, range(4)))
+    found = Counter(event.problem for event in LogReader(path).new() if isinstance(event, PromptEvent))
+    assert found == dict.fromkeys("0123", 100)
 
 
 def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
@@ -191,41 +188,18 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
         "deeply nested": (OperatorCall("Custom", {"input": [[["e" * 100] * 100] * 100] * 9}, {}),),
         "a thousand calls": (talk,) * 1000,
     }
-    wrong = []
     for name, calls in cases.items():
         long = replace(made, execution=Execution("finished", "f" * 10**6, calls, "g" * 10**6))
         path = write(tmp_path / f"{name}.jsonl", rollout_event(long, step=1))
         (found,) = LogReader(path).new()
-        if path.stat().st_size > ROLLOUT_BYTES or not isinstance(found, RolloutEvent) or found.source != made.workflow:
-            wrong.append((name, path.stat().st_size))
-    assert not wrong
-    (found,) = LogReader(tmp_path / "24 calls with 9,000 texts each.jsonl").new()
-    assert isinstance(found, RolloutEvent) and len(found.calls) == 24 and "left out" in (found.answer or "")
-
-
-def test_a_log_of_version_0_2_is_read() -> None:
-    """Written by version 0.2, with its long texts cut."""
-    assert is_log(OLD)
-    reader = LogReader(OLD)
-    steps = [found for found in reader.finished() if isinstance(found, FinishedStep)]
-    assert [step.report.step for step in steps] == [1, 2]
-    assert [len(step.rollouts) for step in steps] == [6, 6] and all(step.prompts for step in steps)
-    assert all(rollout.calls and rollout.shape for step in steps for rollout in step.rollouts)
-    assert reader.evals[0].scores.keys() == {"overall", "valid_rate", "math", "code", "qa"}
-    assert reader.usage["executor"]["calls"] > 0 and reader.run.setting("training", "max_steps") == "2"
-    assert 0 < steps[0].report.device_busy <= 1
+        assert path.stat().st_size <= ROLLOUT_BYTES, name
+        assert isinstance(found, RolloutEvent) and found.source == made.workflow
+        assert len(found.calls) == 24 or not name.startswith("24")
+        assert "left out" in (found.answer or "")
 
 
 def test_other_files_are_no_logs(tmp_path: Path) -> None:
-    wrong = []
-    for content, expected in (
-        (b"", True),
-        (b'{"kind": "ru', True),
-        (b"a,b\n1,2\n", False),
-        (b'{\n  "a": 1\n}\n', False),
-        (b"\x00" * 99, False),
-    ):
+    contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
+    for content, expected in contents.items():
         (tmp_path / "file").write_bytes(content)
-        if is_log(tmp_path / "file") is not expected:
-            wrong.append(content)
-    assert not wrong
+        assert is_log(tmp_path / "file") is expected, content

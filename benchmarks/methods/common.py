@@ -26,7 +26,7 @@ def arguments(description: str) -> tuple[Config, int, int | None]:
 
 def report(name: str, records: Sequence[RolloutEvent], tokens: int) -> None:
     """Prints one line: accuracy in percent with its interval, and tokens used and needed per problem."""
-    found = row(name, records)
+    found = row(name, [[record] for record in records])
     share = found.overall
     right = f"{100 * share.value:.1f} % right [{100 * share.low:.0f}-{100 * share.high:.0f}] of {share.n} problems"
     print(f"{name}: {right}, {found.tokens:.0f} executor tokens per problem, {tokens:,} for the method")

@@ -137,7 +137,7 @@ async def run_comparison(
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
     result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
-    comparison_chart(rows, result.fronts, picture)
+    comparison_chart(rows, result.fronts["tokens"], picture)
     write_json(file, result.as_json())
     return result
 

@@ -218,14 +218,12 @@ def train(
 
 def _print_report(console: Console, result: TrainResult) -> None:
     from llm_as_judge.views.evaluation import usage_table
-    from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table, unseen_line
+    from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table
 
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(gain_line(result.gain), highlight=False)
     console.print(shapes_table(result.before.shapes, result.after.shapes))
-    if line := unseen_line(result.before, result.after):
-        console.print(line, highlight=False)
     if result.workflows:
         console.print(plans_table(result.workflows, result.learned))
     if (judge := result.judge) and judge.agreement is not None:

@@ -34,9 +34,7 @@ class Look:
         return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats per token, {self.written}"
 
     def as_json(self) -> dict[str, Any]:
-        written = self.written
-        rates = {"valid_rate": written.valid_rate, "entropy": written.entropy}
-        return {"step": self.step, "loss": self.loss, **rates, **asdict(written)}
+        return {"step": self.step, "loss": self.loss, "valid_rate": self.written.valid_rate, **asdict(self.written)}
 
 
 @dataclass(frozen=True, slots=True)

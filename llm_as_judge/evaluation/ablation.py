@@ -24,10 +24,9 @@ _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "rewards": {"training.shuffle_rewards": True},
 }
 PARTS = (*_SETTINGS, *(f"reward.{term}" for term in TERMS if term != "correctness"))
-#: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom; the last one
-#: is used beyond the table, which makes intervals slightly too wide.
-_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604,
-            2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860)  # fmt: skip
+#: Two-sided 95 % quantiles of Student's t distribution for 1, 2, ... degrees of freedom; the last one is used beyond
+#: the table, which makes intervals slightly too wide.
+_STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +52,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """``accuracy`` and ``tokens`` without the part; ``worth`` and ``added`` are with it minus without it."""
+    """``accuracy`` and ``tokens`` without the part; ``worth`` and ``tokens_added`` are with it minus without it."""
 
     part: str
     accuracy: float
     tokens: float
     worth: Difference
-    added: Difference  # tokens
+    tokens_added: Difference
 
     def as_json(self) -> dict[str, Any]:
-        worth, added = ([one.mean, json_data(one.half)] for one in (self.worth, self.added))
-        return {
-            "part": self.part,
-            "accuracy": self.accuracy,
-            "tokens": self.tokens,
-            "worth": worth,
-            "tokens_added": added,
-        }
+        return dict(json_data(self))
 
 
 def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
@@ -87,23 +79,18 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Differe
     """Paired by seed, with Student's 95 % interval."""
     pairs = [a - b for a, b in zip(with_it, without_it, strict=True)]
     n = len(pairs)
-    if n < 2:
-        return Difference(fmean(pairs), math.nan)
-    return Difference(fmean(pairs), _STUDENT[min(n - 1, len(_STUDENT)) - 1] * stdev(pairs) / math.sqrt(n))
+    half = _STUDENT[min(n - 1, len(_STUDENT)) - 1] * stdev(pairs) / math.sqrt(n) if n > 1 else math.nan
+    return Difference(fmean(pairs), half)
 
 
 def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
     """``full[i]`` and ``ablated[part][i]`` have the same seed."""
-    return [
-        Worth(
-            part,
-            fmean(run.accuracy for run in runs),
-            fmean(run.tokens for run in runs),
-            difference([run.accuracy for run in full], [run.accuracy for run in runs]),
-            difference([run.tokens for run in full], [run.tokens for run in runs]),
-        )
-        for part, runs in ablated.items()
-    ]
+    accuracy, tokens = [run.accuracy for run in full], [run.tokens for run in full]
+    found = []
+    for part, runs in ablated.items():
+        own, spent = [run.accuracy for run in runs], [run.tokens for run in runs]
+        found.append(Worth(part, fmean(own), fmean(spent), difference(accuracy, own), difference(tokens, spent)))
+    return found
 
 
 def markdown(full: Sequence[Outcome], ablated: Sequence[Worth]) -> str:
@@ -114,6 +101,6 @@ def markdown(full: Sequence[Outcome], ablated: Sequence[Worth]) -> str:
         f"| nothing | {100 * fmean(r.accuracy for r in full):.1f} | | {fmean(r.tokens for r in full):.0f} | |",
     ]
     for row in ablated:
-        worth, tokens = row.worth.text(100, 1), row.added.text(1, 0)
+        worth, tokens = row.worth.text(100, 1), row.tokens_added.text(1, 0)
         lines.append(f"| {row.part} | {100 * row.accuracy:.1f} | {worth} | {row.tokens:.0f} | {tokens} |")
     return "\n".join(lines)

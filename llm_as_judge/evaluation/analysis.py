@@ -11,14 +11,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from llm_as_judge.evaluation.metrics import mean, mean_known
-from llm_as_judge.events import EvalEvent, PromptEvent, RolloutEvent, RunEvent, StepReport
+from llm_as_judge.events import EvalEvent, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader, json_data
 from llm_as_judge.types import DOMAINS, Domain
@@ -56,10 +56,6 @@ class Part:
     entropy: float
     seconds: float
 
-    def as_json(self) -> dict[str, Any]:
-        fields = json_data(self)
-        return {"steps": [fields.pop("first"), fields.pop("last")], **fields.pop("line"), **fields}
-
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -69,55 +65,55 @@ class Analysis:
     time: Sequence[Part]
 
     def as_json(self) -> dict[str, Any]:
-        return {**json_data(self), "time": [part.as_json() for part in self.time]}
+        return dict(json_data(self))
 
 
-@dataclass
-class LogSums:
-    """Rollouts by step, without their texts."""
+def analyze_log(path: Path) -> Analysis:
+    """Reads the whole log; unreadable lines are skipped."""
+    reader, steps = LogReader(path), dict[int, list[RolloutEvent]]()
+    for event in reader.new():
+        if isinstance(event, (RolloutEvent, RunEvent)):
+            steps = _added(steps, event)
+    return _analysis(path, steps, reader.steps)
 
-    steps: dict[int, list[RolloutEvent]] = field(default_factory=dict)
 
-    def add(self, event: RolloutEvent | RunEvent) -> None:
-        if isinstance(event, RunEvent):
-            self.steps = {step: own for step, own in self.steps.items() if step <= event.kept}
-        else:
-            light = msgspec.structs.replace(event, text="", workflow=None, calls=(), judged=(), reference=())
-            self.steps.setdefault(event.step, []).append(light)
+def _added(steps: dict[int, list[RolloutEvent]], event: RolloutEvent | RunEvent) -> dict[int, list[RolloutEvent]]:
+    """Rollouts by step, without their texts; those of steps that a resumed run repeats are dropped."""
+    if isinstance(event, RunEvent):
+        return {step: own for step, own in steps.items() if step <= event.kept}
+    light = msgspec.structs.replace(event, text="", workflow=None, calls=(), judged=(), reference=())
+    steps.setdefault(event.step, []).append(light)
+    return steps
 
-    def analysis(self, path: Path, reports: Iterable[StepReport]) -> Analysis:
-        rollouts = [rollout for own in self.steps.values() for rollout in own]
-        by: dict[str, dict[str, Line]] = {}
-        for dimension, keys in DIMENSIONS.items():
-            groups: dict[str, list[RolloutEvent]] = {}
-            for rollout in rollouts:
-                for key in set(keys(rollout)):
-                    groups.setdefault(key, []).append(rollout)
-            ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-            by[dimension] = {key: _line(own) for key, own in ranked}
-        return Analysis(path, _line(rollouts), by, self._over_time(reports))
 
-    def _over_time(self, reports: Iterable[StepReport]) -> list[Part]:
-        known = {report.step: report for report in reports}
-        steps = sorted(self.steps)
-        size = max(1, math.ceil(len(steps) / _PARTS))
-        parts = []
-        for start in range(0, len(steps), size):
-            own = steps[start : start + size]
-            part = [known[step] for step in own if step in known]
-            groups = sum(report.groups for report in part)
-            parts.append(
-                Part(
-                    first=own[0],
-                    last=own[-1],
-                    line=_line([rollout for step in own for rollout in self.steps[step]]),
-                    zero_variance=sum(report.skipped_groups for report in part) / groups if groups else math.nan,
-                    kl=mean_known([report.kl for report in part]),
-                    entropy=mean_known([report.entropy for report in part]),
-                    seconds=mean_known([sum(report.seconds.values()) for report in part]),
-                )
-            )
-        return parts
+def _analysis(path: Path, steps: Mapping[int, Sequence[RolloutEvent]], reports: Iterable[StepReport]) -> Analysis:
+    rollouts = [rollout for own in steps.values() for rollout in own]
+    by: dict[str, dict[str, Line]] = {}
+    for dimension, keys in DIMENSIONS.items():
+        groups: dict[str, list[RolloutEvent]] = {}
+        for rollout in rollouts:
+            for key in set(keys(rollout)):
+                groups.setdefault(key, []).append(rollout)
+        ranked = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+        by[dimension] = {key: _line(own) for key, own in ranked}
+    known, numbers = {report.step: report for report in reports}, sorted(steps)
+    size = max(1, math.ceil(len(numbers) / _PARTS))
+    parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    return Analysis(path, _line(rollouts), by, [_part(part, steps, known) for part in parts])
+
+
+def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[RolloutEvent]], known: Mapping[int, StepReport]) -> Part:
+    reports = [known[number] for number in numbers if number in known]
+    groups = sum(report.groups for report in reports)
+    return Part(
+        first=numbers[0],
+        last=numbers[-1],
+        line=_line([rollout for number in numbers for rollout in steps[number]]),
+        zero_variance=sum(report.skipped_groups for report in reports) / groups if groups else math.nan,
+        kl=mean_known([report.kl for report in reports]),
+        entropy=mean_known([report.entropy for report in reports]),
+        seconds=mean_known([sum(report.seconds.values()) for report in reports]),
+    )
 
 
 def _line(rollouts: Sequence[RolloutEvent]) -> Line:
@@ -133,19 +129,14 @@ def _line(rollouts: Sequence[RolloutEvent]) -> Line:
     )
 
 
-def analyze_log(path: Path) -> Analysis:
-    """Reads the whole log; unreadable lines are skipped."""
-    reader, sums = LogReader(path), LogSums()
-    for event in reader.new():
-        if isinstance(event, (RolloutEvent, RunEvent)):
-            sums.add(event)
-    return sums.analysis(path, reader.steps)
-
-
 @dataclass(frozen=True, slots=True)
 class Shown:
     rollout: RolloutEvent
-    prompt: PromptEvent | None
+    question: str
+
+    @property
+    def reward(self) -> float:
+        return self.rollout.reward or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,22 +160,23 @@ class Story:
 
 def read_story(log: Path, results: Path) -> Story:
     """``results`` is the run's results file; results of another run are ignored."""
-    reader, sums = LogReader(log), LogSums()
+    reader, steps = LogReader(log), dict[int, list[RolloutEvent]]()
     best, worst = dict[tuple[str, ...], Shown](), dict[tuple[str, ...], Shown]()
     for found in reader.finished():
         if isinstance(found, RunEvent):
-            sums.add(found)
+            steps = _added(steps, found)
             continue
         for rollout in found.rollouts:
-            sums.add(rollout)
+            steps = _added(steps, rollout)
             if rollout.reward is None:
                 continue
-            kind = rollout.domain, rollout.shape, rollout.outcome
-            shown = Shown(rollout, found.prompts.get(rollout.problem))
-            best[kind] = max(shown, best.get(kind, shown), key=_reward)
-            worst[kind] = min(shown, worst.get(kind, shown), key=_reward)
-    rollouts = [sums.steps.get(step.step, []) for step in reader.steps]
+            prompt, kind = found.prompts.get(rollout.problem), (rollout.domain, rollout.shape, rollout.outcome)
+            shown = Shown(rollout, (prompt.question or prompt.user) if prompt else rollout.problem)
+            best[kind] = max(shown, best.get(kind, shown), key=lambda one: one.reward)
+            worst[kind] = min(shown, worst.get(kind, shown), key=lambda one: one.reward)
+    rollouts = [steps.get(step.step, []) for step in reader.steps]
     few = max(1, round(ENDS * len(rollouts)))
+    saved = read_json(results)
     return Story(
         log=log,
         run=reader.run,
@@ -193,37 +185,17 @@ def read_story(log: Path, results: Path) -> Story:
         costs=list(itertools.accumulate(sum(rollout.cost for rollout in own) for own in rollouts)),
         before=_shapes(rollouts[:few]),
         after=_shapes(rollouts[-few:]),
-        best=_first(sorted(best.values(), key=_reward, reverse=True)),
-        worst=_first(sorted(worst.values(), key=_reward)),
-        analysis=sums.analysis(log, reader.steps),
-        results=_results(results, reader.run.id),
+        best=sorted(best.values(), key=lambda one: -one.reward)[:_SHOWN],
+        worst=sorted(worst.values(), key=lambda one: one.reward)[:_SHOWN],
+        analysis=_analysis(log, steps, reader.steps),
+        results=saved if saved.get("run_id") == reader.run.id else {},
     )
-
-
-def _reward(shown: Shown) -> float:
-    return shown.rollout.reward or 0.0
-
-
-def _first(ranked: Sequence[Shown]) -> list[Shown]:
-    """The first ones, with at most two that failed in the same way."""
-    failed, found = Counter[str](), list[Shown]()
-    for shown in ranked:
-        outcome = shown.rollout.outcome
-        failed[outcome] += outcome != "finished"
-        if failed[outcome] <= 2:
-            found.append(shown)
-    return found[:_SHOWN]
 
 
 def _shapes(steps: Sequence[Sequence[RolloutEvent]]) -> dict[Domain, Counter[str]]:
     rollouts = [rollout for own in steps for rollout in own]
     counts = {d: Counter(r.shape or "no operator" for r in rollouts if r.domain == d) for d in DOMAINS}
     return {domain: own for domain, own in counts.items() if own}
-
-
-def _results(path: Path, run: str) -> Mapping[str, Any]:
-    found = read_json(path)
-    return found if found.get("run_id") == run else {}
 
 
 def first_fatal(event: RolloutEvent) -> str:

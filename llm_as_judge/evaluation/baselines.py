@@ -8,13 +8,13 @@ oracles are chosen on the problems they are measured on, which favours them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Evaluation, Given, evaluate
-from llm_as_judge.evaluation.metrics import Estimate, estimate, mean
+from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean
 from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
@@ -25,6 +25,7 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
 ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
+Group = Callable[[RolloutEvent], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,18 @@ class Row:
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        estimates = {"overall": self.overall} | {str(d): e for d, e in self.domains.items()}
-        row = {
-            **{name: e.value for name, e in estimates.items()},
-            "interval": {name: [e.low, e.high] for name, e in estimates.items()},
-            "executor_tokens": self.tokens,
-            "cost": self.cost,
-            "seconds": self.seconds,
-            "plan": self.plan,
-        }
-        return dict(json_data(row))
+        costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
+        return {**as_json({"overall": self.overall, **self.domains}), **json_data(costs)}
 
 
-def row(name: str, records: Sequence[RolloutEvent], plan: Mapping[str, str] | None = None) -> Row:
-    """A row made of one record for each problem."""
-    return _row(name, plan or {}, [share([r.correct]) for r in records], [r.domain for r in records], records)
+def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
+    """A row made of some records for each problem."""
+    shares = tuple(share([record.correct for record in records]) for records in problems)
+    own = [records[0].domain for records in problems]
+    domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in DOMAINS if d in own}
+    ran = [record for records in problems for record in records if record.outcome != "fault"]
+    costs = (mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds"))
+    return Row(name, plan or {}, shares, estimate(shares), domains, *costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +65,10 @@ class Matrix:
     evaluations: Mapping[str, Evaluation]
 
     @property
-    def problems(self) -> Iterator[Mapping[str, RolloutEvent]]:
+    def problems(self) -> list[dict[str, RolloutEvent]]:
         """Records of each problem, by plan."""
-        for records in zip(*(e.records for e in self.evaluations.values()), strict=True):
-            yield dict(zip(self.evaluations, records, strict=True))
+        columns = zip(*(e.records for e in self.evaluations.values()), strict=True)
+        return [dict(zip(self.evaluations, records, strict=True)) for records in columns]
 
     @property
     def domains(self) -> list[Domain]:
@@ -84,26 +82,22 @@ class Matrix:
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
         """Accuracy by plan and domain."""
-        return {
-            plan: {d: e.value for d, e in row(plan, evaluation.records).domains.items()}
-            for plan, evaluation in self.evaluations.items()
-        }
+        return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
-    def best(self, group: Callable[[RolloutEvent], str] = lambda record: "") -> dict[str, str]:
+    def best(self, group: Group = lambda record: "") -> dict[str, str]:
         """The plan with the highest accuracy in each group of problems; the cheapest of several, unscored ones last."""
 
         def worth(plan: str, of: str) -> tuple[float, float]:
-            records = [r for r in self.evaluations[plan].records if group(r) == of]
-            right = row(plan, records).overall.value
-            return -1.0 if math.isnan(right) else right, -mean([float(r.executor_tokens) for r in records])
+            found = row(plan, [[r] for r in self.evaluations[plan].records if group(r) == of])
+            right, tokens = found.overall.value, found.tokens
+            return (-1.0, 0.0) if math.isnan(right) else (right, -tokens)
 
-        groups = dict.fromkeys(group(r) for records in self.problems for r in records.values())
+        groups = dict.fromkeys(group(record) for records in self.problems for record in records.values())
         return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in groups}
 
-    def row(self, name: str, plan: Mapping[str, str], group: Callable[[RolloutEvent], str] = lambda r: r.domain) -> Row:
+    def row(self, name: str, plan: Mapping[str, str], group: Group = lambda record: record.domain) -> Row:
         """A row made of the given plan of each group of problems."""
-        chosen = [records[plan[group(next(iter(records.values())))]] for records in self.problems]
-        return row(name, chosen, plan)
+        return row(name, [[records[plan[group(next(iter(records.values())))]]] for records in self.problems], plan)
 
     def everywhere(self, name: str, plan: str) -> Row:
         return self.row(name, dict.fromkeys(self.domains, plan))
@@ -158,29 +152,5 @@ def oracles(matrix: Matrix) -> list[Row]:
 
 def random_policy(matrix: Matrix) -> Row:
     """Expected accuracy of a plan drawn uniformly for each problem."""
-    problems = list(matrix.problems)
-    shares = [share([record.correct for record in records.values()]) for records in problems]
-    domains = [next(iter(records.values())).domain for records in problems]
-    everything = [record for evaluation in matrix.evaluations.values() for record in evaluation.records]
-    return _row("random policy", dict.fromkeys(matrix.domains, "any"), shares, domains, everything)
-
-
-def _row(
-    name: str,
-    plan: Mapping[str, str],
-    shares: Sequence[float | None],
-    domains: Sequence[Domain],
-    records: Sequence[RolloutEvent],
-) -> Row:
-    """``shares`` and ``domains`` of each problem, and all ``records`` that contribute to the costs."""
-    ran = [r for r in records if r.outcome != "fault"]
-    return Row(
-        name,
-        plan,
-        tuple(shares),
-        estimate(shares),
-        {d: estimate([s for s, own in zip(shares, domains, strict=True) if own == d]) for d in DOMAINS if d in domains},
-        mean([float(r.executor_tokens) for r in ran]),
-        mean([r.cost for r in ran]),
-        mean([r.seconds for r in ran]),
-    )
+    records = [list(records.values()) for records in matrix.problems]
+    return row("random policy", records, dict.fromkeys(matrix.domains, "any"))

@@ -7,13 +7,12 @@ choose on the problems they are measured on: they are upper bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
-from llm_as_judge.evaluation.metrics import Estimate, paired_difference
+from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.runlog import json_data
 from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
@@ -47,15 +46,15 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         own = self.difference
-        paired = own and {"value": own.value, "interval": [own.low, own.high], "problems": own.n}
-        return {"name": self.row.name, **self.row.as_json(), "difference": json_data(paired)}
+        paired = own and {"value": number(own.value), "interval": [own.low, own.high], "problems": own.n}
+        return {"name": self.row.name, **self.row.as_json(), "difference": paired}
 
 
 def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winner: str | None) -> list[Compared]:
     """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``winner`` is
     the plan found by successive halving, if there was a search. A method that needs an unmeasured plan has no row.
     """
-    measured = [row(name, records) for name, records in policies.items()]
+    measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
     made = [*_beforehand(matrix), random_policy(matrix)]
     if winner:
         made.append(matrix.everywhere(HALVING, winner))
@@ -79,8 +78,8 @@ def problem_oracle(matrix: Matrix) -> Row:
     def cost(record: RolloutEvent) -> tuple[bool, bool, int]:
         return record.correct is None, not record.correct, record.executor_tokens
 
-    best = [min(records.values(), key=cost) for records in matrix.problems]
-    return replace(row(PROBLEM_ORACLE, best), plan=dict.fromkeys(matrix.domains, "any"))
+    best = [[min(records.values(), key=cost)] for records in matrix.problems]
+    return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.domains, "any"))
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:

@@ -60,13 +60,10 @@ class PolicyAuthor:
         limit = training.prompt_max_length
         long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit and not any_length}
         if long:
+            named = ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items())
             logger.warning(
-                "no workflow is written for %d of %d problems, and they count as wrong; raise "
-                "training.prompt_max_length=%d, which their prompts exceed: %s",
-                len(long),
-                len(ids),
-                limit,
-                ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items()),
+                f"no workflow is written for {len(long)} of {len(ids)} problems, and they count as wrong; raise "
+                f"training.prompt_max_length={limit}, which their prompts exceed: {named}"
             )
         self.engine.sync(self.policy, self.version)
         sampled = self.engine.generate(
@@ -80,7 +77,7 @@ class PolicyAuthor:
         )
         groups = iter(sampled)
         return [
-            [Completion(_TOO_LONG.format(long[i], limit), (), (), (), "stop", verbatim=True)] * samples
+            _verbatim(_TOO_LONG.format(long[i], limit), samples)
             if i in long
             else [replace(completion, prefill=prompt.prefill) for completion in next(groups)]
             for i, prompt in enumerate(asked)
@@ -94,9 +91,11 @@ class Given:
     source: Callable[[Question], str]
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
-        return [
-            [Completion(self.source(question), (), (), (), "stop", verbatim=True)] * samples for question in questions
-        ]
+        return [_verbatim(self.source(question), samples) for question in questions]
+
+
+def _verbatim(text: str, samples: int) -> list[Completion]:
+    return [Completion(text, (), (), (), "stop", verbatim=True)] * samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ async def evaluate(
         index = todo[place]
         records[index, member] = record = record_of(rollout, index, member)
         if log is not None:
-            log.add(record)
+            log.log(record)
         progress(len(records))
 
     groups = await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)

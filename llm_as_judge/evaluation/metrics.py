@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, stdev
+from statistics import stdev
+from typing import Any
 
-#: Number of values above which the normal interval replaces the bootstrap.
-_BOOTSTRAP_LIMIT = 2000
+#: Number of values above which the normal interval replaces the bootstrap, and resamples of the latter.
+_BOOTSTRAP_LIMIT = _RESAMPLES = 2000
 Z95 = 1.959963984540054
 
 
@@ -27,12 +28,17 @@ class Estimate:
     unscored: int = 0
 
 
+def as_json(estimates: Mapping[Any, Estimate]) -> dict[str, Any]:
+    """The values by name, and ``interval`` with the bounds of each."""
+    values: dict[str, Any] = {name: number(e.value) for name, e in estimates.items()}
+    return {**values, "interval": {name: [e.low, e.high] for name, e in estimates.items()}}
+
+
 def accuracy(correct: Sequence[bool | None]) -> Estimate:
     """Share of correct answers among the scored ones, with Wilson's interval."""
     scored = [c for c in correct if c is not None]
     low, high = wilson_interval(sum(scored), len(scored))
-    value = sum(scored) / len(scored) if scored else math.nan
-    return Estimate(value, low, high, len(scored), len(correct) - len(scored))
+    return Estimate(mean(scored), low, high, len(scored), len(correct) - len(scored))
 
 
 def estimate(values: Sequence[float | None]) -> Estimate:
@@ -43,15 +49,15 @@ def estimate(values: Sequence[float | None]) -> Estimate:
     return replace(bootstrap_interval(known), unscored=len(values) - len(known))
 
 
-def wilson_interval(k: int, n: int, z: float = Z95) -> tuple[float, float]:
+def wilson_interval(k: int, n: int) -> tuple[float, float]:
     """Wilson's score interval for ``k`` of ``n`` (Wilson 1927); (0, 1) for n = 0."""
     if not 0 <= k <= n:
         raise ValueError(f"k must be in [0, n], got k = {k}, n = {n}")
     if n == 0:
         return 0.0, 1.0
-    share, spread = k / n, z * z / n
+    share, spread = k / n, Z95 * Z95 / n
     centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
+    half = Z95 * math.sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
     return (0.0 if k == 0 else centre - half), (1.0 if k == n else centre + half)
 
 
@@ -70,24 +76,21 @@ def mean_known(values: Sequence[float]) -> float:
     return mean([value for value in values if not math.isnan(value)])
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, resamples: int = 2000, seed: int = 0, level: float = 0.95
-) -> Estimate:
+def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> Estimate:
     """Mean with its percentile bootstrap interval (Efron 1979), or the normal interval for very many values."""
     if not values:
         return Estimate(math.nan, 0.0, 1.0, 0)
-    if len(values) > _BOOTSTRAP_LIMIT:
-        half = NormalDist().inv_cdf((1 + level) / 2) * stdev(values) / math.sqrt(len(values))
-        return Estimate(mean(values), mean(values) - half, mean(values) + half, len(values))
+    centre, n = mean(values), len(values)
+    if n > _BOOTSTRAP_LIMIT:
+        half = Z95 * stdev(values) / math.sqrt(n)
+        return Estimate(centre, centre - half, centre + half, n)
     rng = random.Random(seed)
-    means = sorted(mean(rng.choices(values, k=len(values))) for _ in range(resamples))
-    skip = int((1 - level) / 2 * resamples)
-    return Estimate(mean(values), means[skip], means[-1 - skip], len(values))
+    means = sorted(mean(rng.choices(values, k=n)) for _ in range(_RESAMPLES))
+    skip = int(0.025 * _RESAMPLES)
+    return Estimate(centre, means[skip], means[-1 - skip], n)
 
 
-def paired_difference(
-    a: Sequence[float | None], b: Sequence[float | None], *, resamples: int = 2000, seed: int = 0
-) -> Estimate:
+def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> Estimate:
     """Mean of ``a - b`` over the same problems in the same order, with its bootstrap interval.
 
     Problems unscored on either side are counted and left out. Pairing removes the spread between problems.
@@ -95,9 +98,9 @@ def paired_difference(
     if len(a) != len(b):
         raise ValueError(f"paired scores must have equal lengths, got {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    estimate = bootstrap_interval(differences, resamples=resamples, seed=seed)
-    low, high = (estimate.low, estimate.high) if differences else (-1.0, 1.0)
-    return Estimate(estimate.value, low, high, len(differences), len(a) - len(differences))
+    if not differences:
+        return Estimate(math.nan, -1.0, 1.0, 0, len(a))
+    return replace(bootstrap_interval(differences), unscored=len(a) - len(differences))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

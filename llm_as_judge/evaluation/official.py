@@ -13,8 +13,7 @@ from typing import Any
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
 from llm_as_judge.data.dataset import Metric
-from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, pass_at_k
-from llm_as_judge.runlog import json_data
+from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean, pass_at_k
 from llm_as_judge.types import Reference
 
 
@@ -31,8 +30,7 @@ class Official:
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            **{name: json_data(e.value) for name, e in self.values.items()},
-            "interval": {name: [e.low, e.high] for name, e in self.values.items()},
+            **as_json(self.values),
             "problems": {name: e.n for name, e in self.values.items()},
         }
 

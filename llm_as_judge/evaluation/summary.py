@@ -14,14 +14,13 @@ import msgspec
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.analysis import first_fatal
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, estimate, mean
+from llm_as_judge.evaluation.metrics import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import Official, official, share
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
 from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.shapes import SHAPES, name_of
+from llm_as_judge.workflow.shapes import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,9 @@ class Summary:
     seconds: float  # per workflow
     cost: float  # of all
 
-    @property
-    def unseen(self) -> dict[Domain, dict[str, int]]:
-        """Shapes that neither the catalogue nor the warm-up's generator contains."""
-        return {
-            d: {name: n for name, n in shapes.items() if name not in {*SHAPES, *recipes.known_shapes(d), "invalid"}}
-            for d, shapes in self.shapes.items()
-        }
-
     def as_json(self) -> dict[str, Any]:
-        estimates = {"overall": self.overall, "valid_rate": self.valid_rate} | {
-            str(d): e for d, e in self.domains.items()
-        }
         values = {
-            **{name: e.value for name, e in estimates.items()},
-            "interval": {name: [e.low, e.high] for name, e in estimates.items()},
+            **as_json({"overall": self.overall, "valid_rate": self.valid_rate, **self.domains}),
             "official": {name: o.as_json() for name, o in self.official.items()},
             "problems": self.overall.n,
             "unscored": sum(self.unscored.values()),
@@ -67,7 +54,6 @@ class Summary:
             "outcomes": self.outcomes,
             "invalid": self.invalid,
             "shapes": self.shapes,
-            "unseen_shapes": self.unseen,
             "executor_tokens": self.tokens,
             "seconds": self.seconds,
             "cost": self.cost,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Prompt, Question
-from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.structure import shape
 
@@ -29,7 +27,6 @@ class Written:
 
     workflows: int
     shapes: Mapping[str, int]  # of valid workflows
-    unseen: int  # shapes that no generated workflow has
     findings: Mapping[str, int]  # the first fatal one of each workflow, by code and message
 
     @property
@@ -46,17 +43,8 @@ class Written:
         """Why workflows were invalid, one line each, the most frequent first."""
         return "".join(f"\n  {count} x {reason}" for reason, count in self.findings.items())
 
-    @property
-    def entropy(self) -> float:
-        """Entropy of the shapes, in nats."""
-        total = sum(self.shapes.values())
-        return sum(n / total * math.log(total / n) for n in self.shapes.values())
-
     def __str__(self) -> str:
-        return (
-            f"valid {100 * self.valid_rate:.0f} % of {self.workflows} workflows, {len(self.shapes)} shapes, "
-            f"{self.unseen} of them never generated (entropy {self.entropy:.2f} nats)"
-        )
+        return f"valid {100 * self.valid_rate:.0f} % of {self.workflows} workflows, {len(self.shapes)} shapes"
 
 
 def look_at(
@@ -66,34 +54,28 @@ def look_at(
 
     Where a prompt exceeds ``training.prompt_max_length``, workflows count as invalid and are not sampled.
     """
-    config, limit = author.config, author.config.training.prompt_max_length
-    operators = load_operators(config.workflow.operators)
+    training = author.config.training
+    operators = load_operators(author.config.workflow.operators)
     prompts = prompts or [author.prompt(question) for question in questions]
     encoded = [author.policy.encode(prompt) for prompt in prompts]
-    fitting = [i for i, ids in enumerate(encoded) if len(ids) <= limit]
+    fitting = [i for i, ids in enumerate(encoded) if len(ids) <= training.prompt_max_length]
     author.engine.sync(author.policy, author.version)
     groups = author.engine.generate(
         [encoded[i] for i in fitting],
         samples,
         temperature=1.0,
-        max_new_tokens=config.training.response_max_length,
-        seed=config.training.seed,
+        max_new_tokens=training.response_max_length,
+        seed=training.seed,
     )
-    shapes: Counter[str] = Counter()
-    too_long = samples * (len(encoded) - len(fitting))
-    findings = +Counter({f"the prompt exceeds training.prompt_max_length={limit}": too_long})
-    unseen = set[str]()
+    shapes, findings = Counter[str](), Counter[str]()
     for i, group in zip(fitting, groups, strict=True):
-        question = questions[i]
         for completion in group:
             source = extract_code(completion.text, prompts[i].prefill)
-            fatal = [f for f in lint(source, entry_point=question.entry_point, operators=operators) if f.fatal]
+            fatal = [f for f in lint(source, entry_point=questions[i].entry_point, operators=operators) if f.fatal]
             if fatal:
                 findings[f"{fatal[0].code} {fatal[0].message}"] += 1
-                continue
-            name = shape(source)
-            shapes[name] += 1
-            if name not in recipes.known_shapes(question.domain):
-                unseen.add(name)
-    count = shapes.total() + findings.total()
-    return Written(count, dict(shapes.most_common()), len(unseen), dict(findings.most_common()))
+            else:
+                shapes[shape(source)] += 1
+    if too_long := samples * (len(encoded) - len(fitting)):
+        findings[f"the prompt exceeds training.prompt_max_length={training.prompt_max_length}"] = too_long
+    return Written(samples * len(encoded), dict(shapes.most_common()), dict(findings.most_common()))

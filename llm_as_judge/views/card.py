@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,37 @@ import yaml
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.types import DOMAINS
+from llm_as_judge.views.terminal import recorded
+
+_CARD = """\
+---
+{about}---
+# {name}
+
+A policy that reads a problem and writes an agentic workflow for it, a Python class that calls operators; trained for
+{step} steps of GRPO by llm-as-judge from {base}, in {dtype}. The workflow runs in llm-as-judge's sandbox, where its
+operators call an executor model of your own: the policy alone does not answer problems.
+
+```bash
+{use}
+```
+
+## Training data
+
+{data}
+
+## Reward
+
+Weighted terms: {weights}. Judge: {judge}. Executor: {executor}.
+
+## Settings
+
+{settings}
+
+## Scores
+
+{scores}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,118 +62,59 @@ class CardFacts:
 
 
 def model_card(facts: CardFacts) -> str:
-    sections = (_heading, _summary, _use, _data, _reward, _settings, _scores)
-    return "\n\n".join("\n".join(section(facts)) for section in sections) + "\n"
-
-
-def _heading(facts: CardFacts) -> Iterator[str]:
-    about: dict[str, Any] = {"base_model": facts.base_model} if facts.on_hub else {}
+    config, base, reward = facts.config, facts.base_model, facts.config.reward
+    about = {"library_name": "peft", "pipeline_tag": "text-generation", "tags": ["llm-as-judge", "grpo"]}
+    served, rank = base if facts.on_hub else "BASE_MODEL", config.model.lora_rank
+    use = f"vllm serve {served} --enable-lora --max-lora-rank {rank} --lora-modules policy=FOLDER\n"
+    use += f"llm-as-judge solve --model {base} --checkpoint FOLDER PROBLEM"
+    if facts.merged:
+        about["library_name"] = "transformers"
+        use = "vllm serve FOLDER\nllm-as-judge solve --model FOLDER --untrained PROBLEM"
     if facts.on_hub:
-        about["base_model_relation"] = "merge" if facts.merged else "adapter"
-    about |= {"library_name": "transformers" if facts.merged else "peft", "pipeline_tag": "text-generation"}
-    about["tags"] = ["llm-as-judge", "grpo", "agent-workflows", *([] if facts.merged else ["lora"])]
-    yield f"---\n{yaml.safe_dump(about, sort_keys=False)}---"
-
-
-def _summary(facts: CardFacts) -> Iterator[str]:
-    kind = "with its LoRA adapter merged in" if facts.merged else "as a LoRA adapter"
-    base = f"[{facts.base_model}](https://huggingface.co/{facts.base_model})" if facts.on_hub else facts.base_model
-    trained = f"trained for {facts.step} steps of GRPO" if facts.step else "trained"
-    yield (
-        f"# {facts.name}\n\nA policy that reads a problem and writes an agentic workflow for it, a Python class that "
-        f"calls operators; {trained} by llm-as-judge. This is {base} {kind}, in {facts.dtype}. The workflow runs in "
-        "llm-as-judge's sandbox, where its operators call an executor model of your own: the policy alone does not "
-        "answer problems."
+        about |= {"base_model": base, "base_model_relation": "merge" if facts.merged else "adapter"}
+    weights = {**reward.reward_weights, **{name.rpartition("/")[2]: w for name, w in reward.functions.items()}}
+    settings = {f"training.{name}": value for name, value in config.training}
+    settings |= {f"model.{name}": f"`{value}`" for name, value in config.model if name.startswith("lora")}
+    return _CARD.format(
+        about=yaml.safe_dump(about, sort_keys=False),
+        name=facts.name,
+        step=facts.step,
+        base=f"[{base}](https://huggingface.co/{base})" if facts.on_hub else base,
+        dtype=facts.dtype,
+        use=use,
+        data=_data(facts),
+        weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
+        judge=config.judge.mode if config.judge.mode == "rules" else f"{config.judge.mode}, {config.judge.model}",
+        executor=config.executor.model,
+        settings=_table("setting | value", settings.items()),
+        scores="\n\n".join(_scores(facts)) or "No scores are recorded for this adapter.",
     )
 
 
-def _use(facts: CardFacts) -> Iterator[str]:
-    yield "## Use\n"
-    base = facts.base_model if facts.on_hub else "BASE_MODEL"
-    yield "```python"
-    if facts.merged:
-        yield "from transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained(FOLDER)"
-    else:
-        yield "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n"
-        yield f'model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), FOLDER)'
-    yield "```\n\n```bash"
-    if facts.merged:
-        yield "vllm serve FOLDER\nllm-as-judge solve --model FOLDER --untrained PROBLEM"
-    else:
-        rank = facts.config.model.lora_rank
-        yield f"vllm serve {base} --enable-lora --max-lora-rank {rank} --lora-modules policy=FOLDER"
-        yield f"llm-as-judge solve --model {base if facts.on_hub else facts.base_model} --checkpoint FOLDER PROBLEM"
-    yield "```"
-
-
-def _data(facts: CardFacts) -> Iterator[str]:
+def _data(facts: CardFacts) -> str:
     data = facts.config.data
-    yield "## Training data\n"
-    ratios = ", ".join(f"{domain} {data.domain_ratios[domain]:g}" for domain in DOMAINS)
-    if data.source == "embedded":
-        yield f"Generated problems of llm-as-judge's own small world; shares in a batch: {ratios}."
-        return
-    file = data.train_dataset.name if data.train_dataset else ""
-    yield f"`{file}`; shares in a batch: {ratios}."
-    if facts.mix:
-        yield "\n| dataset | training lines |\n|---|---|"
-        for name, lines in facts.mix.items():
-            yield f"| {name} | {lines} |"
+    shares = ", ".join(f"{domain} {data.domain_ratios[domain]:g}" for domain in DOMAINS)
+    source = f"`{data.train_dataset.name}`" if data.train_dataset else "generated problems of the embedded world"
+    source += f"; shares in a batch: {shares}."
+    return f"{source}\n\n{_table('dataset | training lines', facts.mix.items())}" if facts.mix else source
 
 
-def _reward(facts: CardFacts) -> Iterator[str]:
-    config = facts.config
-    yield "## Reward\n"
-    weights = ", ".join(f"{term} {weight:g}" for term, weight in config.reward.reward_weights.items())
-    yield f"Weighted terms: {weights}."
-    if config.reward.functions:
-        names = (f"{name.rpartition('/')[2]} {weight:g}" for name, weight in config.reward.functions.items())
-        yield f"User reward functions: {', '.join(names)}."
-    judge = config.judge
-    model = "" if judge.mode == "rules" else f", model {judge.model}"
-    yield f"Judge: {judge.mode}{model}. Executor: {config.executor.model}."
-
-
-def _settings(facts: CardFacts) -> Iterator[str]:
-    training, model = facts.config.training, facts.config.model
-    yield "## Settings\n\n| setting | value |\n|---|---|"
-    names = (
-        "seed", "rollout_batch_size", "num_return_sequences_in_group", "ppo_epochs", "learning_rate", "beta",
-        "loss_type", "scale_rewards", "epsilon", "epsilon_high", "importance_sampling",
-    )  # fmt: skip
-    for name in names:
-        yield f"| training.{name} | {getattr(training, name)} |"
-    for name in ("lora_rank", "lora_alpha", "lora_target_modules"):
-        yield f"| model.{name} | `{getattr(model, name)}` |"
-    yield f"| generation.temperature | {facts.config.generation.temperature} |"
-
-
-def _scores(facts: CardFacts) -> Iterator[str]:
-    yield "## Scores\n"
-    if not facts.training and not facts.rows:
-        yield "No scores are recorded for this adapter."
-        return
-    yield "Percent, with 95 % intervals."
+def _scores(facts: CardFacts) -> Iterable[str]:
     if facts.training:
-        after, before = facts.training["after"], facts.training["before"]
-        executor = facts.config.executor.model
-        yield f"\nOn {after['problems']} held-out problems, right by tests and rules, with the executor {executor}:\n"
-        yield "| | before training | after training |\n|---|---|---|"
-        for name in ("overall", *(d for d in DOMAINS if d in after), "valid_rate"):
-            title = "valid workflows" if name == "valid_rate" else name
-            yield f"| {title} | {_percent(before, name)} | {_percent(after, name)} |"
-    for row in facts.rows:
-        for official in row["metrics"]["official"].values():
-            if row is facts.rows[0]:
-                yield "\n| dataset | metric | score | problems | executor |\n|---|---|---|---|---|"
-            for name in official["interval"]:
-                cells = (row["dataset"], name, _percent(official, name), official["problems"][name], row["executor"])
-                yield f"| {' | '.join(map(str, cells))} |"
+        before, after = facts.training["before"], facts.training["after"]
+        yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {facts.config.executor.model}:"
+        names = ("overall", *(d for d in DOMAINS if d in after), "valid_rate")
+        yield _table("| before | after training", ((n, recorded(before, n), recorded(after, n)) for n in names))
+    if facts.rows:
+        cells = (
+            (row["dataset"], name, recorded(official, name), official["problems"][name], row["executor"])
+            for row in facts.rows
+            for official in row["metrics"]["official"].values()
+            for name in official["interval"]
+        )
+        yield _table("dataset | metric | percent [95 % interval] | problems | executor", cells)
 
 
-def _percent(scores: Mapping[str, Any], name: str) -> str:
-    value = scores.get(name)
-    if value is None:
-        return "-"
-    low, high = scores["interval"][name]
-    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+def _table(heading: str, rows: Iterable[Sequence[Any]]) -> str:
+    lines = [heading, "|".join("---" for _ in heading.split("|")), *(" | ".join(map(str, row)) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)

@@ -15,13 +15,12 @@ from llm_as_judge.evaluation.analysis import ENDS, Story
 from llm_as_judge.evaluation.metrics import Estimate, mean_known
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
 
-_COSTS = {"tokens": "executor tokens a problem", "cost": "cost of the executor a problem"}
 _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728", "all": "black"}
 _VERDICTS = {
     "true_accepts": ("right, accepted", "#2c7fb8"),
@@ -96,56 +95,42 @@ def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str)
 
 
 def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Lines by dataset, repetitions and lengths of each side; ``sides`` are those of ``data.overview``."""
-    figure, axes = _pyplot().subplots(
-        len(sides), 2, figsize=(11, 2.6 * len(sides) + 0.6), squeeze=False, constrained_layout=True
-    )
-    for (side, sets), (left, right) in zip(sides.items(), axes, strict=True):
+    """Lines of each dataset and their repetition; ``sides`` are those of ``data.overview``."""
+    figure, axes = _pyplot().subplots(len(sides), 1, figsize=(8, 2.6 * len(sides) + 0.6), squeeze=False)
+    for (side, sets), axis in zip(sides.items(), axes.flat, strict=True):
         facts = sorted(sets.items(), key=lambda item: (DOMAINS.index(item[1]["domain"]), item[0]))
         names = [f"{name} ({one['domain']})".replace("$", r"\$") for name, one in facts]  # not mathematics
-        tint = [_COLOURS[one["domain"]] for _, one in facts]
-        total = sum(one["lines"] for _, one in facts)
-        bars = left.barh(names, [one["lines"] for _, one in facts], color=tint)
-        texts = [f" {one['lines'] / total:.0%}, each {one['repetition']:.3g} times" for _, one in facts]
-        left.bar_label(bars, texts, fontsize=8)
-        left.set(title=f"{side}: {total:,} lines".replace("$", r"\$"), xlabel="lines")
-        left.margins(x=0.45)
-        for measure, alpha in (("p95", 0.35), ("median", 1.0)):
-            right.barh(names, [one["length"][measure] for _, one in facts], color=tint, alpha=alpha)
-        right.set(title="characters: median, 95th percentile (pale)", xscale="log")
-        for axis in (left, right):
-            axis.invert_yaxis()
+        lines = [one["lines"] for _, one in facts]
+        bars = axis.barh(names, lines, color=[_COLOURS[one["domain"]] for _, one in facts])
+        texts = [f" {one['lines'] / sum(lines):.0%}, each {one['repetition']:.3g} times" for _, one in facts]
+        axis.bar_label(bars, texts, fontsize=8)
+        axis.set(title=f"{side}: {sum(lines):,} lines".replace("$", r"\$"), xlabel="lines")
+        axis.margins(x=0.45)
+        axis.invert_yaxis()
+    figure.tight_layout()
     _write(figure, path)
 
 
-def comparison_chart(compared: Sequence[Compared], fronts: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """Accuracy against each kind of cost in ``fronts`` (``tokens``, ``cost``), with the Pareto front as a line. Every
-    row has a number; bounds are hollow.
-    """
-    figure, panels = _pyplot().subplots(
-        1, len(fronts), figsize=(5.2 * len(fronts) + 3.4, 5), squeeze=False, constrained_layout=True
-    )
-    for axes, (kind, best) in zip(panels[0], fronts.items(), strict=True):
-        for number, one in enumerate(compared, 1):
-            row, share = one.row, one.row.overall
-            if not share.n:
-                continue
-            x, y = getattr(row, kind), 100 * share.value
-            colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
-            axes.errorbar(
-                x, y, [[y - 100 * share.low], [100 * share.high - y]], fmt="o", color=colour, markersize=7,
-                elinewidth=1, markerfacecolor="white" if one.bound else colour,
-                label=f"{number}  {row.name}{', a bound' if one.bound else ''}",
-            )  # fmt: skip
-            axes.annotate(str(number), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=9)
-        if best:
-            costs, shares = [getattr(row, kind) for row in best], [100 * row.overall.value for row in best]
-            style = {"linestyle": "--", "drawstyle": "steps-post", "color": "#555555", "linewidth": 1}
-            axes.plot(costs, shares, label="Pareto front, bounds left out", **style)
-        axes.set(xlabel=_COSTS[kind], ylabel="percent right [95 %]", ylim=(0, 104))
-        axes.set_xlim(left=0)
-    handles, names = panels[0][-1].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", frameon=False, fontsize=8)
+def comparison_chart(compared: Sequence[Compared], best: Sequence[Row], path: Path) -> None:
+    """Accuracy against executor tokens, with the Pareto front as a line. Every row has a number; bounds are hollow."""
+    figure, axes = _pyplot().subplots(figsize=(8.6, 5), constrained_layout=True)
+    for number, one in enumerate(compared, 1):
+        row, share = one.row, one.row.overall
+        if not share.n:
+            continue
+        x, y, low, high = row.tokens, 100 * share.value, 100 * share.low, 100 * share.high
+        colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
+        face, label = ("white", f"{row.name}, a bound") if one.bound else (colour, row.name)
+        axes.errorbar(
+            x, y, [[y - low], [high - y]], fmt="o", color=colour, elinewidth=1, mfc=face, label=f"{number}  {label}"
+        )
+        axes.annotate(str(number), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=9)
+    if best:
+        tokens, shares = [row.tokens for row in best], [100 * row.overall.value for row in best]
+        axes.plot(tokens, shares, "--", drawstyle="steps-post", color="#555555", label="Pareto front without bounds")
+    axes.set(xlabel="executor tokens a problem", ylabel="percent right [95 %]", ylim=(0, 104))
+    axes.set_xlim(left=0)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
     _write(figure, path)
 
 
@@ -160,32 +145,31 @@ def plots(story: Story) -> Iterator[Plot]:
     """Plots of a run's report, without those that the run has no figures for."""
     steps = story.steps
 
-    def each(name: str) -> list[float]:
-        return [getattr(step, name) for step in steps]
+    def each(*kinds: str) -> dict[str, list[float]]:
+        return {kind.replace("_", " "): [getattr(step, kind) for step in steps] for kind in kinds}
 
     def named(kind: str) -> dict[str, list[float]]:
         names = dict.fromkeys(name for step in steps for name in getattr(step, kind))
         return {name: [getattr(step, kind).get(name, math.nan) for step in steps] for name in names}
 
-    rates = {
-        "valid": each("valid_rate"),
-        "groups without contrast": [step.skipped_groups / step.groups if step.groups else math.nan for step in steps],
-        "cut off at the length limit": each("truncated"),
-    }
-    cost = {"cost of the executor so far": story.costs}
-    curves: dict[str, tuple[str, list[Mapping[str, Sequence[float]]]]] = {
-        "Reward": (f"Thin: every step. Thick: mean of {_WINDOW} steps.", [{"reward": each("reward_mean")}]),
-        "Accuracy": ("Of scored rollouts. Diamonds: held-out problems before and after.", [_accuracies(steps)]),
-        "Valid workflows and contrast": ("Groups without contrast give no gradient.", [rates]),
-        "KL and entropy": ("Per token; KL to the reference policy.", [{n: each(n)} for n in ("kl", "entropy")]),
-        "Reward terms": ("Means over scored rollouts, each on its own scale.", [named("terms")]),
-        "Cost": ("", [cost, {"executor tokens per workflow": each("executor_tokens")}]),
-        "Time": ("Seconds of a step by phase.", [named("seconds")]),
+    flat = [step.skipped_groups / step.groups if step.groups else math.nan for step in steps]
+    curves: dict[str, tuple[str, Mapping[str, Sequence[float]]]] = {
+        "Reward": (f"Thin: every step. Thick: mean of {_WINDOW} steps.", each("reward_mean")),
+        "Accuracy": ("Of scored rollouts. Crosses: validations.", _accuracies(steps)),
+        "Valid workflows and contrast": (
+            "Groups without contrast give no gradient.",
+            each("valid_rate", "truncated") | {"groups without contrast": flat},
+        ),
+        "KL and entropy": ("Per token; KL to the reference policy.", each("kl", "entropy")),
+        "Reward terms": ("Means over scored rollouts, each on its own scale.", named("terms")),
+        "Cost": ("Cost of the executor so far.", {"cost": story.costs}),
+        "Executor tokens": ("Per workflow.", each("executor_tokens")),
+        "Time": ("Seconds of a step by phase.", named("seconds")),
     }
     with _pyplot().rc_context(_STYLE):
-        for heading, (note, panels) in curves.items():
-            if panels[0]:
-                yield Plot(heading, note, _curves(story, heading, panels))
+        for heading, (note, lines) in curves.items():
+            if lines:
+                yield Plot(heading, note, _curves(steps, lines, story.evals if heading == "Accuracy" else ()))
         domains = [domain for domain in DOMAINS if domain in story.before or domain in story.after]
         if domains:
             note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."
@@ -205,46 +189,32 @@ def _validations(axis: Any, evals: Sequence[EvalEvent]) -> None:
         axis.plot(*zip(*checked, strict=True), "kx--", linewidth=0.8, label="validation")
 
 
-def _curves(story: Story, heading: str, panels: Sequence[Mapping[str, Sequence[float]]]) -> str:
+def _curves(steps: Sequence[StepReport], lines: Mapping[str, Sequence[float]], evals: Sequence[EvalEvent]) -> str:
     """Values of every step, thin, and their running means."""
-    figure, (axes,) = _pyplot().subplots(1, len(panels), figsize=(5.6, 3), squeeze=False)
-    numbers = [step.step for step in story.steps]
-    for axis, lines in zip(axes, panels, strict=True):
-        for i, (name, values) in enumerate(lines.items()):
-            colour = _COLOURS.get(name, f"C{i}")
-            axis.plot(numbers, values, color=colour, linewidth=0.8, alpha=0.35)
-            axis.plot(numbers, running(values), color=colour, linewidth=2, marker="o" * (len(numbers) == 1) or None,
-                      label=_cut(name))  # fmt: skip
-        axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.set_xlabel("step", loc="right")
-    if heading == "Accuracy":
-        _validations(axes[0], story.evals)
-        for name in panels[0] if story.results else ():
-            key = "overall" if name == "all" else name
-            ends = [(story.results.get(moment) or {}).get(key) for moment in ("before", "after")]
-            values = [math.nan if value is None else value for value in ends]
-            axes[0].plot([numbers[0] - 1, numbers[-1]], values, "D", color=_COLOURS[name], markeredgecolor="white")
-    for axis in axes:
-        axis.legend(bbox_to_anchor=(0.5, -0.12), ncols=3, **_LEGEND)
+    figure, axis = _pyplot().subplots(figsize=(5.6, 3))
+    numbers = [step.step for step in steps]
+    for i, (name, values) in enumerate(lines.items()):
+        colour, marker = _COLOURS.get(name, f"C{i}"), "o" if len(numbers) == 1 else ""
+        axis.plot(numbers, values, color=colour, linewidth=0.8, alpha=0.35)
+        axis.plot(numbers, running(values), color=colour, linewidth=2, marker=marker, label=_cut(name))
+    _validations(axis, evals)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_xlabel("step", loc="right")
+    axis.legend(bbox_to_anchor=(0.5, -0.12), ncols=3, **_LEGEND)
     return _svg(figure)
 
 
-def _shapes(story: Story, domains: Sequence[Any]) -> str:
+def _shapes(story: Story, domains: Sequence[Domain]) -> str:
     figure, axes = _pyplot().subplots(len(domains), 1, figsize=(11.6, 2.5 * len(domains)), squeeze=False)
     for axis, domain in zip(axes.flat, domains, strict=True):
-        before, after = (_shares(counts.get(domain, Counter())) for counts in (story.before, story.after))
-        most = {name: max(before.get(name, 0.0), after.get(name, 0.0)) for name in {*before, *after}}
-        names = sorted(most, key=lambda name: (most[name], name))[-_SHAPES:]
-        for shares, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS[domain])):
-            places = [i + shift for i in range(len(names))]
-            axis.barh(places, [shares.get(name, 0.0) for name in names], 0.38, color=colour)
+        before, after = (counts.get(domain, Counter()) for counts in (story.before, story.after))
+        names = [name for name, _ in (before + after).most_common(_SHAPES)][::-1]
+        for counts, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS[domain])):
+            shares = [counts[name] / max(1, counts.total()) for name in names]
+            axis.barh([i + shift for i in range(len(names))], shares, 0.38, color=colour)
         axis.set_yticks(range(len(names)), [_cut(name) for name in names])
         axis.set(title=domain, xlim=(0, 1))
     return _svg(figure)
-
-
-def _shares(counts: Counter[str]) -> dict[str, float]:
-    return {name: count / counts.total() for name, count in counts.items()}
 
 
 def _cut(name: str) -> str:

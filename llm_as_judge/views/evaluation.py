@@ -10,8 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, interval, make_table
-from llm_as_judge.views.watch import figure
+from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, figure, interval, make_table
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.summary import Summary

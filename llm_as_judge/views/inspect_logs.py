@@ -22,7 +22,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import make_folder
 from llm_as_judge.runlog import FinishedStep, json_data
 from llm_as_judge.types import Exchange, OperatorCall
-from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.workflow.lint.codes import meaning
 
 try:
     from inspect_ai import event, model
@@ -42,15 +42,12 @@ _METADATA = (
 
 @dataclass
 class _Transcript:
-    """Events of a rollout, laid end to end; policy, executor and judge are names of models."""
+    """Events of a rollout, laid end to end from ``now``."""
 
     now: datetime
-    policy: str
-    executor: str
-    judge: str
-    events: list[event.Event] = field(default_factory=list, init=False)
-    usage: dict[str, model.ModelUsage] = field(default_factory=dict, init=False)
-    _spans: list[str] = field(default_factory=list, init=False)
+    events: list[event.Event] = field(default_factory=list)
+    usage: dict[str, model.ModelUsage] = field(default_factory=dict)
+    _spans: list[str] = field(default_factory=list)
 
     def add(self, kind: type[Any], seconds: float = 0.0, **fields: Any) -> None:
         if seconds:
@@ -69,101 +66,101 @@ class _Transcript:
         self._spans.pop()
         self.add(event.SpanEndEvent, id=id, span_id=id)
 
-    def replied(self, name: str, messages: Sequence[Any], reply: str, finish: str = "stop", seconds: float = 0.0,
-                usage: model.ModelUsage | None = None) -> None:  # fmt: skip
-        """A model's reply to ``messages``."""
-        output = model.ModelOutput.from_content(name, reply, "max_tokens" if finish == "length" else "stop")
-        output.usage, output.time = usage, seconds or None
-        self.add(
-            event.ModelEvent, seconds, model=name, input=list(messages), tools=[], tool_choice="none",
-            config=model.GenerateConfig(), output=output,
-        )  # fmt: skip
-
-    def exchanged(self, name: str, exchange: Exchange) -> None:
+    def replied(self, name: str, asked: Sequence[Any], exchange: Exchange) -> None:
+        """A model's reply to the messages ``asked``."""
         read, written = exchange.prompt_tokens, exchange.completion_tokens
         usage = model.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         self.usage[name] = self.usage.get(name, model.ModelUsage()) + usage
-        asked = [model.ChatMessageUser(content=exchange.prompt)]
-        self.replied(name, asked, exchange.reply, exchange.finish_reason, exchange.seconds, usage)
+        cut_off = exchange.finish_reason == "length"
+        output = model.ModelOutput.from_content(name, exchange.reply, "max_tokens" if cut_off else "stop")
+        output.usage = usage
+        self.add(
+            event.ModelEvent, exchange.seconds, model=name, input=list(asked), tools=[], tool_choice="none",
+            config=model.GenerateConfig(), output=output,
+        )  # fmt: skip
 
-    def called(self, call: OperatorCall) -> None:
+    def exchanged(self, name: str, exchanges: Sequence[Exchange]) -> None:
+        for exchange in exchanges:
+            self.replied(name, [model.ChatMessageUser(content=exchange.prompt)], exchange)
+
+    def called(self, call: OperatorCall, executor: str) -> None:
         with self.span(call.name):
-            for exchange in call.exchanges:
-                self.exchanged(self.executor, exchange)
-            result = "\n\n".join(f"{name}: {value}" for name, value in call.result.items() if name != "parse_ok")
+            self.exchanged(executor, call.exchanges)
+            lines = {**call.result, **({"error": call.error} if call.error else {})}
             own = max(0.0, call.seconds - sum(exchange.seconds for exchange in call.exchanges))
             self.add(
                 event.ToolEvent, own, id=f"call-{len(self.events)}", function=call.name,
-                arguments=dict(call.arguments), result=f"{result}\n\nerror: {call.error}" if call.error else result,
+                arguments=dict(call.arguments), result="\n\n".join(f"{name}: {value}" for name, value in lines.items()),
             )  # fmt: skip
 
 
 def step_log(step: FinishedStep) -> logs.EvalLog:
     run, report, members, samples = step.run, step.report, Counter[str](), []
-    models = [run.setting("model", "model_name") or "policy"]
-    models += [run.setting(role, "model") or role for role in ("executor", "judge")]
+    policy = run.setting("model", "model_name") or "policy"
+    executor, judge = (run.setting(role, "model") or role for role in ("executor", "judge"))
     for rollout in step.rollouts:
         members[rollout.problem] += 1
         prompt = step.prompts.get(rollout.problem)
         asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
         asked += [model.ChatMessageUser(content=prompt.user)] if prompt else []
         question = (prompt.question or prompt.user) if prompt else rollout.problem
-        transcript = _Transcript(_moment(rollout.time - rollout.seconds), *models)
-        samples.append(_sample(rollout, transcript, asked, rollout.problem, members[rollout.problem], question))
+        sample = _sample(rollout, (policy, executor, judge), rollout.time - rollout.seconds, question, asked)
+        sample.id, sample.epoch = rollout.problem, members[rollout.problem]
+        samples.append(sample)
     figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
     began = min((rollout.time for rollout in step.rollouts), default=0.0)
-    return _log(step_name(report.step), models[0], began, samples, {"run": run.id, "executor": models[1], **figures})
+    return _log(step_name(report.step), policy, began, samples, {"run": run.id, "executor": executor, **figures})
 
 
 def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment: float) -> logs.EvalLog:
     """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
     samples = []
     for record in records:
-        transcript = _Transcript(_moment(moment), policy, "executor", "judge")
-        id = f"{record.index + 1} {record.problem}"
-        samples.append(_sample(record, transcript, (), id, record.sample + 1, record.problem))
+        sample = _sample(record, (policy, "executor", "judge"), moment, record.problem)
+        sample.id, sample.epoch = f"{record.index + 1} {record.problem}", record.sample + 1
+        samples.append(sample)
     return _log(name, policy, moment, samples, {"evaluation": name})
 
 
 def _sample(
-    rollout: RolloutEvent, transcript: _Transcript, asked: Sequence[Any], id: str, epoch: int, question: str
+    rollout: RolloutEvent, models: tuple[str, str, str], began: float, question: str, asked: Sequence[Any] = ()
 ) -> logs.EvalSample:
-    """``asked`` are the messages to the policy."""
+    """``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
+    policy, executor, judge = models
+    transcript = _Transcript(_moment(began))
     with transcript.span("policy"):
-        transcript.replied(transcript.policy, asked, rollout.text)
+        written = Exchange("", rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0.0, 0.0)
+        transcript.replied(policy, asked, written)
     if rollout.lint:
-        found = [f"{code} {CODES[code][0]}" if code in CODES else code for code in rollout.lint]
-        transcript.add(event.InfoEvent, source="lint", data="\n".join(found))
+        transcript.add(event.InfoEvent, source="lint", data="\n".join(map(meaning, rollout.lint)))
     error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
     with transcript.span("workflow"):
         for call in rollout.calls:
-            transcript.called(call)
+            transcript.called(call, executor)
         if error:
             shown = logs.EvalError(message=error, traceback=error, traceback_ansi=error)
             transcript.add(event.ErrorEvent, error=shown)
     if rollout.judged:
         with transcript.span("judge"):
-            for exchange in rollout.judged:
-                transcript.exchanged(transcript.judge, exchange)
+            transcript.exchanged(judge, rollout.judged)
     scores = _scores(rollout)
     values = {name: "unscored" if score.value != score.value else score.value for name, score in scores.items()}
     verdict = Score(value=values, answer=rollout.answer, explanation=scores["correct"].explanation)
     transcript.add(event.ScoreEvent, score=verdict, target=list(rollout.reference), scorer="judge and reward")
-    output = model.ModelOutput.from_content(transcript.policy, rollout.answer or "")
+    output = model.ModelOutput.from_content(policy, rollout.answer or "")
     output.error = error
     return logs.EvalSample(
-        id=id,
-        epoch=epoch,
+        id="",
+        epoch=1,
         input=question,
         target=list(rollout.reference),
-        messages=[*asked, model.ChatMessageAssistant(content=rollout.source, model=transcript.policy)],
+        messages=[*asked, model.ChatMessageAssistant(content=rollout.source, model=policy)],
         output=output,
         scores=scores,
         metadata={name: json_data(getattr(rollout, name)) for name in _METADATA},
         events=transcript.events,
         model_usage=transcript.usage,
         total_time=rollout.seconds,
-        working_time=rollout.seconds,
     )
 
 
@@ -177,27 +174,20 @@ def _log(
         for name, used in sample.model_usage.items():
             usage[name] = usage.get(name, model.ModelUsage()) + used
         for name, score in (sample.scores or {}).items():
-            if name == "domain":
-                continue
-            values.setdefault(name, []).append(
-                {"C": 1.0, "I": 0.0}[score.value] if isinstance(score.value, str) else score.as_float()
-            )
+            if name != "domain":
+                number = float(score.value == "C") if isinstance(score.value, str) else score.as_float()
+                values.setdefault(name, []).append(number)
     means = []
-    for name, all_values in values.items():
-        known = [value for value in all_values if value == value]
-        metric = logs.EvalMetric(name="mean", value=mean_known(known))
-        means.append(
-            logs.EvalScore(
-                name=name, scorer=name, scored_samples=len(known), unscored_samples=len(all_values) - len(known),
-                metrics={"mean": metric} if known else {},
-            )
-        )  # fmt: skip
-    ids = list(dict.fromkeys(str(sample.id) for sample in samples))
+    for name, found in values.items():
+        known = [value for value in found if value == value]
+        metrics = {"mean": logs.EvalMetric(name="mean", value=mean_known(known))} if known else {}
+        means.append(logs.EvalScore(name=name, scorer=name, scored_samples=len(known), metrics=metrics))
+    ids = list(dict.fromkeys(sample.id for sample in samples))
     spec = logs.EvalSpec(
         created=_moment(began).isoformat(),
         task=task,
         task_id=task,
-        dataset=logs.EvalDataset(name=task, samples=len(ids), sample_ids=list(ids)),
+        dataset=logs.EvalDataset(name=task, samples=len(ids), sample_ids=ids),
         model=policy,
         config=logs.EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
         metadata=dict(metadata),

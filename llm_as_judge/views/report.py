@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from importlib.resources import files
 from typing import Any
@@ -17,11 +17,10 @@ from typing import Any
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.metrics import mean_known
-from llm_as_judge.events import StepReport
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots
-from llm_as_judge.views.watch import figure, percent
-from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.views.terminal import figure, percent, recorded
+from llm_as_judge.workflow.lint.codes import meaning
 
 try:
     from jinja2 import Environment, StrictUndefined
@@ -35,7 +34,6 @@ except ImportError as error:
 _LONGEST = 4_000  # characters of a text
 _ROWS = 15  # of a table
 _LAST = 10  # steps that a tile is averaged over
-_SHARES = ("overall", *DOMAINS, "valid_rate")
 # Control characters, changes of direction, and characters without width.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -45,19 +43,19 @@ def report_page(story: Story) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"text": text, "code": code}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
-    formatter = HtmlFormatter(style="default")
+    results = story.results
     return template.render(
         title=text(story.log.stem),
         facts=_facts(story),
         tiles=_tiles(story),
-        heldout=_heldout(story.results),
-        plans=_plans(story.results),
-        judge=_judge(story.results.get("judge") or {}),
+        heldout=_heldout(results),
+        plans=_plans(results),
+        judge=_judge(results.get("judge") or {}),
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
         rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
         settings=text(json.dumps(story.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
-        colours=Markup(formatter.get_style_defs(".code")),
+        colours=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
     )
 
 
@@ -77,46 +75,29 @@ def code(source: str) -> Markup:
 
 def _facts(story: Story) -> list[tuple[str, str]]:
     run, first, last = story.run, story.steps[0], story.steps[-1]
-    started = datetime.fromtimestamp(first.time, timezone.utc)
     facts = {
         "run": run.id,
         "policy": run.setting("model", "model_name"),
         "executor": run.setting("executor", "model"),
         "steps": f"{last.step} of {run.setting('training', 'max_steps') or '?'}",
-        "first step": f"{started:%Y-%m-%d %H:%M} UTC",
+        "first step": f"{datetime.fromtimestamp(first.time, timezone.utc):%Y-%m-%d %H:%M} UTC",
         "duration": str(timedelta(seconds=round(last.time - first.time))),
     }
     return [(name, text(value)) for name, value in facts.items() if value]
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
-    """Name, value, and the value at the beginning if the run is long enough for a beginning and an end."""
-    last, total = story.steps[-_LAST:], story.analysis.total
-    first = story.steps[:_LAST] if len(story.steps) >= 2 * _LAST else []
-    tiles = []
+    """Name, value and note: means over the last steps, with those over the first ones."""
+    steps, total, tiles = story.steps, story.analysis.total, []
     if before := story.results.get("before"):
-        after, gain = story.results.get("after") or {}, story.results.get("gain") or {}
-        low, high = gain.get("interval") or (math.nan, math.nan)
-        was = f"before {_percent(before.get('overall'))}, gain {100 * low:+.0f} to {100 * high:+.0f} points"
-        tiles.append(("held-out accuracy", _percent(after.get("overall")), was))
-    figures: Mapping[str, tuple[Callable[[StepReport], float], Callable[[float], str]]] = {
-        "reward": (lambda step: step.reward_mean, lambda value: figure(value, ".2f")),
-        "accuracy": (lambda step: step.accuracy, _percent),
-        "valid": (lambda step: step.valid_rate, _percent),
-    }
-    for name, (value, shown) in figures.items():
-        was, now = (shown(mean_known([value(step) for step in part])) for part in (first, last))
-        name = f"{name}, last {len(last)} steps" if first else f"{name}, all {len(story.steps)} steps"
-        tiles.append(
-            (
-                name,
-                now if first else shown(mean_known(list(map(value, story.steps)))),
-                f"first {len(first)}: {was}" if first else "",
-            )
-        )
-    spent = f"{total.cost:.4g}" if total.cost else figure(total.executor_tokens, ",.0f")
-    label = "cost of the executor" if total.cost else "executor tokens per rollout"
-    tiles.append((label, spent, f"{total.rollouts:,} rollouts, {total.unscored:,} unscored"))
+        after = story.results.get("after") or {}
+        tiles.append(("held-out accuracy", recorded(after, "overall"), f"before {recorded(before, 'overall')}"))
+    for name, kind in {"reward": "reward_mean", "accuracy": "accuracy", "valid workflows": "valid_rate"}.items():
+        values = [getattr(step, kind) for step in steps]
+        first, last = (figure(mean_known(part), ".2f") for part in (values[:_LAST], values[-_LAST:]))
+        tiles.append((f"{name}, last {_LAST} steps", last, f"first {_LAST}: {first}"))
+    tokens = f"cost {total.cost:.4g}, {total.unscored:,} rollouts unscored"
+    tiles.append((f"executor tokens, {total.rollouts:,} rollouts", figure(total.executor_tokens, ",.0f"), tokens))
     return tiles
 
 
@@ -124,32 +105,25 @@ def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Rows of the held-out evaluations: name, accuracies, valid share, executor tokens per problem."""
     named = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
     named |= results.get("baselines") or {}
+    shares = ("overall", *DOMAINS, "valid_rate")
     return [
-        (
-            text(name, 200),
-            *(_interval(row, key) for key in _SHARES),
-            figure(_number(row.get("executor_tokens")), ",.0f"),
-        )
+        (text(name, 200), *(recorded(row, share) for share in shares), _cell(row.get("executor_tokens"), ",.0f"))
         for name, row in named.items()
         if row
     ]
-
-
-def _interval(row: Mapping[str, Any], name: str) -> str:
-    value, bounds = row.get(name), (row.get("interval") or {}).get(name)
-    if value is None:
-        return "-"
-    low, high = (percent(_number(bound)) for bound in bounds or (None, None))
-    return f"{100 * value:.1f} [{low}, {high}]"
 
 
 def _plans(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Accuracy of each workflow alone, by domain; a star marks the one that the policy writes most."""
     learned = results.get("learned") or {}
     return [
-        (text(plan, 200), *(percent(_number(cells.get(d))) + ("*" if learned.get(d) == plan else "") for d in DOMAINS))
+        (text(plan, 200), *(_cell(cells.get(d), ".0%") + ("*" if learned.get(d) == plan else "") for d in DOMAINS))
         for plan, cells in (results.get("workflows") or {}).items()
     ]
+
+
+def _cell(value: float | None, form: str) -> str:
+    return figure(math.nan if value is None else value, form)
 
 
 def _judge(judge: Mapping[str, Any]) -> str:
@@ -166,34 +140,20 @@ def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
     """Rows of a dimension's table, the most frequent first."""
     return [
         (
-            text(f"{key} {CODES[key][0]}" if key in CODES else key, 200), f"{line.rollouts:,}", percent(line.accuracy),
-            percent(line.valid_rate), figure(line.reward, ".2f"), figure(line.executor_tokens, ",.0f"),
+            text(meaning(key), 200), f"{line.rollouts:,}", percent(line.accuracy), percent(line.valid_rate),
+            figure(line.reward, ".2f"), figure(line.executor_tokens, ",.0f"),
         )
         for key, line in list(lines.items())[:_ROWS]
     ]  # fmt: skip
 
 
 def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:
-    found = []
-    for one in shown:
-        rollout, prompt = one.rollout, one.prompt
-        found.append(
-            {
-                "rollout": rollout,
-                "source": rollout.source,
-                "question": (prompt.question or prompt.user) if prompt else rollout.problem,
-                "verdict": {True: "right", False: "wrong", None: "unscored"}[rollout.correct],
-                "lint": [f"{name} {CODES[name][0]}" if name in CODES else name for name in rollout.lint],
-                "expected": "\n".join(rollout.reference),
-                "answer": "" if rollout.answer is None else rollout.answer,
-            }
-        )
-    return found
-
-
-def _percent(share: Any) -> str:
-    return f"{percent(_number(share))} %"
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+    return [
+        {
+            "rollout": one.rollout,
+            "question": one.question,
+            "verdict": {True: "right", False: "wrong", None: "unscored"}[one.rollout.correct],
+            "lint": [meaning(code) for code in one.rollout.lint],
+        }
+        for one in shown
+    ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.runlog import FinishedStep
-from llm_as_judge.types import Exchange, OperatorCall
+from llm_as_judge.types import Exchange
 
 try:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -30,7 +30,7 @@ try:
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     from opentelemetry.sdk.trace.id_generator import IdGenerator
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+    from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 except ImportError as error:
     raise ConfigError(f"OpenTelemetry is an extra: python -m pip install 'llm-as-judge[otel]' ({error})") from error
 
@@ -38,35 +38,35 @@ _SECOND = 1_000_000_000  # nanoseconds
 
 
 class _Ids(IdGenerator):
-    def begin(self, of: str) -> None:
-        self._of, self._spans = of, 0
+    """Ids by the rollout ``of`` and the number of the span in it."""
+
+    of, spans = "", 0
 
     def generate_trace_id(self) -> int:
         return self._digest("trace", 16)
 
     def generate_span_id(self) -> int:
-        self._spans += 1
-        return self._digest(f"span {self._spans}", 8)
+        self.spans += 1
+        return self._digest(f"span {self.spans}", 8)
 
     def _digest(self, what: str, size: int) -> int:
-        return int.from_bytes(hashlib.sha256(f"{self._of} {what}".encode()).digest()[:size], "big") or 1
+        return int.from_bytes(hashlib.sha256(f"{self.of} {what}".encode()).digest()[:size], "big") or 1
 
 
 @dataclass
 class Spans:
-    """Sends steps to ``exporter``, by default an OTLP endpoint over HTTP: ``endpoint``, else
-    ``OTEL_EXPORTER_OTLP_ENDPOINT``, else port 4318 of this machine.
+    """Sends steps to an OTLP endpoint over HTTP: ``endpoint``, else ``OTEL_EXPORTER_OTLP_ENDPOINT``, else port 4318 of
+    this machine.
     """
 
     endpoint: str | None = None
-    exporter: SpanExporter | None = None
     _ids: _Ids = field(default_factory=_Ids)
     _ended: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     _now: int = 0  # nanoseconds
     _above: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._to = self.exporter or OTLPSpanExporter(endpoint=self.endpoint)
+        self._to: SpanExporter = OTLPSpanExporter(endpoint=self.endpoint)
         resource = Resource.create({"service.name": "llm-as-judge"})
         provider = TracerProvider(resource=resource, id_generator=self._ids)
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
@@ -77,7 +77,8 @@ class Spans:
         members = Counter[str]()
         for rollout in step.rollouts:
             members[rollout.problem] += 1
-            self._ids.begin(f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}")
+            self._ids.of = f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}"
+            self._ids.spans, self._now = 0, int((rollout.time - rollout.seconds) * _SECOND)
             self._rollout(rollout, members[rollout.problem], step)
         sent = self._ended.get_finished_spans()
         self._ended.clear()
@@ -90,92 +91,72 @@ class Spans:
         self._to.shutdown()
 
     def _rollout(self, rollout: RolloutEvent, member: int, step: FinishedStep) -> None:
-        run = step.run
-        executor = run.setting("executor", "model") or "executor"
-        self._now = int((rollout.time - rollout.seconds) * _SECOND)
-        attributes = {
-            "gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": rollout.shape or "no operator",
-            "gen_ai.conversation.id": rollout.problem, "llm_as_judge.run": run.id,
-            "llm_as_judge.step": step.report.step,
-            "llm_as_judge.member": member, "llm_as_judge.domain": rollout.domain,
-            "llm_as_judge.dataset": rollout.dataset, "llm_as_judge.outcome": rollout.outcome,
-            "llm_as_judge.cost": rollout.cost, "llm_as_judge.lint": list(rollout.lint),
+        run, prompt = step.run, step.prompts.get(rollout.problem)
+        executor, judge = (run.setting(role, "model") or role for role in ("executor", "judge"))
+        own: dict[str, Any] = {
+            "run": run.id, "step": step.report.step, "member": member, "domain": rollout.domain,
+            "dataset": rollout.dataset, "outcome": rollout.outcome, "cost": rollout.cost, "lint": list(rollout.lint),
         }  # fmt: skip
-        with self._span(f"invoke_workflow {rollout.shape or 'no operator'}", attributes) as span:
-            self._policy(rollout, step)
+        shape = rollout.shape or "no operator"
+        attributes = {"workflow.name": shape, "conversation.id": rollout.problem}
+        with self._span("invoke_workflow", shape, attributes) as span:
+            span.set_attributes({f"llm_as_judge.{name}": value for name, value in own.items()})
+            written = Exchange(
+                prompt.user if prompt else "", rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0, 0
+            )
+            self._chat(run.setting("model", "model_name") or "policy", written, step.system)
             for call in rollout.calls:
-                self._call(call, executor)
+                arguments, result = _json(call.arguments), _json(call.result)
+                called = {"tool.name": call.name, "tool.call.arguments": arguments, "tool.call.result": result}
+                with self._span("execute_tool", call.name, called) as inner:
+                    began = self._now
+                    for exchange in call.exchanges:
+                        self._chat(executor, exchange)
+                    self._now = max(self._now, began + int(call.seconds * _SECOND))
+                    if call.error:
+                        inner.set_status(Status(StatusCode.ERROR, call.error))
             if rollout.outcome != "finished":
                 span.set_status(Status(StatusCode.ERROR, f"{rollout.outcome}: {rollout.error}"))
                 span.set_attribute("error.type", rollout.outcome)
             for exchange in rollout.judged:
-                self._exchange(exchange, run.setting("judge", "model") or "judge")
-            self._judged(span, rollout)
+                self._chat(judge, exchange)
+            correct = None if rollout.correct is None else float(rollout.correct)
+            for name, value in {"correct": correct, "reward": rollout.reward, **rollout.terms}.items():
+                evaluation = {"name": name} | ({} if value is None else {"score.value": value})
+                evaluation |= {"explanation": rollout.reason} if name == "correct" and rollout.reason else {}
+                named = {f"gen_ai.evaluation.{key}": item for key, item in evaluation.items()}
+                span.add_event("gen_ai.evaluation.result", named, timestamp=self._now)
 
-    def _policy(self, rollout: RolloutEvent, step: FinishedStep) -> None:
-        model, prompt = step.run.setting("model", "model_name") or "policy", step.prompts.get(rollout.problem)
-        attributes = _chat(model, prompt.user if prompt else "", rollout.text, rollout.finish_reason or "stop")
-        if step.system:
-            attributes["gen_ai.system_instructions"] = _json([{"type": "text", "content": step.system}])
-        attributes["gen_ai.usage.output_tokens"] = rollout.completion_tokens
-        with self._span(f"chat {model}", attributes, SpanKind.CLIENT):
-            pass
-
-    def _call(self, call: OperatorCall, executor: str) -> None:
-        attributes = {
-            "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.arguments": _json(call.arguments), "gen_ai.tool.call.result": _json(call.result),
-        }  # fmt: skip
-        with self._span(f"execute_tool {call.name}", attributes) as span:
-            began = self._now
-            for exchange in call.exchanges:
-                self._exchange(exchange, executor)
-            self._now = max(self._now, began + int(call.seconds * _SECOND))
-            if call.error:
-                span.set_status(Status(StatusCode.ERROR, call.error))
-
-    def _exchange(self, exchange: Exchange, executor: str) -> None:
-        attributes = _chat(executor, exchange.prompt, exchange.reply, exchange.finish_reason)
-        attributes |= {
-            "gen_ai.usage.input_tokens": exchange.prompt_tokens,
-            "gen_ai.usage.output_tokens": exchange.completion_tokens,
+    def _chat(self, model: str, exchange: Exchange, system: str = "") -> None:
+        """One reply of a model, after which the clock is ``exchange.seconds`` later."""
+        attributes: dict[str, Any] = {
+            "request.model": model,
+            "input.messages": _json([{"role": "user", "parts": _parts(exchange.prompt)}]),
+            "output.messages": _json([{"role": "assistant", "parts": _parts(exchange.reply)}]),
+            "response.finish_reasons": [exchange.finish_reason or "stop"],
+            "usage.output_tokens": exchange.completion_tokens,
         }
-        with self._span(f"chat {executor}", attributes, SpanKind.CLIENT):
+        if exchange.prompt_tokens:  # those of the policy are not logged
+            attributes["usage.input_tokens"] = exchange.prompt_tokens
+        if system:
+            attributes["system_instructions"] = _json(_parts(system))
+        with self._span("chat", model, attributes):
             self._now += int(exchange.seconds * _SECOND)
 
-    def _judged(self, span: Span, rollout: RolloutEvent) -> None:
-        label = {True: "right", False: "wrong", None: "unscored"}[rollout.correct]
-        correct = None if rollout.correct is None else float(rollout.correct)
-        results: list[tuple[str, float | None, str | None, str]] = [
-            ("correct", correct, label, rollout.reason),
-            *((name, value, None, "") for name, value in {"reward": rollout.reward, **rollout.terms}.items()),
-        ]
-        for name, value, shown, reason in results:
-            attributes = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
-            attributes |= {"gen_ai.evaluation.score.label": shown, "gen_ai.evaluation.explanation": reason or None}
-            known = {key: item for key, item in attributes.items() if item is not None}
-            span.add_event("gen_ai.evaluation.result", known, timestamp=self._now)
-
     @contextmanager
-    def _span(self, name: str, attributes: Mapping[str, Any], kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+    def _span(self, operation: str, name: str, attributes: dict[str, Any]) -> Iterator[Span]:
         context = set_span_in_context(self._above[-1]) if self._above else None
-        span = self._tracer.start_span(name, context, kind, dict(attributes), start_time=self._now)
+        named = {f"gen_ai.{key}": value for key, value in {"operation.name": operation, **attributes}.items()}
+        span = self._tracer.start_span(f"{operation} {name}", context, attributes=named, start_time=self._now)
         self._above.append(span)
-        try:
-            yield span
-        finally:
-            self._above.pop()
-            span.end(self._now)
+        yield span
+        self._above.pop()
+        span.end(self._now)
 
 
-def _chat(model: str, prompt: str, reply: str, finish: str) -> dict[str, Any]:
-    asked = [{"role": "user", "parts": [{"type": "text", "content": prompt}]}]
-    answered = [{"role": "assistant", "parts": [{"type": "text", "content": reply}], "finish_reason": finish}]
-    return {
-        "gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.input.messages": _json(asked),
-        "gen_ai.output.messages": _json(answered), "gen_ai.response.finish_reasons": [finish],
-    }  # fmt: skip
+def _parts(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "content": text}]
 
 
-def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)

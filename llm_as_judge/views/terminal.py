@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console
@@ -94,8 +94,12 @@ def make_table(title: str, first: str, *others: str) -> Table:
     return table
 
 
-def _percent(share: float) -> str:
-    return "  -" if math.isnan(share) else f"{100 * share:3.0f}"
+def percent(share: float) -> str:
+    return figure(100 * share, ".0f")
+
+
+def figure(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
 
 
 def abstention_alarm(share: float, between: tuple[float, float]) -> str:
@@ -111,18 +115,26 @@ def interval(estimate: Estimate | None) -> str:
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.0f}-{100 * estimate.high:.0f}]"
 
 
+def recorded(scores: Mapping[str, Any], name: str) -> str:
+    """A share in a results file, in percent with its interval."""
+    if scores.get(name) is None:
+        return "-"
+    value, low, high = (100 * share for share in (scores[name], *scores["interval"][name]))
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+
 def step_line(report: StepReport, total: int) -> str:
     """Metrics of a step in one line; accuracies are percentages of its own rollouts."""
-    domains = " ".join(f"{d} {_percent(report.domain_accuracy.get(d, math.nan))}" for d in DOMAINS)
+    domains = " ".join(f"{d} {percent(report.domain_accuracy.get(d, math.nan)):>3}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
-    right = f"{_percent(report.accuracy)}%"
+    right = f"{percent(report.accuracy):>3}%"
     if report.abstained:
         low, high = report.between
         right = f"{100 * low:.0f}-{100 * high:.0f}%, {100 * report.abstained:.0f}% left open by the judge"
     return (
         f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
-        f"right {right} ({domains})  valid {_percent(report.valid_rate)}%  "
+        f"right {right} ({domains})  valid {percent(report.valid_rate):>3}%  "
         f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )
@@ -130,22 +142,17 @@ def step_line(report: StepReport, total: int) -> str:
 
 def validation_line(step: int, summary: Summary) -> str:
     """A validation during training (``training.eval_every``)."""
-    domains = " ".join(f"{d} {_percent(e.value)}" for d, e in summary.domains.items())
+    domains = " ".join(f"{d} {percent(e.value):>3}" for d, e in summary.domains.items())
     return (
         f"step {step}  validation: right {interval(summary.overall)}% ({domains}) of {summary.overall.n} problems  "
-        f"valid {_percent(summary.valid_rate.value)}%"
+        f"valid {percent(summary.valid_rate.value):>3}%"
     )
 
 
 def result_table(lines: Mapping[str, Summary | Row], problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", min_width=10)
-    for heading in ("overall", *DOMAINS, "valid"):
-        # On a narrow terminal the interval goes to a line of its own.
-        table.add_column(heading, justify="right", min_width=8)
-    table.add_column("tokens", justify="right", no_wrap=True)
+    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens")
     for name, line in lines.items():
         cells = [interval(line.domains.get(d)) for d in DOMAINS]
         valid = getattr(line, "valid_rate", None)
@@ -157,31 +164,29 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     """The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
     domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
     policy = next(one.row.name for one in compared if one.difference is None)
-    table = Table(box=MARKDOWN)
-    table.add_column(Text("percent right [95 %]"))
+    table = Table("percent right [95 %]", box=MARKDOWN)
     for heading in ("overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points"):
         table.add_column(Text(heading), justify="right")
     for one in compared:
         row, points = one.row, "" if one.difference is None else "-"
         if one.difference and one.difference.n:
-            value, low, high = (100 * v for v in (one.difference.value, one.difference.low, one.difference.high))
-            points = f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+            points = _points(one.difference)
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
-        cells = (row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points)
-        table.add_row(*map(Text, cells))
+        table.add_row(row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points)
     console = Console(width=10_000, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return captured.get().strip()
 
 
+def _points(gain: Estimate) -> str:
+    return f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+
+
 def gain_line(gain: Estimate) -> str:
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
-    return (
-        f"Trained minus untrained policy: {100 * gain.value:+.1f} points "
-        f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}], paired over {gain.n} problems"
-    )
+    return f"Trained minus untrained policy: {_points(gain)} points, paired over {gain.n} problems"
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
@@ -189,7 +194,7 @@ def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mappi
     title = "Percent right of each workflow\nmeasured alone (* = learned)"
     table = make_table(title, "workflow", *DOMAINS)
     for plan, cells in accuracies.items():
-        marked = [f"{_percent(cells.get(d, math.nan))}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
+        marked = [f"{percent(cells.get(d, math.nan)):>3}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
         table.add_row(plan, *marked)
     return table
 
@@ -202,14 +207,6 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
     for domain in after:
         table.add_row(domain, _top(before.get(domain, {})), _top(after[domain]))
     return table
-
-
-def unseen_line(before: Summary, after: Summary) -> str:
-    """How many workflows have shapes outside the catalogue and the warm-up; empty if there are none."""
-    counts = [sum(n for shapes in summary.unseen.values() for n in shapes.values()) for summary in (before, after)]
-    if not any(counts):
-        return ""
-    return f"Workflows of new shapes: {counts[0]} before, {counts[1]} after."
 
 
 def calibration_table(counts: Sequence[Counts]) -> Table:

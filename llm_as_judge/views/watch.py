@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -20,13 +20,13 @@ from llm_as_judge.evaluation.analysis import Analysis, Line
 from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS
-from llm_as_judge.views.terminal import make_table
-from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.views.terminal import figure, make_table, percent
+from llm_as_judge.workflow.lint.codes import meaning
 
 #: Steps that current figures are averaged over.
 RECENT = 10
 _ROWS = 12  # of a table
-_BARS = " ▁▂▃▄▅▆▇█"
+_BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60  # steps in the small curve
 
 
@@ -34,26 +34,21 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     """A table for each dimension, and one over time."""
     total = analysis.total
     yield Text(f"{analysis.log}: {total.rollouts:,} rollouts, cost {total.cost:.4g}")
+    headings = ("rollouts", "right", "valid", "reward", "tokens")
     for dimension, lines in analysis.by.items():
+        table = make_table(f"by {dimension}", dimension, *headings, "share", "unscored")
+        for key, line in list(lines.items())[:_ROWS]:
+            name = "".join(c if c.isprintable() else "?" for c in meaning(key))
+            table.add_row(Text(name), *_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
+        if len(lines) > _ROWS:
+            table.caption = f"and {len(lines) - _ROWS:,} more (--json shows all)"
         if lines:
-            yield _dimension(dimension, lines, total)
-    headings = ("steps", "rollouts", "right", "valid", "reward", "tokens", "zero variance", "kl", "entropy", "s a step")
-    table = make_table("over time", *headings)
+            yield table
+    table = make_table("over time", "steps", *headings, "zero variance", "kl", "entropy", "s a step")
     for part in analysis.time:
         own = (percent(part.zero_variance), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
         table.add_row(f"{part.first}-{part.last}", *_cells(part.line), *own, figure(part.seconds, ".1f"))
     yield table
-
-
-def _dimension(dimension: str, lines: Mapping[str, Line], total: Line) -> Table:
-    headings = ("rollouts", "right", "valid", "reward", "tokens", "share", "unscored")
-    table = make_table(f"by {dimension}", dimension, *headings)
-    for key, line in list(lines.items())[:_ROWS]:
-        name = f"{key} {CODES[key][0]}" if key in CODES else "".join(c if c.isprintable() else "?" for c in key)
-        table.add_row(Text(name), *_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
-    if len(lines) > _ROWS:
-        table.caption = f"and {len(lines) - _ROWS:,} more (--json shows all)"
-    return table
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -63,25 +58,14 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Current state of a run. Figures are means over the last ``RECENT`` steps; NaN before the first step."""
+    """Current state of a run: its step of ``total`` (0: unknown), the time left, and figures by name."""
 
-    log: Path
     run: str
     step: int
-    total: int  # 0: unknown
-    left_s: float  # estimated seconds to the last step
-    reward: float
-    rewards: Sequence[float]  # of every step
-    accuracy: float
-    domains: Mapping[str, float]
-    valid_rate: float
-    zero_variance: float
-    unscored: int  # of the whole run
-    tokens_per_s: float  # of executor and policy, while rollouts are made
-    seconds: Mapping[str, float]  # of a step, by phase
-    cost: float  # of the whole run
-    validated: int  # step of the last validation
-    validation: Mapping[str, float]
+    total: int
+    left_s: float
+    figures: Mapping[str, str]
+    note: str
 
     @property
     def done(self) -> bool:
@@ -89,7 +73,7 @@ class Look:
 
 
 def look_at_log(reader: LogReader) -> Look:
-    """Reads what is new in the log, and sums it up."""
+    """Reads what is new in the log, and sums it up; figures are means over the last ``RECENT`` steps."""
     for _ in reader.new():
         pass
     steps, training = reader.steps, reader.run.settings.get("training")
@@ -101,26 +85,27 @@ def look_at_log(reader: LogReader) -> Look:
     pace = statistics.median(gaps) if gaps else math.nan  # a resumed run has a pause among its steps
     making = seconds.get("generate", 0.0) + seconds.get("execute", 0.0)
     tokens = mean_known([(step.executor_tokens + step.completion_tokens) * step.rollouts for step in recent])
-    groups, evals = sum(step.groups for step in recent), reader.evals
-    return Look(
-        log=reader.path,
-        run=reader.run.id,
-        step=last,
-        total=total,
-        left_s=max(0, total - last) * pace if total else math.nan,
-        reward=mean_known([step.reward_mean for step in recent]),
-        rewards=[step.reward_mean for step in steps],
-        accuracy=mean_known([step.accuracy for step in recent]),
-        domains={d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in DOMAINS},
-        valid_rate=mean_known([step.valid_rate for step in recent]),
-        zero_variance=sum(step.skipped_groups for step in recent) / groups if groups else math.nan,
-        unscored=sum(step.unscored for step in steps),
-        tokens_per_s=tokens / making if making else math.nan,
-        seconds=seconds,
-        cost=sum(counts.get("cost", 0.0) for counts in reader.usage.values()),
-        validated=evals[-1].step if evals else 0,
-        validation=evals[-1].scores if evals else {},
-    )
+    groups = sum(step.groups for step in recent)
+    zero_variance = sum(step.skipped_groups for step in recent) / groups if groups else math.nan
+    domains = {d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in DOMAINS}
+
+    def average(name: str) -> float:
+        return mean_known([getattr(step, name) for step in recent])
+
+    figures = {
+        "reward": f"{figure(average('reward_mean'), '.2f')}  {curve([step.reward_mean for step in steps])}",
+        "right": f"{percent(average('accuracy'))} %   {_shares(domains)}",
+        "valid": f"{percent(average('valid_rate'))} %",
+        "zero variance": f"{percent(zero_variance)} % of the groups",
+        "unscored": f"{sum(step.unscored for step in steps):,} rollouts of the run",
+        "tokens/s": f"{figure(tokens / making if making else math.nan, ',.0f')} of policy and executor in rollouts",
+        "seconds a step": f"{sum(seconds.values()):.1f}   {'  '.join(f'{p} {s:.1f}' for p, s in seconds.items())}",
+        "cost": f"{sum(counts.get('cost', 0.0) for counts in reader.usage.values()):.4g}",
+    }
+    if reader.evals:
+        figures["validation"] = f"step {reader.evals[-1].step}: {_shares(reader.evals[-1].scores)}"
+    left = max(0, total - last) * pace if total else math.nan
+    return Look(reader.run.id, last, total, left, figures, f"means over the last {RECENT} steps; {reader.path}")
 
 
 def look_panel(look: Look) -> RenderableType:
@@ -128,45 +113,25 @@ def look_panel(look: Look) -> RenderableType:
     head = Table.grid(padding=(0, 1))
     left = "" if look.done or math.isnan(look.left_s) else f"{timedelta(seconds=round(look.left_s))} left"
     head.add_row(f"step {look.step}/{look.total or '?'}", ProgressBar(look.total or None, look.step, width=40), left)
-    domains = "  ".join(f"{domain} {percent(share)}" for domain, share in look.domains.items())
-    phases = "  ".join(f"{phase} {seconds:.1f}" for phase, seconds in look.seconds.items())
-    rows = {
-        "reward": f"{figure(look.reward, '.2f')}  {curve(look.rewards)}",
-        "right": f"{percent(look.accuracy)} %   {domains}",
-        "valid": f"{percent(look.valid_rate)} %",
-        "zero variance": f"{percent(look.zero_variance)} % of the groups",
-        "unscored": f"{look.unscored:,} rollouts of the run",
-        "tokens/s": f"{figure(look.tokens_per_s, ',.0f')} of policy and executor, while rollouts are made",
-        "seconds a step": f"{sum(look.seconds.values()):.1f}   {phases}" if look.seconds else "-",
-        "cost": f"{look.cost:.4g}",
-    }
-    if look.validation:
-        scores = "  ".join(f"{name} {percent(value)}" for name, value in look.validation.items())
-        rows["validation"] = f"step {look.validated}: {scores}"
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, value)
-    note = Text(f"means over the last {RECENT} steps; {look.log}", style="dim", overflow="fold")
+    for name, value in look.figures.items():
+        table.add_row(name, Text(value))
+    note = Text(look.note, style="dim", overflow="fold")
     return Panel(Group(head, "", table, "", note), title=Text(look.run or "no run yet"), title_align="left")
 
 
-def curve(values: Sequence[float], width: int = _WIDTH) -> str:
-    """The values as a row of bars; each bar is a mean if there are more values than ``width``."""
+def curve(values: Sequence[float]) -> str:
+    """The values as a row of bars; each bar is a mean if there are many."""
     known = [value for value in values if not math.isnan(value)]
     if len(known) < 2:
         return ""
-    size = math.ceil(len(known) / width)
+    size = math.ceil(len(known) / _WIDTH)
     means = [statistics.fmean(known[i : i + size]) for i in range(0, len(known), size)]
-    low, high = min(means), max(means)
-    span = high - low or 1.0
-    return "".join(_BARS[1 + round((len(_BARS) - 2) * (mean - low) / span)] for mean in means)
+    low, span = min(means), max(means) - min(means) or 1.0
+    return "".join(_BARS[round((len(_BARS) - 1) * (mean - low) / span)] for mean in means)
 
 
-def percent(share: float) -> str:
-    return "-" if math.isnan(share) else f"{100 * share:.0f}"
-
-
-def figure(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)
+def _shares(shares: Mapping[Any, float]) -> str:
+    return "  ".join(f"{name} {percent(share)}" for name, share in shares.items())

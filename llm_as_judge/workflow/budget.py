@@ -28,17 +28,17 @@ class Reservation:
     cost: float = 0.0
 
 
+@dataclass
 class Budget:
     """What one run may spend, bounded by ``config.max_tokens`` and ``config.max_cost``.
 
     ``executor`` has the prices, and the longest reply of calls that do not name one.
     """
 
-    def __init__(self, config: WorkflowConfig, executor: EndpointConfig) -> None:
-        self._config = config
-        self._executor = executor
-        self._tokens = 0  # spent and reserved
-        self._cost = 0.0
+    config: WorkflowConfig
+    executor: EndpointConfig
+    tokens: int = 0  # spent and reserved
+    cost: float = 0.0
 
     @contextmanager
     def call(self, prompt: str, reply_tokens: int | None) -> Iterator[Reservation]:
@@ -46,36 +46,26 @@ class Budget:
 
         Raises ``BudgetExceeded`` if not even one token of reply is left.
         """
-        config, executor = self._config, self._executor
+        input_price, price = (
+            rate / 1e6 for rate in (self.executor.price_per_million_input, self.executor.price_per_million_output)
+        )
         # No tokenizer makes more tokens than there are bytes.
         prompt_tokens = len(prompt.encode("utf-8", "replace")) + _TEMPLATE_TOKENS
-        input_cost = prompt_tokens * executor.price_per_million_input / 1e6
-        longest = executor.max_tokens if reply_tokens is None else reply_tokens
-        if config.max_tokens is not None:
-            longest = min(longest, config.max_tokens - self._tokens - prompt_tokens)
-        if config.max_cost is not None:
-            left = config.max_cost - self._cost - input_cost
-            if executor.price_per_million_output > 0:
-                longest = min(longest, math.floor(left * 1e6 / executor.price_per_million_output))
-            elif left < 0:
-                longest = 0
+        most_tokens = math.inf if self.config.max_tokens is None else self.config.max_tokens
+        most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
+        money = most_cost - self.cost - prompt_tokens * input_price
+        affordable = money / price if price else math.copysign(math.inf, money)
+        longest = self.executor.max_tokens if reply_tokens is None else reply_tokens
+        longest = math.floor(max(0, min(longest, most_tokens - self.tokens - prompt_tokens, affordable)))
         if longest < 1:
-            raise BudgetExceeded(self._refusal())
-        tokens = prompt_tokens + longest
-        cost = input_cost + longest * executor.price_per_million_output / 1e6
-        self._tokens += tokens
-        self._cost += cost
+            spent = f"{self.tokens} executor tokens of {most_tokens}; cost {self.cost:.4g} of {most_cost:g}"
+            raise BudgetExceeded(f"{spent} spent or reserved: no further call fits")
+        tokens, cost = prompt_tokens + longest, prompt_tokens * input_price + longest * price
+        self.tokens += tokens
+        self.cost += cost
         reservation = Reservation(longest)
         try:
             yield reservation
         finally:
-            self._tokens += reservation.tokens - tokens
-            self._cost += reservation.cost - cost
-
-    def _refusal(self) -> str:
-        bounds = []
-        if self._config.max_tokens is not None:
-            bounds.append(f"{self._tokens} executor tokens spent or reserved of {self._config.max_tokens}")
-        if self._config.max_cost is not None:
-            bounds.append(f"cost {self._cost:.4g} spent or reserved of {self._config.max_cost:g}")
-        return "; ".join(bounds) + ": no further call fits"
+            self.tokens += reservation.tokens - tokens
+            self.cost += reservation.cost - cost

@@ -46,19 +46,18 @@ def load_enhancer(config: WorkflowConfig) -> Enhancer:
     Raises ``ConfigError`` if the file cannot be read, or names an operator or a domain that does not exist.
     """
     known, only, path = {**OPERATORS, **load_operators(config.operators)}, config.enhanced_operators, config.enhancer
-    if unknown := [name for name in only or () if name not in known]:
-        raise ConfigError(f"workflow.enhanced_operators: unknown {unknown[0]!r}; there are {', '.join(known)}")
-    if path is None:
-        return Enhancer()
-    try:
-        document = _FORM.validate_python(plain_yaml(path) or {})
-    except ConfigError as error:
-        raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {place}: {first['msg']}; map operators to instructions by domain") from None
-    if unknown := [name for name in document if name not in known]:
-        raise ConfigError(f"{path}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
+    document: dict[str, dict[Domain, str]] = {}
+    if path is not None:
+        try:
+            document = _FORM.validate_python(plain_yaml(path) or {})
+        except ConfigError as error:
+            raise ConfigError(f"workflow.enhancer: {path} cannot be read: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"{path}: {place}: {first['msg']}; map operators to instructions by domain") from None
+    for source, names in (("workflow.enhanced_operators", only or ()), (path, document)):
+        if unknown := [name for name in names if name not in known]:
+            raise ConfigError(f"{source}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
     chosen = {name: texts for name, texts in document.items() if only is None or name in only}
     return Enhancer({(name, domain): text.strip() for name in chosen for domain, text in chosen[name].items()})

@@ -10,32 +10,52 @@ idioms may vary with the generator, the order of calls does not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from random import Random
-from typing import Literal
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
-from llm_as_judge.workflow.structure import shape
 
-Draft = Literal["Custom", "AnswerGenerate", "Programmer", "CustomCodeGenerate"]
-Ensemble = Literal["ScEnsemble", "MdEnsemble"]
-After = Literal["Format", "Review", "Test"]
-
-_DRAFTS: dict[Domain, tuple[Draft, ...]] = {
+_DRAFTS: dict[Domain, tuple[str, ...]] = {
     "math": ("Custom", "AnswerGenerate", "Programmer"),
     "code": ("CustomCodeGenerate", "Custom"),
     "qa": ("Custom", "AnswerGenerate"),
 }
-_AFTER: dict[Domain, tuple[tuple[After, ...], ...]] = {
+_AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "math": ((), ("Format",), ("Review",), ("Review", "Format")),
     "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
 }
-_KEYS = {"Custom": "response", "AnswerGenerate": "answer", "Programmer": "output", "CustomCodeGenerate": "response"}
-_KEYS |= {"ScEnsemble": "response", "MdEnsemble": "solution", "Format": "response", "Test": "solution"}
+_DRAFT_AND = "problem=problem, solution={answer}"
+_ARGUMENTS: Mapping[str, str] = {
+    "Custom": "input=problem, instruction={instruction}",
+    "AnswerGenerate": "input=problem",
+    "Programmer": "problem=problem, analysis='None'",
+    "CustomCodeGenerate": "problem=problem, entry_point=entry_point, instruction={instruction}",
+    "ScEnsemble": "solutions={drafts}, problem=problem",
+    "MdEnsemble": "solutions={drafts}, problem=problem",
+    "Format": _DRAFT_AND,
+    "Review": _DRAFT_AND,
+    "Revise": _DRAFT_AND + ", feedback=review['feedback']",
+    "Test": _DRAFT_AND + ", entry_point=entry_point",
+}
+#: Two idioms each of one draft and of several, and the one of an early end.
+_ONE = (
+    "{answer} = (await {draft})['{key}']",
+    "draft = await {draft}\n{answer} = draft['{key}']",
+)
+_SEVERAL = (
+    "{drafts} = []\nfor _ in range({samples}):\n    draft = await {draft}\n    {drafts}.append(draft['{key}'])",
+    "replies = await asyncio.gather(*[{draft} for _ in range({samples})])\n"
+    "{drafts} = [reply['{key}'] for reply in replies]",
+)
+_EARLY_END = """\
+first = (await {draft})['{key}']
+second = (await {draft})['{key}']
+if first == second:
+    return first, 0.0
+third = (await {draft})['{key}']"""
 _INSTRUCTIONS: dict[Domain, tuple[str, ...]] = {
     "math": (
         "Solve the problem step by step, then give the final number.",
@@ -68,6 +88,8 @@ _ATTRIBUTES = {
     "Revise": ("revise", "editor"),
     "Test": ("test", "tester"),
 }
+_ANSWERS = ("answer", "solution", "result", "final")
+_SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
 #: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.
 _NAMED_ALIKE = 0.7
 
@@ -78,11 +100,11 @@ class Recipe:
     workflow.
     """
 
-    draft: Draft
+    draft: str
     samples: int = 1
-    ensemble: Ensemble | None = None
+    ensemble: str = ""
     early_end: bool = False
-    after: tuple[After, ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def following(self) -> tuple[str, ...]:
@@ -99,7 +121,7 @@ class Recipe:
 
 def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
-    ensembles: tuple[Ensemble, ...] = ("ScEnsemble", "MdEnsemble")
+    ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
         made = [Recipe(draft, after=after)]
         for samples, ensemble in itertools.product((2, 3, 4, 5), ensembles):
@@ -142,111 +164,50 @@ def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, c
         varied: probability of random names and idioms; otherwise the first of each is used.
         class_first: put imports inside the class.
     """
-    return _Writer(recipe, domain, rng, rng.random() < varied).text(class_first=class_first)
+    vary = rng.random() < varied
+    attribute = {}
+    for name in recipe.operators:
+        plain, *others = _ATTRIBUTES[name]
+        attribute[name] = plain if not vary or rng.random() < _NAMED_ALIKE else rng.choice(others)
+    answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
+    instruction = repr(rng.choice(_INSTRUCTIONS[domain]))
 
+    def call(name: str) -> str:
+        arguments = _ARGUMENTS[name].format(instruction=instruction, answer=answer, drafts=drafts)
+        return f"self.{attribute[name]}({arguments})"
 
-@cache
-def known_shapes(domain: Domain) -> frozenset[str]:
-    """Every shape that ``write`` gives; a policy invented any other."""
-    return frozenset(shape(write(recipe, domain, Random(0))) for recipe in recipes(domain, OPERATORS))
+    def taken(name: str) -> str:
+        return f"{answer} = (await {call(name)})['{_key(name)}']"
 
-
-class _Writer:
-    def __init__(self, recipe: Recipe, domain: Domain, rng: Random, varied: bool) -> None:
-        self.recipe, self.domain, self.rng, self.varied = recipe, domain, rng, varied
-        self.attribute = {name: self._attribute(name) for name in recipe.operators}
-        self.answer = self._any("answer", "solution", "result", "final")
-        self.drafts = self._any("drafts", "solutions", "candidates")
-
-    def _any(self, first: str, *others: str) -> str:
-        return self.rng.choice((first, *others)) if self.varied else first
-
-    def _attribute(self, operator: str) -> str:
-        plain, *others = _ATTRIBUTES[operator]
-        return plain if not self.varied or self.rng.random() < _NAMED_ALIKE else self.rng.choice(others)
-
-    def _other_idiom(self) -> bool:
-        return self.varied and self.rng.random() < 0.5
-
-    def text(self, *, class_first: bool) -> str:
-        code = self.domain == "code"
-        body = [*self._draft_lines(), *(line for step in self.recipe.after for line in self._after_lines(step))]
-        parameters = "problem: str, entry_point: str" if code else "problem: str"
-        imports = ["import asyncio", ""] if any("asyncio" in line for line in body) else []
-        if imports and class_first:
-            imports, body = [], ["import asyncio", *body]
-        built = [f"        self.{self.attribute[name]} = operator.{name}(self.llm)" for name in self.recipe.operators]
-        return "\n".join(
-            (
-                *imports,
-                "class Workflow:",
-                "    def __init__(self, name: str, llm_config, dataset):",
-                "        self.llm = create_llm_instance(llm_config)",
-                *built,
-                "",
-                f"    async def __call__(self, {parameters}):",
-                *(f"        {line}" for line in body),
-                f"        return {self.answer}, 0.0",
-            )
-        )
-
-    def _call(self, name: str) -> str:
-        """The draft's call, without await."""
-        instruction = repr(self.rng.choice(_INSTRUCTIONS[self.domain]))
-        arguments = {
-            "Custom": f"input=problem, instruction={instruction}",
-            "AnswerGenerate": "input=problem",
-            "Programmer": "problem=problem, analysis='None'",
-            "CustomCodeGenerate": f"problem=problem, entry_point=entry_point, instruction={instruction}",
-        }[name]
-        return f"self.{self.attribute[name]}({arguments})"
-
-    def _draft_lines(self) -> list[str]:
-        recipe, key = self.recipe, _KEYS[self.recipe.draft]
-        call = self._call(recipe.draft)
-        if recipe.samples == 1:
-            if self._other_idiom():
-                return [f"draft = await {call}", f"{self.answer} = draft['{key}']"]
-            return [f"{self.answer} = (await {call})['{key}']"]
-        if recipe.early_end:
-            drafted = f"(await {call})['{key}']"
-            return [
-                f"first = {drafted}",
-                f"second = {drafted}",
-                "if first == second:",
-                "    return first, 0.0",
-                f"third = {drafted}",
-                *self._joined("[first, second, third]"),
-            ]
-        if self._other_idiom():
-            return [
-                f"replies = await asyncio.gather(*[{call} for _ in range({recipe.samples})])",
-                f"{self.drafts} = [reply['{key}'] for reply in replies]",
-                *self._joined(self.drafts),
-            ]
-        return [
-            f"{self.drafts} = []",
-            f"for _ in range({recipe.samples}):",
-            f"    draft = await {call}",
-            f"    {self.drafts}.append(draft['{key}'])",
-            *self._joined(self.drafts),
-        ]
-
-    def _joined(self, drafts: str) -> list[str]:
-        ensemble = self.recipe.ensemble
-        assert ensemble is not None, "several drafts need an ensemble"
-        call = f"await self.{self.attribute[ensemble]}(solutions={drafts}, problem=problem)"
-        return [f"{self.answer} = ({call})['{_KEYS[ensemble]}']"]
-
-    def _after_lines(self, step: After) -> list[str]:
-        attribute, answer = self.attribute, self.answer
+    idioms = _ONE if recipe.samples == 1 else (_EARLY_END,) if recipe.early_end else _SEVERAL
+    idiom = idioms[len(idioms) > 1 and vary and rng.random() < 0.5]
+    key = _key(recipe.draft)
+    parts = [idiom.format(answer=answer, drafts=drafts, draft=call(recipe.draft), key=key, samples=recipe.samples)]
+    if recipe.early_end:
+        drafts = "[first, second, third]"
+    if recipe.ensemble:
+        parts.append(taken(recipe.ensemble))
+    for step in recipe.after:
         if step == "Review":
-            revise = f"self.{attribute['Revise']}(problem=problem, solution={answer}, feedback=review['feedback'])"
-            return [
-                f"review = await self.{attribute['Review']}(problem=problem, solution={answer})",
-                "if not review['review_result']:",
-                f"    {answer} = (await {revise})['solution']",
-            ]
-        entry = ", entry_point=entry_point" if step == "Test" else ""
-        call = f"await self.{attribute[step]}(problem=problem, solution={answer}{entry})"
-        return [f"{answer} = ({call})['{_KEYS[step]}']"]
+            parts.append(f"review = await {call('Review')}\nif not review['review_result']:\n    {taken('Revise')}")
+        else:
+            parts.append(taken(step))
+    body = [line for part in parts for line in part.splitlines()]
+    imports = ["import asyncio"] if any("asyncio" in line for line in body) else []
+    return "\n".join(
+        (
+            *([*imports, ""] if imports and not class_first else []),
+            "class Workflow:",
+            "    def __init__(self, name: str, llm_config, dataset):",
+            "        self.llm = create_llm_instance(llm_config)",
+            *(f"        self.{attribute[name]} = operator.{name}(self.llm)" for name in recipe.operators),
+            "",
+            f"    async def __call__(self, problem: str{', entry_point: str' if domain == 'code' else ''}):",
+            *(f"        {line}" for line in [*(imports if class_first else []), *body, f"return {answer}, 0.0"]),
+        )
+    )
+
+
+def _key(operator: str) -> str:
+    """The key of the answer, which is the last of a result."""
+    return str(list(OPERATORS[operator].RESULT)[-1])

@@ -108,56 +108,42 @@ class WorkflowRunner:
         return Execution(result.outcome, result.answer, finished, result.error, result.seconds, findings)
 
 
-@dataclass(slots=True)
-class _Record:
-    """One operator call under way; its exchanges with the model are kept if it fails."""
-
-    name: str
-    arguments: Mapping[str, Any]
-    started: float
-    result: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float | None = None
-    exchanges: list[Exchange] = field(default_factory=list)
-    error: str = "the run ended before this call came back"
-
-    def finished(self) -> OperatorCall:
-        seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
-        return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
-
-
 class _Calls:
     """The operator calls of one run."""
 
     def __init__(self, runner: WorkflowRunner, question: Question, seed: int | None) -> None:
-        self.records: list[_Record] = []
-        self._runner = runner
-        self._question = question
-        self._seed = seed
-        self._sent: Counter[str] = Counter()  # prompts
-        self._budget = Budget(runner.config, runner.executor)
-        self._asked = 0  # calls of the executor, including those under way
+        self.records: list[_Call] = []
+        self.runner = runner
+        self.question = question
+        self.seed = seed
+        self.sent: Counter[str] = Counter()  # prompts, including those under way
+        self.budget = Budget(runner.config, runner.executor)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. Raises ``WorkflowError`` for the workflow's mistakes.
 
         Other errors are ours, and end the run as ``fault`` (``sandbox.operator_calls``).
         """
-        runner, name = self._runner, published.own_name(name)
+        runner, name = self.runner, published.own_name(name)
         operator = runner.operators.get(name)
         if operator is None:
             raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
-        arguments = published.completed(name, arguments, self._question)
+        arguments = published.completed(name, arguments, self.question)
         arguments = _checked(name, catalog.signature(operator), arguments)
         init = _checked(name, catalog.init_signature(operator), init)
-        record = _Record(name, arguments, time.monotonic())
+        record = _Call(self, name, arguments)
         self.records.append(record)
-        executor = _Executor(self, record)
-        tools = Toolbox(executor, self._run_code, self._question, runner.enhance, prompts_of(runner.executor))
+        tools = Toolbox(record, self._run_code, self.question, runner.enhance, prompts_of(runner.executor))
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
                 raise ConfigError(f"operator {name}: its result lacks {', '.join(missing)}, which its RESULT names")
-            record.result = {**catalog.COMMON, **result, **_cut_off(record)}
+            last = record.exchanges[-1] if record.exchanges else None
+            cut_off = {}
+            if last and last.finish_reason == "length":
+                error = f"the model's reply was cut off after {last.completion_tokens} tokens"
+                cut_off = {"parse_ok": False, "error": error}
+            record.result = {**catalog.COMMON, **result, **cut_off}
             record.error = str(record.result.get("error", ""))
         except Exception as error:  # recorded, then raised
             record.error = f"{type(error).__name__}: {error}"
@@ -169,54 +155,50 @@ class _Calls:
         return record.result
 
     async def _run_code(self, source: str, **kwargs: Any) -> CodeResult:
-        result = await self._runner.sandbox.run_code(source, **kwargs)
+        result = await self.runner.sandbox.run_code(source, **kwargs)
         if result.outcome == "fault":
             raise SandboxFault(result.error)
         return result
 
-    async def chat(
-        self, record: _Record, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
-    ) -> LLMReply:
+
+@dataclass
+class _Call:
+    """One operator call under way, and the executor model as it sees it; its exchanges are kept if it fails."""
+
+    of: _Calls
+    name: str
+    arguments: Mapping[str, Any]
+    result: Mapping[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    seconds: float | None = None
+    exchanges: list[Exchange] = field(default_factory=list)
+    error: str = "the run ended before this call came back"
+
+    def finished(self) -> OperatorCall:
+        seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
+        return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
+
+    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
         """One call of the executor model, counted and within the budget."""
-        runner = self._runner
+        run, runner = self.of, self.of.runner
         most = _LLM_CALLS_PER_CALL * runner.config.max_calls
-        if self._asked >= most:
+        if run.sent.total() >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        with self._budget.call(prompt, max_tokens) as reserved:
-            self._asked += 1
+        with run.budget.call(prompt, max_tokens) as reserved:
             # The length is only sent if the budget shortens the reply.
             shorter = reserved.reply_tokens < (max_tokens or runner.executor.max_tokens)
             limit = reserved.reply_tokens if shorter else max_tokens
-            seed = None if self._seed is None else derived_seed(self._seed, prompt, self._sent[prompt])
-            self._sent[prompt] += 1
+            seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[prompt])
+            run.sent[prompt] += 1
             try:
                 reply = await runner.llm.chat(prompt, temperature=temperature, max_tokens=limit, seed=seed)
             except PromptTooLong as error:
-                raise WorkflowError(
-                    f"{record.name}: a prompt of {len(prompt)} characters does not fit the executor's context"
-                ) from error
+                size = len(prompt)
+                message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"
+                raise WorkflowError(message) from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
-        record.exchanges.append(replace(reply, text=cut(reply.text)).answering(cut(prompt)))
+        self.exchanges.append(replace(reply, text=cut(reply.text)).answering(cut(prompt)))
         return reply
-
-
-@dataclass(frozen=True, slots=True)
-class _Executor:
-    """The executor model as one operator call sees it."""
-
-    calls: _Calls
-    record: _Record
-
-    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
-        return await self.calls.chat(self.record, prompt, temperature=temperature, max_tokens=max_tokens)
-
-
-def _cut_off(record: _Record) -> dict[str, Any]:
-    """Marks a result that was made from an incomplete reply."""
-    if not (record.exchanges and record.exchanges[-1].finish_reason == "length"):
-        return {}
-    tokens = record.exchanges[-1].completion_tokens
-    return {"parse_ok": False, "error": f"the model's reply was cut off after {tokens} tokens"}
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:

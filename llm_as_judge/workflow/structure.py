@@ -1,17 +1,21 @@
 """The structure of a workflow: which operators it calls in which order, and its text without layout.
 
 A shape such as ``3xAnswerGenerate>ScEnsemble`` is read from the text, so workflows that differ only in wording have the
-same one. Branches count like straight lines.
+same one. Branches count like straight lines, and a helper counts once, at its place in the text.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow.lint.values import Function, NameTable, rounds
+from llm_as_judge.workflow.lint.codes import Report
+from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.values import rounds
+
+Unit = tuple[str, str]  # count and operator, or count and a group in brackets
 
 
 class _Bare(ast.NodeTransformer):
@@ -45,7 +49,7 @@ def normalise_code(source: str) -> str:
 
 
 def shape(source: str) -> str:
-    """The operators called by ``__call__`` and its helpers, in the order of the text, joined by ``>``.
+    """The operators that a workflow calls, in the order of the text, joined by ``>``.
 
     A loop over a constant number of items multiplies (``3x``), other loops give ``nx``; consecutive calls of one
     operator are added up. ``""`` for a workflow without calls, ``invalid`` for a text without a workflow.
@@ -53,122 +57,49 @@ def shape(source: str) -> str:
     try:
         with one_error():
             tree = quiet_parse(source, LONGEST_PARSED)
-            classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-            methods = _methods(classes.get("Workflow"), classes)
-            if "__call__" not in methods:
-                return "invalid"
-            return _text(_Outline(_operators(tree), methods).of(methods["__call__"].body))
+            names = {getattr(node, "name", "") for node in ast.walk(tree)}
+            places = read_imports(tree, OPERATORS, "", Report()).places(tree)
+            operators = {place: name for place, (name, _) in places.items()}
+            return _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
     except SyntaxError:
         return "invalid"
 
 
-def _methods(cls: ast.ClassDef | None, classes: Mapping[str, ast.ClassDef]) -> dict[str, Function]:
-    """Methods of the class and of its bases in the same text."""
-    if cls is None:
-        return {}
-    bases = [classes.get(b.id) for b in cls.bases if isinstance(b, ast.Name) and b.id != cls.name]
-    found = {name: method for base in bases for name, method in _methods(base, classes).items()}
-    return found | {n.name: n for n in cls.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Unit]:
+    units: list[Unit] = []
+    for node in nodes:
+        for count, name in _node(node, operators):
+            if units and units[-1][1] == name:
+                count = _number(units.pop()[0], count, int.__add__)
+            units.append((count, name))
+    return units
 
 
-def _operators(tree: ast.Module) -> dict[str, str]:
-    """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> its name."""
-    imported = {
-        alias.asname or alias.name: alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in ("operator", "operators")
-        for alias in node.names
-    }
-    known, found = NameTable(OPERATORS, {}, imported=imported), {}
-
-    def put(place: str, value: ast.expr) -> None:
-        match value:
-            case ast.Call(func=func) if name := known.operator_built(func):
-                found[place] = name
-            case ast.Dict(keys=keys, values=values):
-                for key, member in zip(keys, values, strict=True):
-                    if key is not None:
-                        put(f"{place}[{ast.unparse(key)}]", member)
-            case ast.Name(id=other) if other in found:
-                found[place] = found[other]
-
-    for node in ast.walk(tree):
-        match node:
-            case ast.Assign(targets=[ast.Tuple(elts=places)], value=ast.Tuple(elts=values)):
-                for place, value in zip(places, values, strict=False):
-                    put(ast.unparse(place), value)
-            case ast.Assign(targets=[place], value=value) | ast.AnnAssign(target=place, value=ast.expr() as value):
-                put(ast.unparse(place), value)
-    return found
+def _node(node: ast.AST, operators: Mapping[str, str]) -> list[Unit]:
+    match node:
+        case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
+            once = _units([iterable], operators)
+            return [*once, *_times(_count(iterable), _units(body, operators)), *_units(node.orelse, operators)]
+        case ast.While(test=test, body=body):
+            return _times("n", _units([test, *body], operators))
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            inner = _units([element], operators)
+            for generator in node.generators:
+                inner = [*_units([generator.iter], operators), *_times(_count(generator.iter), inner)]
+            return inner
+    units = _units(ast.iter_child_nodes(node), operators)
+    if isinstance(node, ast.Call) and (operator := operators.get(ast.unparse(node.func))):
+        units.append(("1", operator))
+    return units
 
 
-Unit = tuple[str, str]  # count and operator, or count and a group in brackets
+def _count(iterable: ast.expr) -> str:
+    known = rounds(iterable)
+    return "n" if known is None else str(known)
 
 
-class _Outline:
-    def __init__(self, operators: Mapping[str, str], methods: Mapping[str, Function]) -> None:
-        self._operators = operators
-        self._methods = methods
-        self._functions: dict[str, Function] = {}  # defined within
-        self._lengths: dict[str, int] = {}  # variables that hold a literal list
-        self._open: list[Function] = []  # being read
-
-    def of(self, nodes: Iterable[ast.AST]) -> list[Unit]:
-        units: list[Unit] = []
-        for node in nodes:
-            for unit in self._node(node):
-                if units and units[-1][1] == unit[1]:
-                    units[-1] = (_sum(units[-1][0], unit[0]), unit[1])
-                else:
-                    units.append(unit)
-        return units
-
-    def _node(self, node: ast.AST) -> list[Unit]:
-        match node:
-            case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
-                rounds = _times(self._count(iterable), self.of(body))
-                return [*self.of([iterable]), *rounds, *self.of(node.orelse)]
-            case ast.While(test=test, body=body):
-                return _times("n", self.of([test, *body]))
-            case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
-                inner = self.of([element])
-                for generator in node.generators:
-                    inner = [*self.of([generator.iter]), *_times(self._count(generator.iter), inner)]
-                return inner
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=elements)):
-                self._lengths[name] = len(elements)
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._functions[node.name] = node
-                return []
-            case ast.Name(id=name, ctx=ast.Load()) if name in self._functions:
-                return self._within(self._functions[name])
-            case ast.Attribute(value=ast.Name(), attr=name) if name in self._methods and name != "__call__":
-                return self._within(self._methods[name])
-        units = self.of(ast.iter_child_nodes(node))
-        if isinstance(node, ast.Call) and (operator := self._operators.get(ast.unparse(node.func))):
-            units.append(("1", operator))
-        return units
-
-    def _within(self, function: Function) -> list[Unit]:
-        if function in self._open:  # it calls itself
-            return []
-        self._open.append(function)
-        units = self.of(function.body)
-        self._open.pop()
-        return units
-
-    def _count(self, iterable: ast.expr) -> str:
-        match iterable:
-            case ast.Name(id=name) if self._lengths.get(name):
-                return str(self._lengths[name])
-            case ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name() as inner, *_]):
-                return self._count(inner)
-        known = rounds(iterable)
-        return "n" if known is None else str(known)
-
-
-def _sum(first: str, second: str) -> str:
-    return "n" if "n" in (first, second) else str(int(first) + int(second))
+def _number(first: str, second: str, sign: Callable[[int, int], int]) -> str:
+    return "n" if "n" in (first, second) else str(sign(int(first), int(second)))
 
 
 def _times(count: str, units: list[Unit]) -> list[Unit]:
@@ -177,7 +108,7 @@ def _times(count: str, units: list[Unit]) -> list[Unit]:
     if len(units) > 1:
         return units if count == "1" else [(count, f"({_text(units)})")]
     own, name = units[0]
-    return [("n" if "n" in (count, own) else str(int(count) * int(own)), name)]
+    return [(_number(count, own, int.__mul__), name)]
 
 
 def _text(units: list[Unit]) -> str:

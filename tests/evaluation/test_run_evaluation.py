@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -112,25 +113,20 @@ def saved() -> list[dict[str, Any]]:
     return rows
 
 
-async def test_a_mixed_file_has_a_row_for_each_dataset(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     await run_evaluation(Config(), data=data(monkeypatch, MIXED))
     assert [(row["dataset"], row["metrics"]["accuracy"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", 0.5, 2), ("squad2", 2 / 3, 3), ("mixed", 0.0, 1),
     ]  # fmt: skip
     assert [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()] == ["accuracy", "exact", "accuracy"]
-
-
-async def test_another_dataset_adds_its_row_and_the_same_one_renews_it(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
     adapter = tmp_path / "step_1"
     adapter.mkdir()
-    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:2]))
-    await run_evaluation(Config(), data=data(monkeypatch, MIXED[2:5]))
     await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]), checkpoint=adapter)
     await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
     assert [(row["dataset"], row["checkpoint"], row["metrics"]["problems"]) for row in saved()] == [
-        ("gsm8k", None, 1), ("squad2", None, 3), ("gsm8k", str(adapter), 1),
+        ("gsm8k", None, 1), ("squad2", None, 3), ("mixed", None, 1), ("gsm8k", str(adapter), 1),
     ]  # fmt: skip
 
 
@@ -142,35 +138,23 @@ async def test_an_interrupted_evaluation_resumes_and_a_second_run_costs_nothing(
     with pytest.raises(asyncio.CancelledError):
         await run_evaluation(Config(), data=path, progress=said)
     assert said.lines[-1].startswith("4 of 6 workflows are recorded") and said.done[-1] == (4, 6)
-    world.stop_after = 10**9
+    world.stop_after, world.down = 10**9, {"p4"}
     resumed = await run_evaluation(Config(), data=path, resume=True)
     assert (resumed.known, world.ran) == (4, ["p0", "p1", "p2", "p3", "p4", "p5"])
+    assert sum(sum(row.unscored.values()) for row in resumed.rows.values()) == 1
+    world.down = set()
+    again = await run_evaluation(Config(), data=path, resume=True)
+    assert (world.ran[6:], again.scored) == (["p4"], 6), "an infrastructure fault is tried again"
     written, whole = world.written, saved()
     again = await run_evaluation(Config(), data=path, resume=True)
-    assert (again.known, len(world.ran), world.written) == (6, 6, written)
-    assert saved() == whole and again.rows == resumed.rows
-    fresh = await run_evaluation(Config(), data=path)
-    assert fresh.known == 0 and len(world.ran) == 12 and fresh.rows.keys() == again.rows.keys()
-
-
-async def test_other_settings_are_another_evaluation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = data(monkeypatch, MIXED)
-    await run_evaluation(Config(), data=path)
+    assert (again.known, len(world.ran), world.written) == (6, 7, written) and saved() == whole
+    assert (await run_evaluation(Config(), data=path)).known == 0 and len(world.ran) == 13
     hotter = Config.model_validate({"generation": {"eval_temperature": 0.9}})
     for change in ({"config": hotter}, {"samples": 2}, {"limit": 5}):
         result: EvaluationResult = await run_evaluation(**{"config": Config(), "data": path, "resume": True, **change})  # type: ignore[arg-type]
-        assert result.known == 0
+        assert result.known == 0, "other settings are another evaluation"
     elsewhere = Config.model_validate({"executor": {"base_url": "http://127.0.0.1:1/v1", "api_key": "other"}})
     assert (await run_evaluation(elsewhere, data=path, resume=True)).known == 6
-
-
-async def test_infrastructure_faults_are_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, world.down = data(monkeypatch, MIXED), {"p1", "p4"}
-    first = await run_evaluation(Config(), data=path)
-    assert sum(sum(row.unscored.values()) for row in first.rows.values()) == 2
-    world.down, world.ran = set(), []
-    again = await run_evaluation(Config(), data=path, resume=True)
-    assert world.ran == ["p1", "p4"] and again.scored == 6
 
 
 def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> None:
@@ -178,7 +162,7 @@ def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> No
     old = '{"index":0,"sample":0,"problem":"p","dataset":"gsm8k","domain":"math","workflow":"x","outcome":"finished"}\n'
     path.write_text(old)
     with pytest.raises(DataError, match=r"records\.jsonl: no records of this version; move the file away"):
-        Ledger(path, resume=True).__enter__()
+        Ledger(path, resume=True)
     assert path.read_text() == old
 
 
@@ -197,49 +181,21 @@ def test_nothing_scored_is_null_and_exit_status_1(
     assert saved() == before, "results that say something are not replaced by some that do not"
 
 
-GRAPH = """import workspace.X.workflows.template.operator as operator
-from . import prompt as prompt_custom
-from scripts.async_llm import create_llm_instance
-
-FENCED = "```python\\nx = 1\\n```"
-
-
-class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem: str):
-        result = await self.custom(input=problem, instruction=prompt_custom.ASK)
-        return result["response"], self.llm.cost_manager.total_cost
-"""
-
-
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_graph_folder_is_evaluated_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: Path) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
-    Path("round_3").mkdir()
-    Path("round_3/graph.py").write_text(GRAPH)
-    Path("round_3/prompt.py").write_text('ASK = ""\n')
-    Path("two.jsonl").write_text(
-        '{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n'
-        '{"problem": "What is 3 + 5?", "answer": "8", "type": "math"}\n'
-    )
-    assert main(["evaluate", "--workflow", "round_3", "--data", "two.jsonl"]) == 0
+    shutil.copytree(root / "tests/workflow/graphs/folders/metagpt_gsm8k", "round_3")
+    Path("one.jsonl").write_text('{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n')
+    assert main(["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]) == 0
     (row,) = saved()
-    assert (row["workflow"], row["checkpoint"], row["metrics"]["outcomes"]) == (
-        "round_3/graph.py", None, {"finished": 2},
-    )  # fmt: skip
+    assert (row["workflow"], row["metrics"]["outcomes"]) == ("round_3/graph.py", {"finished": 1})
     (records,) = Path("results/evaluation").glob("*.jsonl")
-    written = [json.loads(line) for line in records.read_text().splitlines()]
-    assert [record["text"] for record in written] == [GRAPH, GRAPH]
-    Path("round_3/prompt.py").write_text('ASK = "Answer: "\n')
-    assert main(["evaluate", "--workflow", "round_3/graph.py", "--data", "two.jsonl", "--limit", "1"]) == 0
-    assert len(list(Path("results/evaluation").glob("*.jsonl"))) == 2
+    assert json.loads(records.read_text())["text"] == Path("round_3/graph.py").read_text()
     Path("round_3/prompt.py").unlink()
-    assert main(["evaluate", "--workflow", "round_3", "--data", "two.jsonl", "--limit", "1"]) == 0
+    assert main(["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]) == 0
+    assert len(list(Path("results/evaluation").glob("*.jsonl"))) == 2, "another prompt.py is another evaluation"
     (row,) = saved()
     assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.run_logs import write, write_run
+from helpers.run_logs import write
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
@@ -78,12 +78,6 @@ def test_time_is_cut_into_at_most_ten_parts(tmp_path: Path) -> None:
     found = logged(tmp_path / "a.jsonl", *events)
     assert [(part.first, part.last) for part in found.time] == [(a, min(a + 2, 23)) for a in range(1, 24, 3)]
     assert found.time[0].line.reward == 2.0
-
-
-def test_the_trainers_own_log_is_read(tmp_path: Path) -> None:
-    found = analyze_log(write_run(tmp_path / "run.jsonl"))
-    assert found.total.rollouts == 10 and found.total.accuracy == 6 / 8 and found.total.executor_tokens == 100
-    assert set(found.by["shape"]) == {"AnswerGenerate"}
 
 
 @pytest.fixture

@@ -17,13 +17,15 @@ from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, host
 from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import analyze_log, read_story
 from llm_as_judge.events import EvalEvent
-from llm_as_judge.runlog import EventLog, LogReader
+from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Execution, Group
 
 pytest.importorskip("jinja2", reason="Jinja and Pygments are an extra: pip install 'llm-as-judge[report]'")
 
 from llm_as_judge.views.charts import plots, running
 from llm_as_judge.views.report import code, report_page, text
+
+NONE = Path("none.json")
 
 
 def planned(id: str, plan: str, correct: bool = True) -> Group:
@@ -32,38 +34,23 @@ def planned(id: str, plan: str, correct: bool = True) -> Group:
     return Group(of, (told(of, correct, plan=plan),))
 
 
-def test_shapes_are_those_of_the_first_and_the_last_steps(tmp_path: Path) -> None:
+def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with EventLog(path) as log:
         begin(log)
         for step in range(1, 21):
             add_step(log, step, [planned("a", "answer" if step <= 2 else "program")])
-    story = read_story(path, tmp_path / "none.json")
+            log.log(EvalEvent(step=step, scores={"overall": step / 40}))
+    story = read_story(path, NONE)
     assert story.before == {"math": {"AnswerGenerate": 2}} and story.after == {"math": {"Programmer": 2}}
-    assert len(story.steps) == 20 and story.run.id == "20260101-000000-abcdef" and story.results == {}
-
-
-def test_the_log_is_read_once_and_summed_up_as_analyze_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, opened = tmp_path / "run.jsonl", list[object]()
+    assert len(story.steps) == len(story.evals) == 20 and story.results == {}
     with EventLog(path) as log:
-        begin(log)
-        for step in (1, 2, 3):
-            add_step(log, step, [planned("a", "answer"), planned("b", "answer_vote", correct=False)])
-            log.log(EvalEvent(step=step, scores={"overall": step / 4}))
         begin(log, resumed_from="checkpoints/nano/run/step_1")
-        add_step(log, 2, [planned("a", "program")])
-    expected, open_reader = analyze_log(path), LogReader.__init__
-
-    def counted(self: Any, *arguments: Any, **named: Any) -> None:
-        opened.append(arguments)
-        open_reader(self, *arguments, **named)
-
-    monkeypatch.setattr(LogReader, "__init__", counted)
-    story = read_story(path, tmp_path / "none.json")
-    assert len(opened) == 1
-    assert story.analysis.as_json() == expected.as_json() and expected.total.rollouts == 3
+        add_step(log, 2, [planned("a", "program"), planned("b", "answer_vote", correct=False)])
+    story = read_story(path, NONE)
+    assert story.analysis.as_json() == analyze_log(path).as_json() and story.analysis.total.rollouts == 3
     assert [step.step for step in story.steps] == [1, 2] and [event.step for event in story.evals] == [1]
-    assert story.costs == [1.0, 1.5] and story.after == {"math": {"Programmer": 1}}
+    assert story.costs == [0.5, 1.5]
 
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
@@ -75,26 +62,11 @@ def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> 
     with EventLog(path) as log:
         begin(log)
         add_step(log, 1, [Group(of, (told(of, True), told(of, True), best, *invalid)), group("b", None, False)])
-    story = read_story(path, tmp_path / "none.json")
+    story = read_story(path, NONE)
     assert story.best[0].rollout.reward == 9.9 and story.best[0].rollout.shape == "Programmer"
     assert [shown.rollout.shape for shown in story.best].count("AnswerGenerate") == 1
-    assert {shown.rollout.outcome for shown in story.worst} == {"invalid", "finished"}
-    assert all(shown.rollout.reward is not None for shown in [*story.best, *story.worst])
-    assert all(s.prompt and s.prompt.question == f"Question {s.rollout.problem}?" for s in story.worst)
-
-
-def test_results_of_another_run_of_that_name_are_ignored(tmp_path: Path) -> None:
-    path, results = write_run(tmp_path / "run.jsonl"), tmp_path / "run.json"
-    results.write_text(json.dumps({"run_id": "20260101-000000-abcdef", "before": {"overall": 0.25}}))
-    assert read_story(path, results).results["before"] == {"overall": 0.25}
-    results.write_text(json.dumps({"run_id": "another", "before": {"overall": 0.25}}))
-    assert read_story(path, results).results == {}
-
-
-def test_a_running_mean_skips_unmeasured_steps() -> None:
-    nan = math.nan
-    assert repr(running([nan, 1.0, 3.0, nan])) == "[nan, 1.0, 2.0, 2.0]"
-    assert running([float(n) for n in range(12)])[-1] == sum(range(2, 12)) / 10
+    assert {shown.rollout.outcome for shown in story.worst} >= {"invalid", "finished"}
+    assert all(s.rollout.reward is not None and s.question == f"Question {s.rollout.problem}?" for s in story.worst)
 
 
 def test_text_is_shown_as_it_is_except_for_invisible_characters() -> None:
@@ -104,17 +76,25 @@ def test_text_is_shown_as_it_is_except_for_invisible_characters() -> None:
 
 
 def test_the_page_has_the_figures_of_the_run_and_no_scripts(tmp_path: Path) -> None:
-    story = read_story(write_run(tmp_path / "nano/mine.jsonl"), tmp_path / "none.json")
+    story = read_story(write_run(tmp_path / "nano/mine.jsonl"), NONE)
     drawn = list(plots(story))
     assert [plot.heading for plot in drawn] == [
         "Reward", "Accuracy", "Valid workflows and contrast", "KL and entropy", "Reward terms", "Cost",
-        "Time", "Workflow shapes, before and after",
+        "Executor tokens", "Time", "Workflow shapes, before and after",
     ]  # fmt: skip
     images = [base64.b64decode(plot.image.partition(",")[2]).decode() for plot in drawn]
     assert all("<svg" in image for image in images) and ">AnswerGenerate<" in images[-1]
+    assert repr(running([math.nan, 1.0, 3.0, math.nan])) == "[nan, 1.0, 2.0, 2.0]"
     page = report_page(story)
     shown = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
-    for seen in ("mine", "10 rollouts, 2 unscored", "Question math/p2?", "Reply to math/p2", "Is it right? an answer"):
+    for seen in (
+        "mine",
+        "10 rollouts",
+        "2 rollouts unscored",
+        "Question math/p2?",
+        "Reply to math/p2",
+        "Is it right? ",
+    ):
         assert seen in shown, seen
     assert "<script" not in page and not re.search(r"(?:src|href)\s*=\s*[\"'](?!#|data:image/svg)", page)
 
@@ -125,7 +105,6 @@ def test_the_page_has_the_results_of_the_run(tmp_path: Path) -> None:
     interval = {"overall": [0.2, 0.31], "math": [0.4, 0.6], "valid_rate": [0.9, 1.0]}
     saved: dict[str, Any] = {
         "run_id": "20260101-000000-abcdef", "before": {**scores, "interval": interval},
-        "after": {**scores, "overall": 0.75, "interval": {**interval, "overall": [0.7, 0.8]}},
         "baselines": {"single <b>call</b>": {"overall": None, "interval": {}, "executor_tokens": None}},
         "workflows": {"vote": {"math": 0.812, "qa": None}, "answer": {"math": 0.5}}, "learned": {"math": "vote"},
         "judge": {"agreement": 0.915, "pairs": 47, "false_accepts": 3, "false_rejects": 1, "abstained": 2},
@@ -134,25 +113,14 @@ def test_the_page_has_the_results_of_the_run(tmp_path: Path) -> None:
     page = report_page(read_story(path, results))
     rows = [re.sub(r"<[^>]+>", "|", row).strip("|\n") for row in re.findall(r"<tr>.*?</tr>", page)]
     for row in (
-        "untrained policy||25.0 [20, 31]||50.0 [40, 60]||-||-||100.0 [90, 100]||123",
-        "trained policy||75.0 [70, 80]||50.0 [40, 60]||-||-||100.0 [90, 100]||123",
-        "single &lt;b&gt;call&lt;/b&gt;||-||-||-||-||-||-", "vote||81*||-||-", "answer||50||-||-",
+        "untrained policy||25.0 [20.0, 31.0]||50.0 [40.0, 60.0]||-||-||100.0 [90.0, 100.0]||123",
+        "single &lt;b&gt;call&lt;/b&gt;||-||-||-||-||-||-", "vote||81%*||-||-", "answer||50%||-||-",
     ):  # fmt: skip
         assert row in rows, (row, rows)
     assert "91.5 % of 47 answers: 3 false accepts, 1 false rejects, 2 abstained" in page
-    assert "Held-out problems" not in report_page(read_story(path, tmp_path / "none.json")), "not measured"
-
-
-def test_a_short_run_is_not_compared_with_itself(tmp_path: Path) -> None:
-    for steps in (19, 20):
-        path = tmp_path / f"{steps}.jsonl"
-        with EventLog(path) as log:
-            begin(log)
-            for step in range(1, steps + 1):
-                add_step(log, step, [planned("a", "answer")], reward_mean=float(step > 10))
-        page = report_page(read_story(path, tmp_path / "none.json"))
-        assert ("reward, last 10 steps" in page) == ("first 10: 0.00" in page) == (steps == 20)
-        assert ("reward, all 19 steps" in page) == (steps == 19)
+    results.write_text(json.dumps({**saved, "run_id": "another"}))
+    assert read_story(path, results).results == {}, "of another run of that name"
+    assert "Held-out problems" not in report_page(read_story(path, NONE)), "not measured"
 
 
 def test_the_command_writes_the_page_next_to_the_log(
@@ -180,7 +148,7 @@ def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path
     if program is None:
         pytest.skip("no chromium on this machine: apt-get install chromium")
     file, said, asked = tmp_path / "report.html", list[str](), list[str]()
-    file.write_text(report_page(read_story(path, tmp_path / "none.json")), encoding="utf-8")
+    file.write_text(report_page(read_story(path, NONE)), encoding="utf-8")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
@@ -191,16 +159,15 @@ def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path
         page.context.set_offline(True)
         page.goto(file.as_uri())
         widths = page.eval_on_selector_all(".plots img", "all => all.map(one => one.naturalWidth)")
-        assert len(widths) == 8 and all(width > 300 for width in widths)
+        assert len(widths) == 9 and all(width > 300 for width in widths)
         page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
         for seen in ("Problem", "# Workflow", "Reply", "Reference", "Error"):
             found = page.get_by_text(f"{seen} {SCRIPT}").first
             found.scroll_into_view_if_needed()
             assert found.is_visible()
         shown = page.inner_text("body")
-        assert (
-            RIGHT_TO_LEFT not in shown and "\u27e8U+202E\u27e9gnp.exe" in shown and "NUL[\u27e8U+0000\u27e9]" in shown
-        )
+        assert RIGHT_TO_LEFT not in shown
+        assert "\u27e8U+202E\u27e9gnp.exe" in shown and "NUL[\u27e8U+0000\u27e9]" in shown
         assert page.title() == "mine" and page.evaluate("document.querySelector('img[src=x]')") is None
         assert page.evaluate("document.documentElement.scrollWidth") <= 1280, "wider than the window"
         assert said == []

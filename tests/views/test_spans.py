@@ -107,23 +107,20 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, col
     assert main(words) == 0 and set(collector.spans) == before, "sending again must reuse the ids"
 
 
-def test_failures_are_errors_and_hostile_text_is_complete(tmp_path: Path, collector: Collector, root: Path) -> None:
+def test_failures_are_errors_hostile_text_is_complete_and_a_refusal_is_reported(
+    tmp_path: Path, collector: Collector, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "nano/run.jsonl"
     with EventLog(path) as log:
         begin(log)
         add_step(log, 1, [hostile_group()])
-    assert main(command(path, collector, root)) == 0
-    failed = [span for span in collector.spans.values() if fields(span).get("error.type") == "raised"]
+    words = command(path, collector, root)
+    assert main(words) == 0
+    (failed,) = (span for span in collector.spans.values() if fields(span).get("error.type") == "raised")
     whole = HOSTILE.replace("\ud800", "?")
-    assert len(failed) == 1 and whole in failed[0].status.message
-    assert any(whole in json.loads(fields(s)["gen_ai.input.messages"])[0]["parts"][0]["content"]
-               for s in collector.named("chat nano-executor"))  # fmt: skip
-
-
-def test_a_refusing_collector_is_reported(
-    tmp_path: Path, collector: Collector, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log, collector.refuses = write_run(tmp_path / "nano/run.jsonl", steps=1), True
-    words = command(log, collector, root)
+    assert whole in failed.status.message
+    asked = [json.loads(fields(s)["gen_ai.input.messages"]) for s in collector.named("chat nano-executor")]
+    assert any(whole in messages[0]["parts"][0]["content"] for messages in asked)
+    collector.refuses = True
     assert main(words) == 2
     assert f"{collector.endpoint} accepted no spans" in capsys.readouterr().err

@@ -1,12 +1,12 @@
-"""Terminal output of a run."""
+"""Terminal output of a run, and its learning curve."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.events import StepReport
-from llm_as_judge.types import Domain
+from llm_as_judge.events import EvalEvent, StepReport
+from llm_as_judge.views.charts import learning_curve
 from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
 
 REPORT = StepReport(
@@ -24,22 +24,14 @@ REPORT = StepReport(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Line:
-    overall: Estimate
-    domains: Mapping[Domain, Estimate]
-    valid_rate: Estimate | None
-    tokens: float
-
-
-def shown(table: Table, width: int = 160) -> list[str]:
-    console = Console(file=io.StringIO(), width=width)
+def shown(table: Table) -> str:
+    console = Console(file=io.StringIO(), width=160)
     console.print(table)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
-def row(lines: list[str], name: str) -> list[str]:
-    (line,) = [li for li in lines if name in li]
+def row(text: str, name: str) -> list[str]:
+    (line,) = [li for li in text.splitlines() if name in li]
     return re.split(r"\s{2,}", line.strip())
 
 
@@ -49,15 +41,20 @@ def test_a_step_is_one_line_of_rounded_numbers() -> None:
     assert step_line(replace(REPORT, unscored=3, kl=math.nan), 90) == f"{start}entropy 0.400  2.2 s unscored 3"
 
 
-def test_a_file_gets_a_line_a_minute_for_running_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1000, 25))
     monkeypatch.setattr("llm_as_judge.views.terminal.monotonic", lambda: float(next(clock)))
-    console = Console(file=io.StringIO(), width=100)
-    with TerminalProgress(console) as progress:
-        for done in range(1, 11):
-            progress.advance("warm-up", done, 10)
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert [line for line in lines if line] == [f"warm-up: {n} of 10, about {m} min left" for n, m in ((4, 2), (7, 1))]
+    for terminal in (False, True):
+        console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+        with TerminalProgress(console) as progress:
+            progress.step(REPORT, 90)
+            for done in range(1, 11):
+                progress.advance("warm-up", done, 10)
+                progress._bar.refresh()
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert "step  7/90" in text and ("7/90" in text and "3/10" in text) is terminal
+        lines = [line for line in text.splitlines() if line.startswith("warm-up:")]
+        assert terminal or lines == [f"warm-up: {n} of 10, about {m} min left" for n, m in ((4, 2), (7, 1))]
 
 
 def test_abstentions_of_the_judge_give_a_range_and_an_alarm() -> None:
@@ -71,47 +68,32 @@ def test_abstentions_of_the_judge_give_a_range_and_an_alarm() -> None:
         assert ("ALARM: the judge left 30 % of the answers open" in text) is alarm
 
 
-def test_the_result_table_shows_percent_with_intervals() -> None:
+def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shapes() -> None:
     half, open_ = Estimate(0.5, 0.402, 0.598, 100), Estimate(math.nan, 0, 1, 0)
-    lines = shown(
-        result_table(
-            {
-                "trained policy": Line(half, {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}, half, 123.4),
-                "random policy": Line(open_, {}, None, 60),
-            },
-            100,
-        )
-    )
-    assert "Percent right on 100 held-out problems" in lines[0]
-    assert row(lines, "trained") == [
-        "trained policy", "50.0 [40-60]", "100.0 [51-100]", "-", "-", "50.0 [40-60]", "123",
-    ]  # fmt: skip
-    assert row(lines, "random") == ["random policy", "-", "-", "-", "-", "-", "60"]
-
-
-def test_the_plans_table_marks_learned_plans() -> None:
-    accuracies = {"direct": {"math": 0.2, "code": 0.0}, "program": {"math": 0.9, "code": 0.0}}
-    lines = shown(plans_table(accuracies, {"math": "program"}))
-    assert row(lines, "program") == ["program", "90*", "0", "-"]
-    assert row(lines, "direct") == ["direct", "20", "0", "-"]
-
-
-def test_the_shapes_table_shows_the_three_most_frequent() -> None:
-    after = {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}
-    lines = shown(shapes_table({"math": {"invalid": 1, "A": 3}}, after))
-    text = "\n".join(lines)
+    domains = {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}
+    trained = SimpleNamespace(overall=half, domains=domains, valid_rate=half, tokens=123.4)
+    drawn = SimpleNamespace(overall=open_, domains={}, tokens=60)
+    text = shown(result_table({"trained policy": trained, "random policy": drawn}, 100))  # type: ignore[dict-item]
+    assert "Percent right on 100 held-out problems" in text
+    cells = ["trained policy", "50.0 [40-60]", "100.0 [51-100]", "-", "-", "50.0 [40-60]", "123"]
+    assert row(text, "trained") == cells and row(text, "random") == ["random policy", *"-----", "60"]
+    plans = shown(plans_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
+    assert row(plans, "program") == ["program", "90*", "0", "-"]
+    text = shown(shapes_table({"math": {"invalid": 1, "A": 3}}, {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}))
     assert "75 % A" in text and "25 % invalid" in text
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
 
 
-def test_progress_shows_bars_for_running_and_lines_for_finished_work() -> None:
-    console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with TerminalProgress(console) as progress:
-        progress.say("here we go")
-        progress.step(REPORT, 90)
-        progress.advance("problems", 3, 8)
-        progress._bar.refresh()
-        progress.advance("problems", 8, 8)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "here we go" in text and "step  7/90" in text
-    assert "training" in text and "7/90" in text and "problems" in text and "3/8" in text and "left" in text
+def test_the_curve_draws_training_held_out_accuracy_validations_and_abstentions(tmp_path: Path) -> None:
+    made = [replace(REPORT, step=step, accuracy=step / 5) for step in (1, 2)]
+    found, file, pictures = Estimate(0.6, 0.5, 0.7, 50), tmp_path / "new/curve.png", set()
+    for steps, after, evals in (
+        (made, found, []),
+        (made, Estimate(0.6, 0.5, 0.9, 50), []),
+        (made, found, [EvalEvent(step=2, scores={"overall": 0.7})]),
+        ([replace(step, abstained=0.3) for step in made], found, []),
+        ([], Estimate(math.nan, math.nan, math.nan, 0), []),
+    ):
+        learning_curve(steps, file, Estimate(0.2, 0.1, 0.3, 50), after, evals)
+        pictures.add(file.read_bytes())
+    assert len(pictures) == 5 and all(picture.startswith(b"\x89PNG") for picture in pictures)

@@ -15,14 +15,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun, as_options, run_settings
+from helpers.finished import as_options, run_settings
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.rl.report import StepReport
 
 REPORT = StepReport(
@@ -69,16 +68,6 @@ def test_names_are_trls_where_trl_has_them() -> None:
     ours = [name for name in step_metrics(REPORT) if not re.fullmatch(OWN, name)]
     assert len(ours) == 13
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
-
-
-def test_evaluations_have_a_group_of_their_own(finished_run: FinishedRun) -> None:
-    kept = Kept()
-    found, summary = Tracking((), "p", {"kept": kept}), Summary.load(finished_run.checkpoint.parent / "before.json")
-    found.evaluation(0, summary, "heldout/")
-    found.evaluation(2, summary)
-    (_, heldout), (step, validated) = kept.told
-    assert step == 2 and validated["eval/accuracy"] == summary.overall.value == heldout["eval/heldout/accuracy"]
-    assert {name.removeprefix("eval/") for name in validated} == {n.removeprefix("eval/heldout/") for n in heldout}
 
 
 def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
@@ -131,14 +120,3 @@ def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) 
         assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)
         assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
         assert [step for step, m in told if "eval/heldout/accuracy" in m] == [0, 2]
-    if "tensorboard" in tools:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-        (folder,) = (tmp_path / "logs/nano/tensorboard").iterdir()
-        read = EventAccumulator(str(folder))
-        read.Reload()
-        found = {e.step: float(e.tensor_proto.float_val[0]) for e in read.Tensors("train/reward")}
-        assert found == pytest.approx(rewards)
-    if "wandb" in tools:
-        (file,) = (tmp_path / "logs/nano/wandb").glob("offline-run-*/run-*.wandb")
-        assert b"train/reward" in file.read_bytes()

@@ -37,71 +37,37 @@ def events(sample: Any, kind: str) -> list[Any]:
     return [event for event in resolve_sample_attachments(sample).events if event.event == kind]
 
 
-def test_a_step_is_a_log_with_every_rollout_and_its_scores(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "nano/run.jsonl")
-    logs = of(path)
+def test_a_step_is_a_log_of_rollouts_with_scores_prompts_calls_and_verdicts(tmp_path: Path) -> None:
+    logs = of(write_run(tmp_path / "nano/run.jsonl"))
     assert len(logs.update()) == 2 and not logs.update()
     found = logs_in(logs.folder)
     assert set(found) == {"step-0001", "step-0002"}
     log = found["step-0002"]
-    assert log.status == "success" and log.eval.model == "nano"
-    assert log.eval.metadata is not None and log.eval.metadata["step"] == 2
+    assert (log.status, log.eval.model, (log.eval.metadata or {})["step"]) == ("success", "nano", 2)
     samples = {(sample.id, sample.epoch): sample for sample in log.samples or []}
     assert set(samples) == {("math/p2", 1), ("math/p2", 2), ("math/p2", 3), ("code/q", 1), ("code/q", 2)}
     right, wrong, unscored = (samples["math/p2", member] for member in (1, 2, 3))
     assert right.input == "Question math/p2?" and right.target == ["answer math/p2"]
-    assert {name: score.value for name, score in right.scores.items()} == {
-        "domain": "math", "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5,
-    }  # fmt: skip
+    scores = {"domain": "math", "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5}
+    assert {name: score.value for name, score in right.scores.items()} == scores
     assert wrong.scores["correct"].value == "I" and wrong.scores["correctness"].value == -5.0
     assert math.isnan(unscored.scores["correct"].value) and math.isnan(unscored.scores["reward"].value)
     assert "the provider was down" in (unscored.scores["correct"].explanation or "")
     means = {score.name: next(iter(score.metrics.values())).value for score in log.results.scores}
     assert "domain" not in means and means["correct"] == 3 / 4 and means["reward"] == (3 * 9.25 - 2) / 4
-
-
-def test_a_rollout_shows_prompt_workflow_operator_calls_and_verdict(tmp_path: Path) -> None:
-    logs = of(write_run(tmp_path / "nano/run.jsonl", steps=1))
-    logs.update()
-    found = logs_in(logs.folder)["step-0001"]
-    members = {s.epoch: s for s in found.samples or [] if s.id == "math/p1"}
-    sample, wrong = members[1], members[2]
-    policy, executor = events(sample, "model")
-    assert [message.text for message in policy.input] == ["Write a workflow.", "Asked: Question math/p1?"]
-    assert "class Workflow" in policy.output.completion
-    assert executor.model == "nano-executor" and executor.input[0].text == "Asked: Question math/p1?"
-    assert executor.output.completion == "Reply to math/p1" and executor.output.usage.total_tokens == 100
-    spans = [event.name for event in events(sample, "span_begin")]
-    assert spans == ["policy", "workflow", "AnswerGenerate"]
-    (call,) = events(sample, "tool")
-    assert call.function == "AnswerGenerate" and call.arguments == {"input": "Question math/p1?"}
-    (score,) = events(sample, "score")
-    terms = {"reward": 9.25, "correctness": 10.0, "format": 7.5}
-    assert score.score.value == {"domain": "math", "correct": "C", **terms}
-    begun = [event.timestamp for event in sample.events]
+    policy, executor = events(right, "model")
+    assert [message.text for message in policy.input] == ["Write a workflow.", "Asked: Question math/p2?"]
+    assert "class Workflow" in policy.output.completion and executor.input[0].text == "Asked: Question math/p2?"
+    assert (executor.model, executor.output.completion) == ("nano-executor", "Reply to math/p2")
+    assert [event.name for event in events(right, "span_begin")] == ["policy", "workflow", "AnswerGenerate"]
+    (call,), (score,) = events(right, "tool"), events(right, "score")
+    assert (call.function, call.arguments) == ("AnswerGenerate", {"input": "Question math/p2?"})
+    assert score.score.value == scores
+    begun = [event.timestamp for event in right.events]
     assert begun == sorted(begun) and (begun[-1] - begun[0]).total_seconds() == pytest.approx(0.3, abs=1e-3)
     *_, judge = events(wrong, "model")  # judged by a model
-    assert judge.model == "judge" and judge.input[0].text == "Is it right? an answer"
-    assert judge.output.completion == "No. " and judge.output.usage.total_tokens == 42
-    assert [event.name for event in events(wrong, "span_begin")][-1] == "judge"
-    assert wrong.model_usage["judge"].total_tokens == 42 == found.stats.model_usage["judge"].total_tokens
-    assert wrong.model_usage["nano-executor"].total_tokens == 100
-
-
-def test_only_new_steps_are_written_as_the_run_grows(tmp_path: Path) -> None:
-    path = tmp_path / "nano/run.jsonl"
-    logs = of(path)
-    assert logs.update() == []
-    with EventLog(path) as log:
-        begin(log)
-        add_step(log, 1, [group("a", True)])
-        (first,) = logs.update()
-        add_step(log, 2, [group("b", False)])
-        (second,) = logs.update()
-    written = first.stat().st_mtime_ns
-    assert of(path).update() == [] and first.stat().st_mtime_ns == written
-    assert {name for name in logs_in(logs.folder)} == {"step-0001", "step-0002"}
-    assert first != second
+    assert (judge.model, judge.output.completion, judge.output.usage.total_tokens) == ("judge", "No. ", 42)
+    assert wrong.model_usage["judge"].total_tokens == 42 and wrong.model_usage["nano-executor"].total_tokens == 100
 
 
 def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +79,7 @@ def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, mo
             add_step(log, step, [group(f"first{step}", True)])
     logs = of(path)
     assert len(logs.update()) == 3
+    assert of(path).update() == [], "only new steps are written"
     now += 100
     with EventLog(path) as log:
         begin(log, resumed_from="checkpoints/nano/run/step_1")
@@ -155,7 +122,7 @@ def test_evaluations_of_the_model_are_next_to_its_run(tmp_path: Path) -> None:
         logs.records.mkdir(exist_ok=True)
         with Ledger(logs.records / f"{name}.jsonl") as ledger:
             for record in records:
-                ledger.add(record)
+                ledger.log(record)
     assert len(logs.update()) == 2 and not logs.update()
     found = logs_in(logs.folder)
     assert set(found) == {"step-0001", "evaluation-nano-heldout-0123abcd"}

@@ -11,20 +11,16 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.workflow.enhancer import load_enhancer
 
 
-def test_no_file_or_an_empty_one_means_no_instruction(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.yaml"
-    empty.touch()
-    for path in (None, empty):
-        assert load_enhancer(WorkflowConfig(enhancer=path))("Custom", "math") == ""
-
-
 def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
-    path = tmp_path / "enhancer.yaml"
-    path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview: {}\n", encoding="utf-8")
+    path, empty = tmp_path / "enhancer.yaml", tmp_path / "empty.yaml"
+    path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview:\n  math: Two.\n", encoding="utf-8")
+    empty.touch()
     enhance = load_enhancer(WorkflowConfig(enhancer=path))
-    assert enhance("AnswerGenerate", "math") == "Check each step."
-    assert enhance("AnswerGenerate", "qa") == ""
-    assert enhance("Review", "math") == ""
+    assert (enhance("AnswerGenerate", "math"), enhance("AnswerGenerate", "qa")) == ("Check each step.", "")
+    for nothing in (None, empty):
+        assert load_enhancer(WorkflowConfig(enhancer=nothing))("Custom", "math") == ""
+    only = WorkflowConfig(enhancer=path, enhanced_operators=("Review",))
+    assert load_enhancer(only).as_json() == {"Review": {"math": "Two."}}
 
 
 def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
@@ -42,13 +38,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
             load_enhancer(WorkflowConfig(enhancer=path))
     with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
         load_enhancer(WorkflowConfig(enhancer=Path("none.yaml")))
-
-
-def test_layer_two_may_be_switched_by_operator(tmp_path: Path) -> None:
-    path = tmp_path / "enhancer.yaml"
-    path.write_text("Custom:\n  math: One.\nReview:\n  math: Two.\n", encoding="utf-8")
-    enhance = load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Review",)))
-    assert (enhance("Custom", "math"), enhance("Review", "math")) == ("", "Two.")
-    assert enhance.as_json() == {"Review": {"math": "Two."}}
-    with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown 'Magic'"):
+    path.write_text("Custom: {}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown operator 'Magic'"):
         load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Magic",)))

@@ -67,8 +67,6 @@ class Bare(Translate):
     NAME = "Bare"
     def __init__(self): pass
 
-
-
 number = 3
 '''
 WORKFLOW = """class Workflow:
@@ -110,14 +108,11 @@ def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_path: Pa
     assert call.result == {"translation": "Bonjour", "parse_ok": True, "error": ""}
 
 
-def test_its_value_errors_and_wrong_types_are_the_workflows_mistakes(run: Run) -> None:
+def test_whose_fault_a_failing_operator_is(run: Run) -> None:
     for languages, error in (("[]", "languages is empty"), ("problem", "languages must be a list, got str")):
         source = WORKFLOW.replace("['French']", languages)
         execution = run(source, QUESTION, operators=("mine.ops:Translate",))
         assert execution.outcome == "raised" and error in execution.error
-
-
-def test_a_result_without_its_keys_is_not_the_workflows_fault(run: Run) -> None:
     source = WORKFLOW.replace("Translate(", "Forgetful(").replace("problem, ['French'], tone='warm'", "problem")
     source = source.replace("['translation']", ".get('translation')")
     execution = run(source, QUESTION, operators=("mine.ops:Forgetful",))

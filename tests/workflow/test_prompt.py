@@ -48,46 +48,29 @@ def test_a_control_experiment_can_hide_the_problem() -> None:
         assert QUESTION.text in shown(QUESTION).user and QUESTION.domain in hidden(QUESTION).user
 
 
-def test_every_operator_is_documented_with_its_call_and_keys() -> None:
+def test_the_configured_operators_are_documented_with_call_and_keys() -> None:
     lines = prompt().system.splitlines()
-    for name in OPERATORS:
-        operator = catalog.OPERATORS[name]
+    for operator in catalog.OPERATORS.values():
         (line,) = [li for li in lines if li.startswith(f"{catalog.call_line(operator)} -> ")]
         assert all(key in line for key in operator.RESULT)
-
-
-def test_an_operator_that_is_not_configured_is_not_documented() -> None:
     system = Layer1(WorkflowConfig(prompt="short", operators=("Custom",)))(QUESTION).system
-    assert "Custom(input, instruction)" in system
-    assert not [name for name in OPERATORS if name != "Custom" and f"{name}(" in system]
+    assert [name for name in OPERATORS if f"{name}(" in system] == ["Custom"]
 
 
-def test_only_the_domains_own_guidance_is_given() -> None:
+def test_guidance_of_the_domain_and_examples_come_before_the_problem() -> None:
     for domain in DOMAINS:
-        user = prompt(replace(QUESTION, domain=domain)).user
-        assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain]
-        assert f"Domain: {domain}." in user
+        user = prompt(replace(QUESTION, domain=domain), EXAMPLES).user
+        assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
+        places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
+        assert [*places, user.index(f"Problem: {QUESTION.text}")] == sorted([*places, user.index(QUESTION.text) - 9])
 
 
-def test_examples_come_in_full_and_before_the_problem() -> None:
-    user = prompt(examples=EXAMPLES).user
-    places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
-    assert places == sorted(places)
-    assert places[-1] < user.index(f"Problem: {QUESTION.text}")
-
-
-def test_the_system_part_is_the_same_for_every_problem() -> None:
-    others = [
-        prompt(replace(QUESTION, text="Why?", domain="qa", context="c"), EXAMPLES),
-        prompt(replace(QUESTION, domain="code", entry_point="f")),
-    ]
-    assert {p.system for p in others} == {prompt().system} == {system_prompt()}
-
-
-def test_what_only_some_may_see_is_not_in_the_prompt() -> None:
+def test_the_system_part_is_shared_and_what_only_some_may_see_is_in_no_prompt() -> None:
     """Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it."""
     question = replace(QUESTION, id="id-77", dataset="gsm8k-x", public_tests=("assert f(1) == 99",))
-    text = prompt(question).system + prompt(question).user
+    others = [prompt(replace(question, domain="qa", context="c"), EXAMPLES), prompt(replace(question, entry_point="f"))]
+    assert {p.system for p in others} == {prompt().system} == {system_prompt()}
+    text = "".join(p.system + p.user for p in others)
     assert not [secret for secret in ("id-77", "gsm8k-x", "f(1) == 99") if secret in text]
 
 

@@ -41,12 +41,6 @@ def names(execution: Execution) -> list[str]:
     return [call.name for call in execution.calls]
 
 
-def counting() -> Script:
-    """Another answer each time, so that no ensemble agrees."""
-    count = itertools.count()
-    return Script(by=lambda prompt: f"<answer>{next(count)}</answer>")
-
-
 def test_one_call_is_run_and_metered(run: Run) -> None:
     llm = Script("<thought>6*7</thought><answer>42</answer>")
     execution = run(TEXTS["answer"], llm=llm)
@@ -69,7 +63,11 @@ def test_each_named_shape_runs_to_an_answer(run: Run) -> None:
         assert (SQUARE if is_code else "42") in (execution.answer or ""), name
 
 
-def test_findings_of_the_configured_operators_come_with_the_run(run: Run) -> None:
+def test_an_invalid_text_is_not_run_and_warnings_come_with_the_run(run: Run) -> None:
+    llm = Script()
+    execution = run(TEXTS["answer"].replace("'answer'", "'anser'"), llm=llm)
+    assert execution.outcome == "invalid" and "W207" in execution.error
+    assert execution.answer is None and llm.prompts == []
     unused = TEXTS["answer"].replace(
         "        self.answer", "        self.r = operator.Review(self.llm)\n        self.answer"
     )
@@ -77,13 +75,6 @@ def test_findings_of_the_configured_operators_come_with_the_run(run: Run) -> Non
     assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W205"])
     execution = run(unused, operators=("AnswerGenerate",))
     assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
-
-
-def test_an_invalid_text_is_not_run(run: Run) -> None:
-    llm = Script()
-    execution = run(TEXTS["answer"].replace("'answer'", "'anser'"), llm=llm)
-    assert execution.outcome == "invalid" and "W207" in execution.error
-    assert execution.answer is None and llm.prompts == []
 
 
 def test_a_result_from_an_incomplete_reply_is_marked(run: Run) -> None:
@@ -156,25 +147,17 @@ def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it(run:
         assert "does not answer" in execution.error
 
 
-def test_context_and_layer_two_reach_the_executor(run: Run) -> None:
+def test_context_layer_two_and_errors_of_code_reach_the_executor(run: Run) -> None:
     llm = Script()
-    enhance = "[{} for {}]".format
-    run(TEXTS["answer"], replace(QUESTION, context="Some facts."), llm, enhance=enhance)
+    run(TEXTS["answer"], replace(QUESTION, context="Some facts."), llm, enhance="[{} for {}]".format)
     assert llm.prompts[0].startswith("[AnswerGenerate for math]\n")
     assert "Context: Some facts.\nQuestion: What is 6 times 7?" in llm.prompts[0]
-
-
-def test_review_and_revise_are_called_in_turn(run: Run) -> None:
     review = "<feedback>off by one</feedback><review_result>False</review_result>"
     execution = run(TEXTS["answer_review"], llm=Script("<answer>41</answer>", review, "<solution>42</solution>"))
     assert (execution.answer, names(execution)) == ("42", ["AnswerGenerate", "Review", "Revise"])
-
-
-def test_code_runs_in_the_sandbox_and_its_errors_come_back(run: Run) -> None:
     llm = Script("def solve():\n    return 1 / 0", "def solve():\n    return 6 * 7")
     execution = run(TEXTS["program"], llm=llm)
-    assert execution.answer == "42" and len(execution.calls[0].exchanges) == 2
-    assert "ZeroDivisionError" in llm.prompts[1]
+    assert (execution.answer, len(execution.calls[0].exchanges)) == ("42", 2) and "ZeroDivisionError" in llm.prompts[1]
     llm = Script(DOUBLE, SQUARE)
     execution = run(TEXTS["code_test"], CODE, llm)
     assert (execution.answer, names(execution)) == (SQUARE, ["CustomCodeGenerate", "Test"])
@@ -223,18 +206,15 @@ def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
         assert last.reply_tokens == 1000 - 300 - 164
 
 
-def test_calls_have_a_budget(run: Run) -> None:
+def test_calls_have_a_budget_and_one_operator_cannot_evade_it(run: Run) -> None:
     execution = run(TEXTS["answer_vote"].replace("range(3)", "range(100)"), max_calls=4)
     assert execution.outcome == "budget" and len(execution.calls) == 4
-
-
-def test_one_operator_cannot_make_calls_without_bound(run: Run) -> None:
-    for votes in ("10_000", "10**9"):
-        source = TEXTS["answer_vote"].replace("ScEnsemble(self.llm)", f"MdEnsemble(self.llm, vote_count={votes})")
-        source = source.replace("result['response']", "result['solution']")
-        execution = run(source, llm=counting(), max_calls=4)
-        assert execution.outcome == "budget" and "calls of the executor" in execution.error
-        assert sum(len(call.exchanges) for call in execution.calls) <= 16
+    source = TEXTS["answer_vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**9)")
+    count = itertools.count()
+    other = Script(by=lambda prompt: f"<answer>{next(count)}</answer>")  # no ensemble agrees
+    execution = run(source.replace("result['response']", "result['solution']"), llm=other, max_calls=4)
+    assert execution.outcome == "budget" and "calls of the executor" in execution.error
+    assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
 
 def test_what_is_kept_of_prompts_and_replies_is_bounded(run: Run) -> None:

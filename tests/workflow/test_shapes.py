@@ -64,7 +64,7 @@ BODIES = {
     "z = await self.s([(await self.a(problem))['answer'], (await self.c(problem, ''))['response']], problem)":
         "AnswerGenerate>Custom>ScEnsemble",
     "for h in ['a', 'b']:\n    r = await self.c(problem, h)": "2xCustom",
-    "hs = ['a', 'b', 'c']\nfor i, h in enumerate(hs):\n    r = await self.c(problem, h)": "3xCustom",
+    "for i, h in enumerate(['a', 'b', 'c']):\n    r = await self.c(problem, h)": "3xCustom",
     "for i in range(2):\n    r = await self.a(problem)\n    t = await self.c(problem, '')": "2x(AnswerGenerate>Custom)",
     "for p in problem.split():\n    r = await self.a(p)": "nxAnswerGenerate",
     "while True:\n    r = await self.a(problem)": "nxAnswerGenerate",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from running import CODE, QUESTION, SQUARE, Run, Wait
+from running import CODE, QUESTION, SQUARE, Run
 
-from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.structure import shape
 
 STYLES = sorted((Path(__file__).parent / "graphs/styles").glob("*.py"))
@@ -78,20 +77,10 @@ def test_a_constructor_that_asks_for_more_is_refused_by_lint_and_by_the_sandbox(
     assert not wrong
 
 
-def test_a_code_problems_entry_point_reaches_a_call_with_keywords(run: Run) -> None:
-    source = CONSTRUCTOR.format(parameters="", body="pass").replace("problem):", "problem, **kwargs):")
-    execution = run(source.replace("(await custom(problem, ''))['response']", "kwargs['entry_point'], custom"), CODE)
-    assert (execution.answer, execution.findings) == ("f", ())
-
-
-def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run, wait: Wait, box: Sandbox) -> None:
-    assert wait(box.run_code("import numpy")).error.startswith("ModuleNotFoundError")
+def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run) -> None:
     source = CONSTRUCTOR.format(parameters="", body="pass")
     assert [f.code for f in run(f"import numpy\n{source}").findings] == ["W109"]
     execution = run(f"try:\n    import numpy\nexcept ImportError:\n    numpy = None\n{source}")
     assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W108"])
-
-
-def test_an_undefined_base_class_is_refused(run: Run) -> None:
-    source = CONSTRUCTOR.format(parameters="", body="pass").replace("class Workflow:", "class Workflow(BaseWorkflow):")
-    assert [f.code for f in run(source).findings] == ["W303"]
+    undefined = source.replace("class Workflow:", "class Workflow(BaseWorkflow):")
+    assert [f.code for f in run(undefined).findings] == ["W303"]

@@ -12,19 +12,19 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import operator as standard_operator
 import warnings
-from collections.abc import Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
 from llm_as_judge.sandbox.guest.aflow import constructor_arguments
 from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.expressions import BUILTINS, Scope
-from llm_as_judge.workflow.lint.function import FunctionCheck
+from llm_as_judge.workflow.lint.expressions import Scope
+from llm_as_judge.workflow.lint.function import ScopeCheck
 from llm_as_judge.workflow.lint.imports import read_imports
-from llm_as_judge.workflow.lint.values import Function, NameTable, bound_names
+from llm_as_judge.workflow.lint.values import Function, Value, bound_names
+
+_GIVEN = {"operator", "create_llm_instance", "DatasetType"}
 
 
 def lint(
@@ -58,35 +58,40 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
     if workflow is None:
         report("W102", "no class Workflow", tree)
         return
-    declared = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
-    given = {"operator", "create_llm_instance", "DatasetType"}
-    module_names = bound_names(tree.body) | given | declared | imports.starred
+    nodes, statements = list(ast.walk(tree)), list(ast.walk(workflow))
     methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
-    _check_definitions(tree, workflow, module_names, report)
-    names = NameTable(operators, {}, frozenset(imports.modules), imports.imported)
-    built, models = _set_in_init(methods.get("__init__"), names)
-    attributes = {attribute: name for attribute, (name, _) in built.items() if name in operators}
+    init = methods.get("__init__", ast.Pass())
+    built = {place: own for place, own in imports.places(init).items() if own[0] in operators}
+    assigned = [node for node in ast.walk(init) if isinstance(node, ast.Assign)]
+    models = {ast.unparse(node.targets[0]): Value("model") for node in assigned if _is_model(node.value)}
+    attributes = {n.attr for n in statements if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     scope = Scope(
-        names=NameTable(operators, attributes, names.modules, names.imported),
-        module_names=module_names,
-        attributes=None if workflow.bases else _attributes_of(workflow),
-        models=models,
+        operators=operators,
+        imports=imports,
+        module_names=_GIVEN | imports.starred | {name for n in nodes if isinstance(n, ast.Global) for name in n.names},
+        attributes=None if workflow.bases else attributes | bound_names(workflow.body),
+        places=models | {place: Value("operator", name) for place, (name, _) in built.items()},
+        annotations=not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body),
         report=report,
     )
-    for name, method in methods.items():
-        FunctionCheck(scope, method).run(answers=name == "__call__")
-    for node in tree.body:
-        if isinstance(node, Function):
-            FunctionCheck(scope, node, self_name="").run()
-    for name, (operator, statement) in built.items():
-        if name not in scope.used:
-            report("W205", f"self.{name} ({operator}) is built but never used", statement)
+    ScopeCheck(scope, tree.body).run()
+    read = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    for place, (name, statement) in built.items():
+        if place.rpartition(".")[2] not in read and place.count(".") == 1 and "[" not in place:
+            report("W205", f"{place} ({name}) is built but never used", statement)
+
+
+def _is_model(value: ast.expr) -> bool:
+    match value:
+        case ast.Name(id="llm") | ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")):
+            return True
+    return False
 
 
 def _check_methods(
-    workflow: ast.ClassDef, methods: Mapping[str, Function], report: Report, entry_point: str | None
+    workflow: ast.ClassDef, methods: dict[str, Function], report: Report, entry_point: str | None
 ) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
@@ -117,68 +122,11 @@ def _accepts(method: Function, positional: int, *keywords: str) -> bool:
 
 def _signature(function: Function) -> inspect.Signature:
     """Parameters as ``inspect.signature`` gives them, with None for every default."""
-    arguments = copy.deepcopy(function.args)
+    arguments, none = copy.deepcopy(function.args), ast.Constant(None)
     for node in ast.walk(arguments):
         if isinstance(node, ast.arg):
             node.annotation = None
-    none = ast.Constant(None)
     arguments.defaults = [none for _ in arguments.defaults]
     arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
     bare = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, none)))
     return inspect.signature(eval(compile(bare, "<signature>", "eval")))  # holds nothing but names
-
-
-def _check_definitions(tree: ast.Module, workflow: ast.ClassDef, names: frozenset[str], report: Report) -> None:
-    """Names that Python looks up while it defines the module and the class: statements, bases and annotations."""
-    parts: list[ast.AST | None] = list(workflow.bases)
-    for statement in tree.body:
-        if isinstance(statement, Function | ast.ClassDef):
-            parts += statement.decorator_list
-        elif not isinstance(statement, (ast.If, ast.Try)):
-            parts.append(statement)
-    if not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body):
-        for node in (*tree.body, *workflow.body):
-            if isinstance(node, Function):
-                parts += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
-            elif isinstance(node, ast.AnnAssign):
-                parts.append(node.annotation)
-    nodes = [node for part in parts if part is not None for node in ast.walk(part)]
-    stored = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}
-    known = names | BUILTINS | stored | arguments | _class_names(workflow)
-    for name in nodes:
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and name.id not in known:
-            report("W303", f"{name.id} is not defined", name)
-
-
-def _set_in_init(init: Function | None, names: NameTable) -> tuple[dict[str, tuple[str, ast.stmt]], set[str]]:
-    """Attributes that ``__init__`` sets to operators (with name and statement), and those it sets to the model."""
-    built: dict[str, tuple[str, ast.stmt]] = {}
-    models = set()
-    for node in ast.walk(init) if init is not None else ():
-        match node:
-            case (
-                ast.Assign(targets=[ast.Attribute(value=ast.Name(), attr=attribute)], value=value)
-                | ast.AnnAssign(target=ast.Attribute(value=ast.Name(), attr=attribute), value=ast.expr() as value)
-            ):
-                name = names.operator_built(value.func) if isinstance(value, ast.Call) else None
-                if name is not None and (name in names.operators or not hasattr(standard_operator, name)):
-                    built[attribute] = name, node
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(), attr=attribute)],
-                value=ast.Call(func=ast.Name(id="create_llm_instance" | "AsyncLLM")) | ast.Name(id="llm"),
-            ):
-                models.add(attribute)
-    return built, models
-
-
-def _attributes_of(workflow: ast.ClassDef) -> set[str]:
-    """Names that ``self.name`` may have: set anywhere in the class, methods, class variables."""
-    stored = {n.attr for n in ast.walk(workflow) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
-    defined = {n.name for n in workflow.body if isinstance(n, Function | ast.ClassDef)}
-    return stored | defined | _class_names(workflow)
-
-
-def _class_names(workflow: ast.ClassDef) -> set[str]:
-    return {n.id for n in ast.walk(workflow) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

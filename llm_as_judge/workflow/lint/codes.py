@@ -34,17 +34,21 @@ CODES: Mapping[str, tuple[str, bool]] = {
 }
 
 
+def meaning(code: str) -> str:
+    """The code with its meaning, if it is one."""
+    return f"{code} {CODES[code][0]}" if code in CODES else code
+
+
 class Report:
     """Findings of one workflow, each code, message and line once."""
 
     def __init__(self) -> None:
-        self._findings: dict[tuple[str, str, int], Finding] = {}
+        self._found: set[Finding] = set()
 
     def __call__(self, code: str, message: str, node: ast.AST) -> None:
-        line = getattr(node, "lineno", 1)
-        self._findings.setdefault((code, message, line), Finding(code, message, line, CODES[code][1]))
+        self._found.add(Finding(code, message, getattr(node, "lineno", 1), CODES[code][1]))
 
     @property
     def findings(self) -> list[Finding]:
         """All findings by line."""
-        return sorted(self._findings.values(), key=lambda finding: (finding.line, finding.code))
+        return sorted(self._found, key=lambda finding: (finding.line, finding.code, finding.message))

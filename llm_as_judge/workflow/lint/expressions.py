@@ -1,4 +1,4 @@
-"""The checks of the expressions of one function: names, operator calls, keys of results."""
+"""The checks of expressions: names, operator calls, keys of results."""
 
 from __future__ import annotations
 
@@ -6,87 +6,128 @@ import ast
 import builtins
 import inspect
 import operator as standard_operator
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from llm_as_judge.operators import catalog, published
+from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.values import TEXT, Assigned, NameTable, Value, element_of, names_in
+from llm_as_judge.workflow.lint.imports import Imports
+from llm_as_judge.workflow.lint.values import State, Value, element_of, names_in
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
-#: Methods after which a list or a result still has the same type and keys.
-_READING = ("append", "get", "keys", "values", "items", "copy", "index", "count")
+_TASKS = ("create_task", "ensure_future", "wait_for", "shield")
+TEXT = Value("text")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """What the functions of a workflow share. ``attributes`` is None if a base class may set any."""
+    """What all functions of a workflow share. ``attributes`` is None if a base class may set any."""
 
-    names: NameTable
-    module_names: frozenset[str]
+    operators: Operators
+    imports: Imports
+    module_names: Collection[str]
     attributes: Collection[str] | None
-    models: Collection[str]  # attributes of self that hold the model itself
+    places: Mapping[str, Value]  # source of an attribute or item -> the operator or model that __init__ puts there
+    annotations: bool  # whether Python evaluates them
     report: Report
-    used: set[str] = field(default_factory=set)  # attributes of self that are read
 
 
 class ExpressionCheck(ast.NodeVisitor):
     """Checks expressions in ``state``, which it changes where they bind a name.
 
-    ``local`` are the function's own variables, ``outer`` those of the functions around it.
+    ``local`` are the function's own variables, ``outer`` those of the functions around it, ``self_name`` is what it
+    calls the object.
     """
 
-    def __init__(
-        self, scope: Scope, names: NameTable, state: Assigned, local: frozenset[str], outer: frozenset[str]
-    ) -> None:
-        self._scope = scope
-        self._report = scope.report
-        self._names = names
+    def __init__(self, scope: Scope, state: State, local: set[str], outer: Collection[str], self_name: str) -> None:
+        self._scope, self._report = scope, scope.report
         self._state = state
-        self._locals = local
-        self._outer = outer
+        self._locals, self._outer = local, outer
+        self._self = self_name
+
+    def _value(self, node: ast.expr) -> Value | None:
+        """What is known about the value of an expression."""
+        of = self._value
+        match node:
+            case ast.Constant(value=str()) | ast.JoinedStr():
+                return TEXT
+            case ast.List() | ast.ListComp() | ast.Set() | ast.SetComp():
+                return Value("list")
+            case ast.Dict() | ast.DictComp():
+                return Value("dict")
+            case ast.Name(id=name):
+                return self._state.get(name)
+            case ast.NamedExpr(value=inner):
+                return of(inner)
+            case ast.Attribute(value=ast.Name()):
+                return self._scope.places.get(ast.unparse(node))
+            case ast.Subscript(value=ast.Attribute(value=ast.Name()), slice=ast.Constant()):
+                return self._scope.places.get(ast.unparse(node))
+            case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
+                value = of(first)
+                return value if value and value == of(second) else None
+            case ast.Await(value=inner) if (awaited := of(inner)) and awaited.kind == "call":
+                return Value("result", awaited.operator)
+            case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
+                operator = self._is("result", holder)
+                return TEXT if operator and self._key_type(operator, key) == "str" else None
+            case ast.Call(func=function, args=arguments):
+                if built := self._scope.imports.built(function):
+                    return Value("operator", built) if built in self._scope.operators else None
+                called = of(function)
+                if called and called.kind == "operator":
+                    return Value("call", called.operator)
+                if isinstance(function, ast.Attribute) and function.attr in _TASKS and arguments:
+                    task = of(arguments[0])
+                    return task if task and task.kind == "call" else None
+                return TEXT if isinstance(function, ast.Name) and function.id == "str" else None
+        return None
+
+    def _is(self, kind: str, node: ast.expr) -> str:
+        """The operator of ``node`` if its value is of this kind, else ``""``."""
+        value = self._value(node)
+        return value.operator if value and value.kind == kind else ""
+
+    def _key_type(self, operator: str, key: object) -> str | None:
+        keys = catalog.result_keys(self._scope.operators[operator])
+        return keys.get(published.spellings(operator).get(str(key), str(key)))
+
+    def _keys(self, operator: str) -> str:
+        return ", ".join(f"[{key!r}]" for key in self._scope.operators[operator].RESULT)
 
     def _bind(self, target: ast.expr, value: Value | None) -> None:
         match target:
             case ast.Name(id=name):
-                self._state.bound.add(name)
-                self._state.values[name] = value
+                self._state[name] = value
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 for inner in targets:
                     self._bind(inner, element_of(value))
             case ast.Starred(value=inner):
                 self._bind(inner, None)
-            case _:
-                for part in ast.iter_child_nodes(target):
-                    self.visit(part)
+            case _:  # an attribute or an item: the object may have other keys now
+                self.generic_visit(target)
                 self._state.forget(names_in(target))
 
-    def _value(self, node: ast.expr) -> Value | None:
-        return self._names.value(node, self._state.values)
-
-    def _operator(self, node: ast.expr) -> str:
-        """Name of the operator that ``node`` is, or ``""``."""
-        value = self._value(node)
-        return value.operator if value and value.kind == "operator" else ""
-
-    def _keys(self, operator: str) -> str:
-        return ", ".join(f"[{key!r}]" for key in self._names.operators[operator].RESULT)
-
     def visit_Name(self, node: ast.Name) -> None:
-        if isinstance(node.ctx, ast.Load):
-            self._check_name(node)
+        name = node.id
+        if not isinstance(node.ctx, ast.Load) or name in self._state:
+            return
+        if name in self._locals:
+            self._report("W301", f"{name} may be unbound here", node)
+            self._state[name] = None  # one finding is enough
+        elif not (name in self._outer or name in self._scope.module_names or name in BUILTINS):
+            self._report("W303", f"{name} is not defined", node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
         self._bind(node.target, self._value(node.value))
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(default)
         before = self._state.copy()
-        self._state.bound |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-        self.visit(node.body)
+        self._state.update({a.arg: None for a in ast.walk(node.args) if isinstance(a, ast.arg)})
+        self.generic_visit(node)
         self._state = before
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
@@ -109,71 +150,57 @@ class ExpressionCheck(ast.NodeVisitor):
     def visit_BinOp(self, node: ast.BinOp) -> None:
         self.generic_visit(node)
         for part in (node.left, node.right) if isinstance(node.op, ast.Add) else ():
-            value = self._value(part)
-            if value and value.kind == "result":
-                keys = self._keys(value.operator)
-                self._report("W211", f"{value.operator}'s whole result is added to something; take {keys}", part)
+            if operator := self._is("result", part):
+                take = self._keys(operator)
+                self._report("W211", f"{operator}'s whole result is added to something; take {take}", part)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self.generic_visit(node)
-        value = self._value(node.value)
-        if value and value.kind == "call":
-            self._report("W204", f"{value.operator}'s call is not awaited", node)
-        if value is None or not isinstance(node.slice, ast.Constant):
+        self._check_awaited(node.value, node)
+        if not isinstance(node.slice, ast.Constant):
             return
         key = node.slice.value
-        if value == TEXT and isinstance(key, str):
+        if self._value(node.value) == TEXT and isinstance(key, str):
             self._report("W207", f"{ast.unparse(node.value)[:80]} is a string and has no key {key!r}", node)
-        if value.kind == "result" and self._names.result_type(value.operator, key) is None:
-            there = ", ".join(self._names.operators[value.operator].RESULT)
-            self._report("W207", f"{value.operator}'s result has no key {key!r}; it has {there}", node)
+        operator = self._is("result", node.value)
+        if operator and self._key_type(operator, key) is None:
+            there = ", ".join(self._scope.operators[operator].RESULT)
+            self._report("W207", f"{operator}'s result has no key {key!r}; it has {there}", node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self.generic_visit(node)
-        value = self._value(node.value)
-        if value and value.kind == "result" and not hasattr(dict, node.attr):
-            keys = self._keys(value.operator)
-            self._report("W207", f"{value.operator}'s result is a dict without .{node.attr}; take {keys}", node)
-        elif value and value.kind == "operator" and node.attr not in ("name", "llm"):
-            self._report("W202", f"{value.operator} has no .{node.attr}: call the operator itself", node)
-        if isinstance(node.value, ast.Name) and node.value.id == self._names.self_name:
-            self._scope.used.add(node.attr)
-            known = self._scope.attributes
-            if known is not None and node.attr not in known and not node.attr.startswith("__"):
-                self._report("W202", f"self.{node.attr} is used but not set in __init__", node)
+        if (operator := self._is("result", node.value)) and not hasattr(dict, node.attr):
+            take = self._keys(operator)
+            self._report("W207", f"{operator}'s result is a dict without .{node.attr}; take {take}", node)
+        elif (operator := self._is("operator", node.value)) and node.attr not in ("name", "llm"):
+            self._report("W202", f"{operator} has no .{node.attr}: call the operator itself", node)
+        of_self = isinstance(node.value, ast.Name) and node.value.id == self._self
+        known = self._scope.attributes
+        if of_self and known is not None and node.attr not in known and not node.attr.startswith("__"):
+            self._report("W202", f"self.{node.attr} is used but not set in __init__", node)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        built = self._names.operator_built(node.func)
-        if built is not None and built in self._names.operators:
-            signature = catalog.init_signature(self._names.operators[built])
+        built, operators = self._scope.imports.built(node.func), self._scope.operators
+        if built and built in operators:
+            signature = catalog.init_signature(operators[built])
             self._check_arguments(built, signature, node.args[1:], node, ignored=("llm", "name"))
-        elif built is not None and not hasattr(standard_operator, built):
-            self._report("W201", f"there is no operator {built}; there are {', '.join(self._names.operators)}", node)
-        elif operator := self._operator(node.func):
+        elif built and not hasattr(standard_operator, built):
+            self._report("W201", f"there is no operator {built}; there are {', '.join(operators)}", node)
+        elif operator := self._is("operator", node.func):
             self._check_operator_call(operator, node)
         match node.func:
-            case (
-                ast.Attribute(value=ast.Name(id=self._names.self_name), attr=model)
-                | ast.Attribute(value=ast.Attribute(value=ast.Name(id=self._names.self_name), attr=model))
-            ) if model in self._scope.models:
-                if getattr(node.func, "attr", "") != "get_usage_summary":
-                    self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
-            case ast.Attribute(value=ast.Name(id=name), attr=method) if method not in _READING:
-                self._state.forget([name])  # it may hold something else now
-
-    def _check_name(self, node: ast.Name) -> None:
-        name = node.id
-        if name in self._state.bound:
-            return
-        if name in self._locals:
-            self._report("W301", f"{name} may be unbound here", node)
-            self._state.bound.add(name)  # one finding is enough
-        elif name not in self._outer and name not in self._scope.module_names and name not in BUILTINS:
-            self._report("W303", f"{name} is not defined", node)
+            case ast.Attribute(value=model, attr=method) if self._value(model) == Value("model"):
+                wrong = method != "get_usage_summary"
+            case _:
+                wrong = self._value(node.func) == Value("model")
+        if wrong:
+            self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("setdefault", "update"):
+            self._state.forget(names_in(node.func.value))
 
     def _check_operator_call(self, operator: str, node: ast.Call) -> None:
-        signature = catalog.signature(self._names.operators[operator])
+        signature = catalog.signature(self._scope.operators[operator])
         options = aflow.OPTIONS - signature.parameters.keys()
         keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in options]
         form = aflow.form(published.forms(operator), len(node.args), keywords)
@@ -181,10 +208,8 @@ class ExpressionCheck(ast.NodeVisitor):
             self._check_arguments(operator, signature, node.args, node, ignored=options)
         parameters = [*zip(form or signature.parameters, node.args, strict=False)]
         for name, argument in [*parameters, *((k.arg or "", k.value) for k in node.keywords)]:
+            self._check_awaited(argument, argument)
             value, parameter = self._value(argument), signature.parameters.get(name)
-            if value and value.kind == "call":
-                self._report("W204", f"{value.operator}'s call is not awaited", argument)
-                continue
             takes_list = parameter is not None and catalog.type_word(parameter).startswith("list")
             if takes_list and value and value.kind in ("text", "result", "dict"):
                 self._report("W203", f"{operator}: {name} must be a list", argument)
@@ -193,7 +218,7 @@ class ExpressionCheck(ast.NodeVisitor):
         self,
         operator: str,
         signature: inspect.Signature,
-        positional: Iterable[ast.expr],
+        positional: Sequence[ast.expr],
         node: ast.Call,
         ignored: Collection[str],
     ) -> None:
@@ -203,9 +228,13 @@ class ExpressionCheck(ast.NodeVisitor):
         try:
             signature.bind(*positional, **dict.fromkeys(keywords))
         except TypeError as error:
-            self._report("W203", f"{catalog.call_line(self._names.operators[operator])}: {error}", node)
+            self._report("W203", f"{catalog.call_line(self._scope.operators[operator])}: {error}", node)
+
+    def _check_awaited(self, value: ast.expr, node: ast.expr) -> None:
+        if operator := self._is("call", value):
+            self._report("W204", f"{operator}'s call is not awaited", node)
 
     def _check_discarded(self, node: ast.expr) -> None:
         """Reports an operator's bare call as a whole statement or inside an f-string."""
-        if isinstance(node, ast.Call) and (operator := self._operator(node.func)):
-            self._report("W204", f"{operator}'s call is not awaited", node)
+        if isinstance(node, ast.Call) and self._is("operator", node.func):
+            self._check_awaited(node, node)

@@ -1,4 +1,4 @@
-"""The checks of one function: definite assignment over its statements, and the answers that it returns.
+"""The checks of statements: definite assignment over the paths of a scope, and the answers that ``__call__`` returns.
 
 Branches join, and a loop may run zero times unless it goes over a literal or a constant range. A check is about what a
 statement does whenever it is reached, not whether it is reached.
@@ -7,56 +7,55 @@ statement does whenever it is reached, not whether it is reached.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 from llm_as_judge.workflow.lint.expressions import ExpressionCheck, Scope
-from llm_as_judge.workflow.lint.values import (
-    Assigned,
-    Function,
-    bound_names,
-    captured,
-    element_of,
-    join,
-    rounds,
-    stored,
-)
+from llm_as_judge.workflow.lint.values import Function, State, bound_names, element_of, join, rounds
 
 _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awaited", "operator": "an operator"}
 
 
-class FunctionCheck(ExpressionCheck):
-    """Checks a method, or a function nested in one.
+class ScopeCheck(ExpressionCheck):
+    """Checks the body of a module or of a function; functions defined in it come after it.
 
-    ``self_name`` is what the function calls the object (default: its first parameter).
+    ``answers``: the function is ``__call__``, whose value is the workflow's answer.
     """
 
     def __init__(
-        self, scope: Scope, function: Function, *, self_name: str | None = None, outer: frozenset[str] = frozenset()
+        self,
+        scope: Scope,
+        body: Sequence[ast.stmt],
+        parameters: Collection[str] = (),
+        outer: Collection[str] = (),
+        self_name: str = "",
+        answers: bool = False,
     ) -> None:
-        parameters = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
-        if self_name is None:
-            static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
-            places = [*function.args.posonlyargs, *function.args.args]
-            self_name = "" if static or not places else places[0].arg
-        names = replace(scope.names, self_name=self_name)
-        local = bound_names(function.body, parameters)
-        super().__init__(scope, names, Assigned(bound=set(parameters)), local, outer)
-        self._function = function
-        self._breaks: list[list[Assigned]] = []
-        self._continues: list[list[Assigned]] = []
-        self._nested: list[Function] = []
-        self._answers = False
+        local = bound_names(body).union(parameters)
+        super().__init__(scope, State(dict.fromkeys(parameters)), local, outer, self_name)
+        self._body, self._answers = body, answers
+        self._breaks: list[list[State]] = []
+        self._continues: list[list[State]] = []
+        self._nested: list[tuple[Function, ast.ClassDef | None]] = []
+        self._class: ast.ClassDef | None = None  # whose body is being read
 
-    def run(self, *, answers: bool = False) -> None:
-        """``answers``: the function is ``__call__``, whose value is the workflow's answer."""
-        self._answers = answers
-        self._block(self._function.body)
-        if answers and self._state.live:
-            self._report("W304", "__call__ can end without an answer", self._function.body[-1])
-        for nested in self._nested:
-            outer = self._outer | self._locals
-            FunctionCheck(self._scope, nested, self_name=self._names.self_name, outer=outer).run()
+    def run(self) -> None:
+        self._block(self._body)
+        if self._answers and self._state.live:
+            self._report("W304", "__call__ can end without an answer", self._body[-1])
+        outer = {*self._outer, *self._locals}
+        for function, cls in self._nested:
+            parameters = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+            of_workflow = cls is not None and cls.name == "Workflow"
+            static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+            own = parameters[0] if of_workflow and parameters and not static else ""
+            ScopeCheck(
+                self._scope,
+                function.body,
+                parameters,
+                outer,
+                self_name=self._self if cls is None else own,
+                answers=of_workflow and function.name == "__call__",
+            ).run()
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
@@ -64,12 +63,10 @@ class FunctionCheck(ExpressionCheck):
                 self.visit(statement)
                 continue
             for node in ast.walk(statement):
-                if isinstance(node, ast.Call) and self._operator(node.func):
+                if isinstance(node, ast.Call) and self._is("operator", node.func):
                     self._report("W206", f"{ast.unparse(node.func)} is called where no path leads", node)
-                elif isinstance(node, ast.Attribute):
-                    self._scope.used.add(node.attr)
 
-    def _branch(self, statements: Sequence[ast.stmt], start: Assigned) -> Assigned:
+    def _branch(self, statements: Sequence[ast.stmt], start: State) -> State:
         """The state at the end of ``statements``."""
         before, self._state = self._state, start.copy()
         self._block(statements)
@@ -83,13 +80,15 @@ class FunctionCheck(ExpressionCheck):
             self._bind(target, value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if self._scope.annotations and (self._class or not self._outer):  # in functions they are not evaluated
+            self.visit(node.annotation)
         if node.value is not None:
             self.visit(node.value)
             self._bind(node.target, self._value(node.value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
-            self._check_name(node.target)
+            self.visit(ast.copy_location(ast.Name(node.target.id, ast.Load()), node))
         self.visit(node.value)
         self._bind(node.target, None)
 
@@ -98,8 +97,7 @@ class FunctionCheck(ExpressionCheck):
         self._check_discarded(node.value)
 
     def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.visit(node.value)
+        self.generic_visit(node)
         if self._answers:
             self._check_answer(node)
         self._state.live = False
@@ -117,13 +115,16 @@ class FunctionCheck(ExpressionCheck):
         self._state.live = False
 
     def visit_If(self, node: ast.If) -> None:
+        if not self._outer and any(name in ast.unparse(node.test) for name in ("__name__", "TYPE_CHECKING")):
+            self._state.update(dict.fromkeys(bound_names([node])))  # not taken when the sandbox imports the text
+            return
         self.visit(node.test)
         self._state = join([self._branch(node.body, self._state), self._branch(node.orelse, self._state)])
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
         element = element_of(self._value(node.iter))
-        self._state.forget(stored(node.body))  # a later round may find another value
+        self._state.forget(bound_names(node.body))  # a later round may find another value
         skipped = [] if rounds(node.iter) else [self._state.copy()]
         self._bind(node.target, element)
         self._loop(node, skipped)
@@ -131,12 +132,12 @@ class FunctionCheck(ExpressionCheck):
     visit_AsyncFor = visit_For
 
     def visit_While(self, node: ast.While) -> None:
-        self._state.forget(stored(node.body))
+        self._state.forget(bound_names(node.body))
         self.visit(node.test)
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         self._loop(node, [] if endless else [self._state.copy()], endless=endless)
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, skipped: list[Assigned], endless: bool = False) -> None:
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, skipped: list[State], endless: bool = False) -> None:
         """``skipped``: the state after no round, if that can happen. ``endless``: only break and return end it."""
         self._breaks.append([])
         self._continues.append([])
@@ -146,22 +147,22 @@ class FunctionCheck(ExpressionCheck):
 
     def visit_Try(self, node: ast.Try) -> None:
         interrupted = self._state.copy()
-        interrupted.forget(stored(node.body))
+        interrupted.forget(bound_names(node.body))
         self._state = self._branch(node.body, self._state)
         ends = [self._branch(node.orelse, self._state)]
         for handler in node.handlers:
             self._state = interrupted.copy()
             if handler.type is not None:
                 self.visit(handler.type)
-            self._state.bound |= {handler.name} if handler.name else set()
+            self._state.update({handler.name: None} if handler.name else {})
             self._block(handler.body)
-            self._state.bound -= {handler.name} if handler.name else set()
+            self._state.pop(handler.name or "", None)
             ends.append(self._state)
         self._state = join(ends)
         if node.finalbody:
             final = self._branch(node.finalbody, interrupted)
-            self._state.bound |= final.bound
-            self._state.forget(stored(node.finalbody))
+            self._state.update(dict.fromkeys(final.keys() - self._state.keys()))
+            self._state.forget(bound_names(node.finalbody))
             self._state.live = self._state.live and final.live
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
@@ -178,29 +179,39 @@ class FunctionCheck(ExpressionCheck):
         before, ends, complete = self._state, [], False
         for case in node.cases:
             self._state = before.copy()
-            self._state.bound |= set(captured(case.pattern))
-            self._state.forget(captured(case.pattern))
+            self._state.update(dict.fromkeys(bound_names([case.pattern])))
             if case.guard is not None:
                 self.visit(case.guard)
             self._block(case.body)
             ends.append(self._state)
-            always = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.guard is None
-            complete = complete or always
+            complete = complete or (
+                isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
+            )
         self._state = join(ends if complete else [*ends, before])
 
     def visit_FunctionDef(self, node: Function) -> None:
-        for default in (*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(default)
-        self._state.bound.add(node.name)
-        self._nested.append(node)
+        arguments = node.args
+        parts = [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults]
+        if self._scope.annotations:
+            parts += [node.returns, *(a.annotation for a in ast.walk(arguments) if isinstance(a, ast.arg))]
+        for part in filter(None, parts):
+            self.visit(part)
+        self._state[node.name] = None
+        self._nested.append((node, self._class))
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._state.bound.add(node.name)
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.visit(part)
+        outside = self._state, self._locals, self._class
+        self._state, self._locals, self._class = self._state.copy(), self._locals | bound_names(node.body), node
+        self._block(node.body)
+        self._state, self._locals, self._class = outside
+        self._state[node.name] = None
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
-        self._state.bound |= bound_names([node])
+        self._state.update(dict.fromkeys(bound_names([node])))
 
     visit_ImportFrom = visit_Import
 

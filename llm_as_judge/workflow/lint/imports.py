@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from llm_as_judge.answers.code import quiet_parse
@@ -34,14 +33,51 @@ class Imports:
     prompts: set[str] = field(default_factory=set)  # the module prompt.py
     starred: set[str] = field(default_factory=set)  # everything imported by a star
 
+    def built(self, function: ast.expr) -> str | None:
+        """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
+        match function:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self.modules:
+                return published.own_name(name)
+            case ast.Name(id=name):
+                return self.imported.get(name)
+        return None
+
+    def places(self, tree: ast.AST) -> dict[str, tuple[str, ast.stmt]]:
+        """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> the operator's
+        name, and the statement that puts it there.
+        """
+        found: dict[str, tuple[str, ast.stmt]] = {}
+
+        def put(place: ast.expr, value: ast.expr, statement: ast.stmt, key: str = "") -> None:
+            match place, value:
+                case _, ast.Call(func=func) if name := self.built(func):
+                    found[ast.unparse(place) + key] = name, statement
+                case _, ast.Name(id=other) if other in found:
+                    found[ast.unparse(place)] = found[other]
+                case _, ast.Dict(keys=keys, values=values):
+                    for one, member in zip(keys, values, strict=True):
+                        put(place, member, statement, f"[{ast.unparse(one)}]" if one else "")
+                case ast.Tuple(elts=places), ast.Tuple(elts=values):
+                    for inner, member in zip(places, values, strict=False):
+                        put(inner, member, statement)
+
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign):
+                put(node.targets[0], node.value, node)
+            elif isinstance(node, ast.AnnAssign) and node.value:
+                put(node.target, node.value, node)
+        return found
+
 
 def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Report) -> Imports:
     """The imports of a workflow; reports those of what does not exist, and missing names of ``prompt.py``."""
     found = Imports()
-    walked = list(ast.walk(tree))
-    tried = _below(node for node in walked if isinstance(node, ast.Try) and node.handlers)
-    tests = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    unread = _below(node for node in walked if isinstance(node, ast.If) and ast.unparse(node.test) in tests)
+    tried, unread = set[ast.AST](), set[ast.AST]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and node.handlers:
+            tried.update(inner for statement in node.body for inner in ast.walk(statement))
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            unread.update(inner for statement in node.body for inner in ast.walk(statement))
     prompts, prompt_error = _prompt_names(prompt)
     for node, alias, module, name in aflow.imports(tree):
         if node in unread:
@@ -57,9 +93,9 @@ def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Re
             report("W101", prompt_error, node)
         if not name:
             bound = own if alias.asname or isinstance(node, ast.ImportFrom) else module
-            if operator_like and "." not in bound:
+            if operator_like:
                 found.modules.add(bound)
-            elif role == "prompt" and "." not in bound:
+            elif role == "prompt":
                 found.prompts.add(bound)
         elif name == "*":
             if role == "operators":
@@ -80,25 +116,19 @@ def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Re
             report(missing, f"{module} has no {name} in the sandbox", node)
         elif role == "prompt" and prompts is not None and name not in prompts:
             report("W210", f"prompt.py has no {name}", node)
-    for use in walked if prompts is not None else ():
+    for use in ast.walk(tree) if prompts is not None else ():
         match use:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in found.prompts and use not in tried:
-                if name not in prompts and not name.startswith("__"):  # type: ignore[operator]
+                if prompts is not None and name not in prompts and not name.startswith("__"):
                     report("W210", f"prompt.py has no {name}", use)
     return found
 
 
-def _prompt_names(source: str) -> tuple[frozenset[str] | None, str]:
+def _prompt_names(source: str) -> tuple[set[str] | None, str]:
     """Names that a ``prompt.py`` defines (None: any), and why it is not valid Python."""
     try:
         tree = quiet_parse(source)
     except SyntaxError as error:
         return None, f"prompt.py, line {error.lineno or 1}: {error.msg}"
     names = bound_names(tree.body)
-    starred = any(isinstance(node, ast.alias) and node.name == "*" for node in ast.walk(tree))
-    return (None if starred or "__getattr__" in names else names), ""
-
-
-def _below(nodes: Iterable[ast.If | ast.Try]) -> set[ast.AST]:
-    """Everything in the bodies of these statements."""
-    return {inner for node in nodes for statement in node.body for inner in ast.walk(statement)}
+    return (None if names & {"*", "__getattr__"} else names), ""
