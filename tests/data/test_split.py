@@ -126,7 +126,7 @@ def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
     of_set: dict[str, list[int]] = {name: [] for name in sizes}
     for i, slot in enumerate(slots, 1):
         assert slot.repeat == len(of_set[slot.name]) // sizes[slot.name]
-        of_set[slot.name].append(slot.index)
+        of_set[slot.name].append(slot.line)
         drawn[DOMAINS_OF[slot.name]] += 1
         for domain, ratio in shares.items():
             assert abs(drawn[domain] - Fraction(i * int(ratio), sum(ratios))) < 1
@@ -137,11 +137,6 @@ def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
             assert len(set(indexes[start : start + sizes[name]])) == sizes[name]
 
 
-def test_the_largest_mix_without_repeats() -> None:
-    shares: dict[Domain, float] = {"math": 0.4, "qa": 0.3, "code": 0.3}
-    sizes = {"a": 50, "c": 9, "d": 40}
-    assert Mixture(sizes, DOMAINS_OF, shares, "s").largest_without_repeats() == 30
-    slots = [Mixture(sizes, DOMAINS_OF, shares, "s").take(n) for n in (30, 35)]
-    assert [any(slot.repeat for slot in several) for several in slots] == [False, True]
+def test_a_domain_with_a_share_and_no_problems_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"gives code 0\.3"):
         Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")

@@ -35,7 +35,7 @@ def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, 
     held = problems.heldout
     assert Counter(problem.question.domain for problem in held) == {"math": 8, "qa": 6, "code": 6}
     assert not {problem.question.id for problem in held} & ids.keys()
-    (tmp_path / "mixed" / MARKER).touch()
+    (tmp_path / MARKER).touch()
     with pytest.raises(DataError, match="broke off"):
         open_problems(config)
 
