@@ -287,12 +287,6 @@ class BufferConfig(Strict):
     )
     reuse: bool = Field(False, description="Start a new run with the stored workflows; off: move them aside.")
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
-    embedder: str = Field(
-        "policy",
-        min_length=1,
-        description="Embedding of problems: policy (hidden states) or a sentence-transformers model.",
-    )
-    max_age: int = Field(0, ge=0, description="Steps after which a workflow is dropped; 0 = never.")
 
 
 class BudgetConfig(Strict):
