@@ -55,6 +55,10 @@ def takes_text(annotation: Any) -> bool:
     return all(member in kinds or typing.get_origin(member) in (Literal, tuple) for member in members(annotation))
 
 
+def takes_list(annotation: Any) -> bool:
+    return any(typing.get_origin(member) is tuple for member in members(annotation))
+
+
 def names_input(field: FieldInfo) -> bool:
     """Whether the setting names files to read."""
     inner = [mark for member in typing.get_args(field.annotation) for mark in typing.get_args(member)]

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.describe import members, names_input, takes_text
+from llm_as_judge.config.describe import members, names_input, takes_list, takes_text
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
 from llm_as_judge.config.registry import did_you_mean, nearest
 from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
@@ -162,7 +162,7 @@ def _override(item: str) -> tuple[str, Setting]:
         raise ConfigError(f"--set {item}: expected name=value")
     full = _leaf(name.strip(), origin)
     # Free text is not YAML: a key or a path may begin with any character.
-    if takes_text(LEAVES[full].annotation) and not text.startswith("["):
+    if takes_text(LEAVES[full].annotation) and not takes_list(LEAVES[full].annotation):
         return full, Setting(text, origin)
     return full, read_value(text, origin)
 

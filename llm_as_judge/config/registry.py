@@ -39,9 +39,10 @@ def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
         return table[name]
     if ":" in name:
         return cast(T, _own(kind, name))
+    hint = did_you_mean(name, table)
     raise ConfigError(
-        f"unknown {kind} {name!r}; {did_you_mean(name, table)}There are {', '.join(sorted(table))}; write your own as "
-        "'package.module:Name' or 'file.py:Name'"
+        f"unknown {kind} {name!r}{f'; {hint}' if hint else '. '}There are {', '.join(sorted(table))}; write your own "
+        "as 'package.module:Name' or 'file.py:Name'"
     )
 
 
@@ -60,7 +61,7 @@ def _own(kind: str, name: str) -> object:
         return cast(object, getattr(module, attribute))
     except AttributeError:
         hint = did_you_mean(attribute, vars(module))
-        raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}; {hint}") from None
+        raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}{f'; {hint}' if hint else ''}") from None
 
 
 @cache
