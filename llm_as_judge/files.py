@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -60,11 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def make_folder(path: Path) -> None:
-    """Create ``path`` and its parents. Raises ``OSError``, also on file systems such as /proc that have no folders."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), error.filename) from error
+    path.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -75,9 +70,7 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(aside)):
             raise
-        # The folder exists: ENOENT means a file system such as /proc, where files cannot be created.
-        number = errno.EACCES if error.errno == errno.ENOENT else error.errno
-        raise OSError(number, os.strerror(number), str(path)) from error
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 def read_source(path: Path) -> str:

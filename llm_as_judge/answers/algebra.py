@@ -88,9 +88,8 @@ def _values(a: Tree, b: Tree) -> Iterator[tuple[complex | None, complex | None]]
 
 
 def _agree(a: Tree, b: Tree) -> bool:
-    return all(
-        x is not None and y is not None and abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)) for x, y in _values(a, b)
-    )
+    pairs = _values(a, b)
+    return all(x is not None and y is not None and abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)) for x, y in pairs)
 
 
 class _Worker:

@@ -20,7 +20,9 @@ from llm_as_judge.types import Domain
 LONGEST_REPLY = 8000
 _LONGEST_LEAD = 300  # characters of the sentence before a statement
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
+_BARE = re.compile(r"[^\s$\\{}]{1,200}")
 _MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped one is text
 _BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 
 #: Words that may stand before an answer.
@@ -123,10 +125,9 @@ def _last_boxes(text: str) -> tuple[str | None, int, int]:
         start = found.end()
         if boxes and start < boxes[-1][1]:
             continue  # inside another box
-        if text[start : start + 1] == "{":
-            if (end := closing.get(start)) is not None:
-                boxes.append((found.start(), end + 1, text[start + 1 : end].strip()))
-        elif bare := re.compile(r"[^\s$\\{}]{1,200}").match(text, start):
+        if end := closing.get(start):
+            boxes.append((found.start(), end + 1, text[start + 1 : end].strip()))
+        elif bare := _BARE.match(text, start):
             boxes.append((found.start(), bare.end(), bare.group()))
     if not boxes:
         return None, 0, 0
@@ -141,16 +142,12 @@ def _last_boxes(text: str) -> tuple[str | None, int, int]:
 
 def _closing_braces(text: str) -> dict[int, int]:
     """Position of the closing brace for each opening one."""
-    closing, opened, escaped = {}, [], False
-    for i, char in enumerate(text):
-        if escaped:
-            escaped = False
-        elif char == "\\":
-            escaped = True
-        elif char == "{":
-            opened.append(i)
-        elif char == "}" and opened:
-            closing[opened.pop()] = i
+    closing, opened = {}, []
+    for found in _BRACE.finditer(text):
+        if found.group() == "{":
+            opened.append(found.start())
+        elif found.group() == "}" and opened:
+            closing[opened.pop()] = found.start()
     return closing
 
 

@@ -245,28 +245,26 @@ def num(value: Fraction) -> Tree:
 
 def exact(tree: Tree) -> Fraction | None:
     """The value of rational arithmetic; None for anything else, a division by zero or a giant number."""
-    value = _value(tree, {})
+    try:
+        value = _value(tree, {})
+    except _NO_VALUE:
+        return None
     return value if isinstance(value, Fraction) else None
 
 
 def approximate(tree: Tree, at: Mapping[str, float]) -> complex | None:
     """The value with symbols as in ``at``; None if it has no float."""
     try:
-        value = _value(tree, at)
-        return None if value is None else complex(value)
-    except OverflowError:
+        return complex(_value(tree, at))
+    except _NO_VALUE:
         return None
+
+
+_NO_VALUE = (ArithmeticError, AttributeError, ValueError, KeyError, TypeError)
 
 
 def _value(tree: Tree, at: Mapping[str, float]) -> Any:
-    """A ``Fraction`` as long as the arithmetic is rational, else a float or complex number; None if there is none."""
-    try:
-        return _computed(tree, at)
-    except (ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _computed(tree: Tree, at: Mapping[str, float]) -> Any:
+    """A ``Fraction`` as long as the arithmetic is rational, else a float or complex number."""
     kind = tree[0]
     if kind == "num":
         return Fraction(tree[1])
@@ -275,8 +273,8 @@ def _computed(tree: Tree, at: Mapping[str, float]) -> Any:
     if kind == "pi":
         return math.pi
     if kind == "fn":
-        return _FLOAT_FUNCTIONS[tree[1]](_computed(tree[2], at))
-    result = _OPERATIONS[kind](*(_computed(part, at) for part in tree[1:]))
+        return _FLOAT_FUNCTIONS[tree[1]](_value(tree[2], at))
+    result = _OPERATIONS[kind](*(_value(part, at) for part in tree[1:]))
     if isinstance(result, Fraction) and max(map(int.bit_length, result.as_integer_ratio())) > _MOST_BITS:
         raise OverflowError("giant number")
     return result

@@ -19,7 +19,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
-from llm_as_judge.experience.recall import Recall
+from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
@@ -96,7 +96,8 @@ def _trainer(
 ) -> Trainer:
     folder, log = run.folder, run.log
     config = folder.config
-    recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
+    settings = config.experience_buffer
+    recall = ExperienceBuffer(settings, author.policy.embed) if settings.enabled else None
     device = Device()
 
     async def validate(step: int) -> dict[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,44 +39,35 @@ def _yaml_text(value: Any) -> str:
     return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
+def members(annotation: Any) -> list[Any]:
     """Alternatives of a type, without ``Annotated``."""
-    if typing.get_origin(annotation) is Annotated:
-        return _members(typing.get_args(annotation)[0])
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        return tuple(member for part in typing.get_args(annotation) for member in _members(part))
-    return (annotation,)
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return members(arguments[0])
+    if origin in (types.UnionType, typing.Union):
+        return [member for part in arguments for member in members(part)]
+    return [annotation]
 
 
 def takes_text(annotation: Any) -> bool:
-    """Whether a setting of this type takes a scalar as written, whatever YAML would make of it (``off`` is a word)."""
-    return all(
-        member in (str, Path, type(None)) or typing.get_origin(member) is Literal for member in _members(annotation)
-    )
+    """Whether all values of a setting are text or lists of text, whatever YAML would make of it (``off`` is a word)."""
+    kinds = (str, Path, types.NoneType)
+    return all(member in kinds or typing.get_origin(member) in (Literal, tuple) for member in members(annotation))
 
 
-def takes_empty_text(annotation: Any) -> bool:
-    return str in _members(annotation)
+def takes_list(annotation: Any) -> bool:
+    return any(typing.get_origin(member) is tuple for member in members(annotation))
 
 
 def names_input(field: FieldInfo) -> bool:
     """Whether the setting names files to read."""
-    marks = [*field.metadata, *_marks(field.annotation)]
-    return any(isinstance(mark, Input) for mark in marks)
-
-
-def _marks(annotation: Any) -> Iterator[Any]:
-    arguments = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Annotated:
-        yield from arguments[1:]
-    elif typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        for member in arguments:
-            yield from _marks(member)
+    inner = [mark for member in typing.get_args(field.annotation) for mark in typing.get_args(member)]
+    return any(isinstance(mark, Input) for mark in (*field.metadata, *inner))
 
 
 def _type_name(field: FieldInfo) -> str:
     names, path = [], "input path" if names_input(field) else "output path"
-    for member in _members(field.annotation):
+    for member in members(field.annotation):
         origin, arguments = typing.get_origin(member), typing.get_args(member)
         if origin is Literal:
             names += [str(value) for value in arguments]
@@ -87,5 +77,5 @@ def _type_name(field: FieldInfo) -> str:
             keys = typing.get_args(arguments[0])
             names.append(f"mapping of {', '.join(map(str, keys))}" if keys else "mapping")
         else:
-            names.append("null" if member is type(None) else path if member is Path else member.__name__)
+            names.append("null" if member is types.NoneType else path if member is Path else member.__name__)
     return " | ".join(names)

@@ -14,34 +14,22 @@ DEFAULT_API_KEY = "sk-dummy"
 class ServerConfig(Strict):
     """Connection to an OpenAI-compatible server."""
 
-    base_url: Url = Field(
-        "http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API, including /v1."
-    )
+    base_url: Url = Field("http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API with /v1.")
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
     timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request.")
-    concurrency: int = Field(
-        32, gt=0, description="Maximum number of requests in flight; lowered while the server is overloaded."
-    )
+    concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
     no_proxy: str = Field("localhost,127.0.0.1", description="Hosts that bypass the proxy, separated by commas.")
 
 
 class EngineConfig(ServerConfig):
     """The vLLM server that samples workflows if ``generation.engine`` is vllm."""
 
-    base_url: Url = Field(
-        "",
-        pattern=r"^(https?://\S+)?$",
-        description="URL of the API, including /v1; empty: the run starts its own server.",
-    )
-    api_key: str = Field(
-        DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY} rather than the key itself."
-    )
-    timeout_s: Float = Field(
-        600.0, gt=0, description="Time limit for sampling all workflows of one problem, in seconds."
-    )
+    base_url: Url = Field("", pattern=r"^(https?://\S+)?$", description="URL of the API with /v1; empty: own server.")
+    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY}, not the key itself.")
+    timeout_s: Float = Field(600.0, gt=0, description="Time limit for all workflows of one problem, in seconds.")
     restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server to start or restart.")
     gpu_memory_utilization: Float = Field(0.35, gt=0, le=1, description="GPU memory share of the run's own server.")
     gpus: str = Field(
@@ -67,7 +55,7 @@ class EndpointConfig(ServerConfig):
     price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
     reasoning_effort: str = Field(
-        "", pattern=r"^[a-z]*$", description="Reasoning effort (low, medium, high); empty = not sent."
+        "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
     )
 
 
@@ -85,8 +73,6 @@ class JudgeConfig(EndpointConfig):
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
     cache: OutputPath | None = Field(None, description="SQLite file for the judge's replies; null = in memory.")
-    audit_share: Float = Field(
-        0.1, ge=0, le=1, description="Share of the LLM judge's True verdicts that another method checks."
-    )
+    audit_share: Float = Field(0.1, ge=0, le=1, description="Share of True verdicts of the LLM judge that are checked.")
     audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
     audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")

@@ -25,7 +25,7 @@ def _path(value: Any) -> Any:
     return Path(value).expanduser() if isinstance(value, str) and value else value
 
 
-def _tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -34,12 +34,8 @@ class Input:
 
 
 def _url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        right = not value or (parts.hostname and parts.port != 0)
-    except ValueError as error:
-        raise ValueError(f"is not a URL: {error}; write http://HOST:PORT/v1") from None
-    if not right:
+    parts = urlsplit(value)  # it and ``port`` raise ValueError
+    if value and not (parts.hostname and parts.port != 0):
         raise ValueError("is not a URL; write http://HOST:PORT/v1")
     return value
 
@@ -51,7 +47,7 @@ _MAX_FLOAT = 1e18
 #: Largest number of things held in memory at once.
 MAX_ITEMS = 1 << 16
 Url = Annotated[str, AfterValidator(_url)]
-Urls = Annotated[tuple[Url, ...], BeforeValidator(_tuple)]
+Urls = Annotated[tuple[Url, ...], BeforeValidator(as_tuple)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
@@ -60,10 +56,10 @@ OutputPath = Annotated[Path, BeforeValidator(_path)]
 def tool_names(value: Any) -> Any:
     """Accept one tool without a list, and ``none`` for no tool."""
     named = [value] if isinstance(value, str) else value
-    return _tuple([] if named in (None, ["none"]) else named)
+    return as_tuple([] if named in (None, ["none"]) else named)
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
 def check_shares(name: str, shares: Mapping[Any, float], members: Sequence[str]) -> None:

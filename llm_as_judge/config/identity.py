@@ -18,9 +18,9 @@ from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
 _CONNECTION = (
     "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url",
+    "persistence_dir", "cache",
 )  # fmt: skip
 _IRRELEVANT = ("output", "budget", "tracking")
-_PLACES = ("persistence_dir", "cache")
 #: Of a larger file, only this many bytes at each end are read, and its size: weights take gigabytes.
 _END = 1 << 22
 
@@ -59,7 +59,7 @@ def content_of(place: Path) -> str:
 
 def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:
     for name, value in getattr(config, section).model_dump(mode="json").items():
-        if name in _CONNECTION or name in _PLACES:
+        if name in _CONNECTION:
             continue
         if name == "model_name":
             yield name, content_of(Path(locate_weights(config.base_model.path)))

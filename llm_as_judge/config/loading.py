@@ -9,18 +9,19 @@ configuration file.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.describe import names_input, takes_empty_text, takes_text
+from llm_as_judge.config.describe import members, names_input, takes_list, takes_text
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
-from llm_as_judge.config.registry import nearest
+from llm_as_judge.config.registry import did_you_mean, nearest
 from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
-from llm_as_judge.config.sources import SHIPPED, Node, environment, find_file, parse_text, read_yaml
+from llm_as_judge.config.sources import SHIPPED, Setting, environment, find_file, read_value, read_yaml
 from llm_as_judge.errors import ConfigError
 
 #: Prefix in ``models.yaml`` of a folder inside the installed package.
@@ -40,36 +41,39 @@ def load_config(
     folder = path.parent if path else None
     env = environment(Path.cwd())
     settings = _flatten(read_yaml(path)) if path else {}
-    top = _parse_overrides(overrides)
-    for name, value in (extra or {}).items():
-        if value is not None:
-            text = value if isinstance(value, str) else None
-            top[_leaf(name, "command line")] = Node(value, "command line", text)
+    top = dict(map(_override, overrides))
+    flags = {name: value for name, value in (extra or {}).items() if value is not None}
+    top |= {_leaf(name, "command line"): Setting(value, "command line") for name, value in flags.items()}
 
     named = top.get("model.model_name") or settings.get("model.model_name")
-    model_name = named.plain("model.model_name", env, as_text=True) if named else Config().model.model_name
-    if named and named.file and str(model_name).startswith("."):
+    model_name = str(named.typed(True, env)) if named else Config().model.model_name
+    if named and named.file and model_name.startswith("."):
         model_name = _located(model_name, named.file.parent)
-    base_model, defaults = _find_model(str(model_name), folder, env)
+    base_model, defaults = _find_model(model_name, folder, env)
     settings = {**defaults, **settings}
     for role in ("executor", "judge"):
-        settings.update(_machine_endpoint(role, {**settings, **top}, folder, env))
-    settings.update(top)
+        settings |= _machine_endpoint(role, {**settings, **top}, folder, env)
+    settings |= top
 
     tree: dict[str, dict[str, Any]] = {}
-    for name, node in settings.items():
+    for name, setting in settings.items():
         section, _, leaf = name.partition(".")
-        as_text = takes_text(LEAVES[name].annotation)
-        value = node.plain(name, env, as_text=as_text)
-        if node.file and names_input(LEAVES[name]):
-            value = _located(value, node.file.parent)
-        tree.setdefault(section, {})[leaf] = value
+        tree.setdefault(section, {})[leaf] = _value(name, setting, env)
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_explain(error, settings, str(path or "defaults"))) from None
     config._base_model = base_model
     return config
+
+
+def _value(name: str, setting: Setting, env: Mapping[str, str]) -> Any:
+    field = LEAVES[name]
+    as_text = takes_text(field.annotation)
+    value = setting.typed(as_text, env)
+    if as_text and value in ("", "null", "~") and types.NoneType in members(field.annotation):
+        return None
+    return _located(value, setting.file.parent) if setting.file and names_input(field) else value
 
 
 def locate_weights(path: str) -> str:
@@ -109,11 +113,9 @@ def _leaf(name: str, origin: str) -> str:
         return bare[0]
     if bare:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
-    guess = nearest(name, [*LEAVES, *(full.partition(".")[2] for full in LEAVES)])
-    if guess and guess not in LEAVES:
-        guess = " or ".join(full for full in LEAVES if full.partition(".")[2] == guess)
-    hint = f"; did you mean {guess}?" if guess else f"; the sections are {', '.join(SECTIONS)}"
-    raise ConfigError(f"{origin}: unknown setting {name!r}{hint}")
+    full = nearest(name, LEAVES) or nearest(f".{name}", {f".{full.partition('.')[2]}": full for full in LEAVES})
+    hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}"
+    raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
 
 def _located(value: Any, folder: Path) -> Any:
@@ -136,19 +138,15 @@ def _first_leaf(section: str) -> str:
     return next(full for full in LEAVES if full.startswith(f"{section}."))
 
 
-def _flatten(tree: Mapping[str, Node]) -> dict[str, Node]:
-    """Nodes by full name; nested sections, dotted and bare names may be mixed, but not repeated."""
-    found: dict[str, Node] = {}
-    for name, node in tree.items():
-        pairs = [(name, node)]
+def _flatten(tree: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Settings by full name; nested sections, dotted and bare names may be mixed, but not repeated."""
+    found: dict[str, Setting] = {}
+    for name, setting in tree.items():
+        pairs = {name: setting}
         if name in SECTIONS:
-            if not isinstance(node.value, dict):
-                raise ConfigError(
-                    f"{node.origin}: section {name!r} must contain 'name: value' lines, got {node.text!r}; "
-                    f"one of its settings is {_first_leaf(name)}"
-                )
-            pairs = [(f"{name}.{leaf}", child) for leaf, child in node.value.items()]
-        for given, child in pairs:
+            children = setting.children(f"section {name!r}", f"; one of its settings is {_first_leaf(name)}")
+            pairs = {f"{name}.{leaf}": child for leaf, child in children.items()}
+        for given, child in pairs.items():
             full = _leaf(given, child.origin)
             if full in found:
                 raise ConfigError(f"{child.origin}: {full} is set twice, first at {found[full].origin}")
@@ -156,19 +154,17 @@ def _flatten(tree: Mapping[str, Node]) -> dict[str, Node]:
     return found
 
 
-def _parse_overrides(overrides: Iterable[str]) -> dict[str, Node]:
-    found = {}
-    for item in overrides:
-        name, equals, text = item.partition("=")
-        origin = f"--set {item}"
-        if not equals:
-            raise ConfigError(f"{origin}: expected name=value")
-        full = _leaf(name.strip(), f"--set {name.strip()}")
-        # Free text is not YAML: a key or a path may begin with any character.
-        kind, origin = LEAVES[full].annotation, f"--set {name.strip()}"
-        literal = takes_text(kind) and text != "null" and (text != "" or takes_empty_text(kind))
-        found[full] = Node(text, origin, text) if literal else parse_text(text, origin)
-    return found
+def _override(item: str) -> tuple[str, Setting]:
+    """Full name and value of ``name=value``."""
+    name, equals, text = item.partition("=")
+    origin = f"--set {name.strip()}"
+    if not equals:
+        raise ConfigError(f"--set {item}: expected name=value")
+    full = _leaf(name.strip(), origin)
+    # Free text is not YAML: a key or a path may begin with any character.
+    if takes_text(LEAVES[full].annotation) and not takes_list(LEAVES[full].annotation):
+        return full, Setting(text, origin)
+    return full, read_value(text, origin)
 
 
 def _beside(folder: Path | None, name: str) -> Path | None:
@@ -177,70 +173,56 @@ def _beside(folder: Path | None, name: str) -> Path | None:
     return next((place / name for place in places if (place / name).is_file()), None)
 
 
-def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Node]]:
+def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Setting]]:
     """The entry for ``model.model_name`` and its default settings in ``models.yaml``."""
     file = _beside(folder, "models.yaml")
     table = read_yaml(file) if file else {}
     if file and name in table:
-        entry = _fields(table[name], f"model {name!r}", {"path", "defaults"})
-        if "path" not in entry:
-            raise ConfigError(f"{table[name].origin}: model {name!r} has no path (folder or hub id)")
-        place = str(entry["path"].plain(f"{name}.path", env, as_text=True))
+        entry = table[name].children(f"model {name!r}")
+        if not {"path"} <= entry.keys() <= {"path", "defaults"}:
+            raise ConfigError(
+                f"{table[name].origin}: model {name!r} must have a path and may have defaults, nothing else"
+            )
+        place = str(entry["path"].typed(True, env))
         if place.startswith(PACKAGED):
             place = str(Path(__file__).parents[1] / place.removeprefix(PACKAGED))
         elif place.startswith(("./", "../")):
             place = str((file.parent / place).resolve())
-        settings = entry.get("defaults")
-        return BaseModelEntry(name, place), _flatten(_fields(settings, "defaults")) if settings else {}
+        defaults = entry["defaults"].children("defaults") if "defaults" in entry else {}
+        return BaseModelEntry(name, place), _flatten(defaults)
     if Path(name).expanduser().is_dir():
         return BaseModelEntry(Path(name).resolve().name, str(Path(name).expanduser())), {}
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         return BaseModelEntry(name.rpartition("/")[2], name), {}
-    guess = nearest(name, table)
-    hint = f"did you mean {guess!r}? " if guess else ""
     raise ConfigError(
         f"model.model_name = {name!r} is not a key of {file or 'models.yaml'} ({', '.join(table)}), a folder "
-        f"or a Hugging Face id (owner/name); {hint}Correct it in the configuration or give --model"
+        f"or a Hugging Face id (owner/name); {did_you_mean(name, table)}Correct it in the configuration or give --model"
     )
 
 
 def _machine_endpoint(
-    role: str, settings: Mapping[str, Node], folder: Path | None, env: Mapping[str, str]
-) -> dict[str, Node]:
+    role: str, settings: Mapping[str, Setting], folder: Path | None, env: Mapping[str, str]
+) -> dict[str, Setting]:
     """Settings for the role's model from ``llm.yaml`` next to the configuration."""
     file = folder / "llm.yaml" if folder else None
-    node = settings.get(f"{role}.model")
-    if file is None or node is None or not file.is_file():
+    named = settings.get(f"{role}.model")
+    if file is None or named is None or not file.is_file():
         return {}
-    models = _fields(read_yaml(file).get("models", Node({}, str(file))), "models")
-    name = str(node.plain(f"{role}.model", env, as_text=True))
-    if name not in models:
-        return {}
-    entry = _fields(models[name], f"model {name!r}")
+    models = read_yaml(file).get("models", Setting({}, str(file))).children("models")
+    name = str(named.typed(True, env))
+    entry = models[name].children(f"model {name!r}") if name in models else {}
     return {_leaf(f"{role}.{_ALIASES.get(leaf, leaf)}", child.origin): child for leaf, child in entry.items()}
 
 
-def _fields(node: Node, what: str, allowed: Iterable[str] | None = None) -> dict[str, Node]:
-    if not isinstance(node.value, dict):
-        raise ConfigError(f"{node.origin}: {what} must contain 'name: value' lines, got {node.text!r}")
-    for name, child in node.value.items():
-        if allowed is not None and name not in allowed:
-            raise ConfigError(f"{child.origin}: {what} has no {name!r}, only {', '.join(sorted(allowed))}")
-    return node.value
-
-
-def _explain(error: ValidationError, settings: Mapping[str, Node], source: str) -> str:
+def _explain(error: ValidationError, settings: Mapping[str, Setting], source: str) -> str:
     """One line per wrong setting: place, full name, value, reason."""
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
-        location = [str(part) for part in item["loc"]]
-        name = ".".join(location[:2])
-        reason = item["msg"].removeprefix("Value error, ")
-        node = settings.get(name)
-        if node is None:
-            lines.setdefault(f"{source}: {name}", []).append(reason)
-            continue
-        value = "***" if name.endswith(".api_key") else repr(item["input"])
-        inner = f".{location[2]}" if isinstance(node.value, dict) and len(location) > 2 else ""
-        lines.setdefault(f"{node.origin}: {name}{inner} = {value}", []).append(reason)
+        name, inner = ".".join(map(str, item["loc"][:2])), ".".join(map(str, item["loc"][2:3]))
+        place = f"{source}: {name}"
+        if (setting := settings.get(name)) is not None:
+            key = f"{name}.{inner}" if inner and isinstance(setting.value, dict) else name
+            value = "***" if name.endswith(".api_key") else repr(item["input"])
+            place = f"{setting.origin}: {key} = {value}"
+        lines.setdefault(place, []).append(item["msg"].removeprefix("Value error, "))
     return "\n".join(f"{place}: {' or '.join(reasons)}" for place, reasons in lines.items())

@@ -20,8 +20,13 @@ T = TypeVar("T")
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice most similar to ``name``, if any is similar."""
-    found = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
-    return found[0] if found else None
+    return next(iter(difflib.get_close_matches(name, list(choices), n=1)), None)
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """``did you mean 'NAME'? `` for a message, empty if no choice is similar."""
+    guess = nearest(name, choices)
+    return f"did you mean {guess!r}? " if guess else ""
 
 
 def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
@@ -34,11 +39,10 @@ def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
         return table[name]
     if ":" in name:
         return cast(T, _own(kind, name))
-    guess = nearest(name, table)
-    hint = f"; did you mean {guess!r}?" if guess else "."
+    hint = did_you_mean(name, table)
     raise ConfigError(
-        f"unknown {kind} {name!r}{hint} There are {', '.join(sorted(table))}; write your own as 'package.module:Name' "
-        "or 'file.py:Name'"
+        f"unknown {kind} {name!r}{f'; {hint}' if hint else '. '}There are {', '.join(sorted(table))}; write your own "
+        "as 'package.module:Name' or 'file.py:Name'"
     )
 
 
@@ -56,9 +60,8 @@ def _own(kind: str, name: str) -> object:
     try:
         return cast(object, getattr(module, attribute))
     except AttributeError:
-        guess = nearest(attribute, vars(module))
-        hint = f"; did you mean {guess!r}?" if guess else ""
-        raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}{hint}") from None
+        hint = did_you_mean(attribute, vars(module))
+        raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}{f'; {hint}' if hint else ''}") from None
 
 
 @cache

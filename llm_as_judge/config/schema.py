@@ -45,15 +45,10 @@ class ModelConfig(Strict):
         description="Precision of the base weights; auto: bfloat16 on CUDA and on CPUs with native support (not "
         "for tiny models), else float32.",
     )
-    device: str = Field(
-        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="Device: auto, cpu, mps, cuda or cuda:N."
-    )
-    gradient_checkpointing: bool = Field(
-        False, description="Recompute activations in the backward pass to save memory."
-    )
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
+    gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
     adapter: InputPath | None = Field(
-        None,
-        description="Initial adapter: its folder or a folder of checkpoints (the newest is used); null: a new one.",
+        None, description="Initial adapter: its folder, or a folder of checkpoints for the newest; null: a new one."
     )
 
 
@@ -66,18 +61,9 @@ class WarmupConfig(Strict):
     workflows_per_problem: int = Field(10, gt=0, le=MAX_ITEMS, description="Workflows per problem and step.")
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
     look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
-    look_samples: int = Field(
-        4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem, at temperature 1."
-    )
-    varied: Float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Share of generated workflows with varied names and idioms; the others use one style.",
-    )
-    own_workflows: InputPath | None = Field(
-        None, description="JSONL file of your own workflows (domain, workflow); null: generated ones."
-    )
+    look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
+    varied: Float = Field(1.0, ge=0, le=1, description="Share of generated workflows with varied names and idioms.")
+    own_workflows: InputPath | None = Field(None, description="JSONL file of your own workflows; null: generated ones.")
 
 
 class TrainingConfig(Strict):
@@ -98,15 +84,12 @@ class TrainingConfig(Strict):
     kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimator of the KL term.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask",
-        description="Correction of log-probabilities that differ between engine and trainer, as in TRL.",
+        "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
     )
     importance_sampling_cap: Float = Field(
         3.0, gt=0, description="Importance weight above which a token or sequence is truncated or masked."
     )
-    lookahead: int = Field(
-        0, ge=0, le=64, description="Batches sampled ahead, each trained on that many steps later; 0 = off."
-    )
+    lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead and trained on that many steps later.")
     stale_policy: Literal["behaviour", "truncate"] = Field(
         "truncate",
         description="Correction of batches sampled by older weights. truncate: importance weights, truncated at "
@@ -128,9 +111,7 @@ class TrainingConfig(Strict):
         description="Exclude workflows cut off at response_max_length from loss, divisor and group mean; "
         "otherwise they get the lowest reward.",
     )
-    max_unscored: Float = Field(
-        0.5, ge=0, le=1, description="Share of unscored rollouts in a batch above which the run pauses."
-    )
+    max_unscored: Float = Field(0.5, ge=0, le=1, description="Share of unscored rollouts above which a run pauses.")
     patience_s: Float = Field(900.0, ge=0, description="Total seconds that a paused run waits for its endpoints.")
     shuffle_rewards: bool = Field(False, description="Shuffle the rewards, as a control experiment.")
 
@@ -146,9 +127,7 @@ class TrainingConfig(Strict):
 
 class GenerationConfig(Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
-    final_temperature: Float | None = Field(
-        None, gt=0, description="Temperature of the last step, reached linearly; null = constant."
-    )
+    final_temperature: Float | None = Field(None, gt=0, description="Temperature of the last step, reached linearly.")
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
@@ -166,12 +145,7 @@ class DataConfig(Strict):
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; the shares sum to 1."
     )
-    eval_problems: int = Field(
-        150,
-        gt=0,
-        le=1_000_000,
-        description="Problems in an evaluation: a fixed sample of the file, in its shares of datasets and domains.",
-    )
+    eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
     max_problems: int | None = Field(
         None, gt=0, description="Maximum number of training problems, sampled in the same way; null = all."
     )
@@ -223,9 +197,7 @@ class WorkflowConfig(Strict):
     layer1: bool = Field(True, description="Operators, rules and guidance in the policy's prompt.")
     show_problem: bool = Field(True, description="The problem in the policy's prompt; false is a control experiment.")
     guidance: InputPath | None = Field(None, description="YAML file with the Layer 1 guidance; null = built in.")
-    prompt: Literal["full", "short"] = Field(
-        "full", description="Layer 1 prompt: full for instruct models, short for the nano policy."
-    )
+    prompt: Literal["full", "short"] = Field("full", description="Layer 1 prompt: full, or short for the nano policy.")
     prefill: bool = Field(False, description="Start the policy's reply with the fixed head of the class.")
 
     @model_validator(mode="after")
@@ -282,17 +254,9 @@ class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
-    persistence_dir: OutputPath | None = Field(
-        None, description="Folder of the stored buffer, used by one run at a time; null = not stored."
-    )
+    persistence_dir: OutputPath | None = Field(None, description="Folder of the stored buffer; null = not stored.")
     reuse: bool = Field(False, description="Start a new run with the stored workflows; off: move them aside.")
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
-    embedder: str = Field(
-        "policy",
-        min_length=1,
-        description="Embedding of problems: policy (hidden states) or a sentence-transformers model.",
-    )
-    max_age: int = Field(0, ge=0, description="Steps after which a workflow is dropped; 0 = never.")
 
 
 class BudgetConfig(Strict):
@@ -313,14 +277,10 @@ class TrackingConfig(Strict):
 
 
 class OutputConfig(Strict):
-    output_dir: OutputPath = Field(
-        Path("checkpoints"), description="Folder for checkpoints: <model>/<run_name>/step_N."
-    )
+    output_dir: OutputPath = Field(Path("checkpoints"), description="Folder of <model>/<run_name>/step_N.")
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
-    run_name: str = Field(
-        "grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of the run's folder and log."
-    )
+    run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run's folder and log.")
 
 
 @dataclass(frozen=True, slots=True)

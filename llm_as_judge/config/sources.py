@@ -1,7 +1,6 @@
-"""Reads YAML, ``.env`` and ``--set`` text into values that remember where they were written.
+"""Reads YAML and ``.env`` files; independent of the schema.
 
-Independent of the schema. Types are those of YAML 1.1 as read by PyYAML; ``${NAME}`` and ``${NAME:-default}`` in a
-scalar are replaced by environment variables.
+The values of settings stay text, as written, until their type is known: ``007`` may be a name and ``off`` a word.
 """
 
 from __future__ import annotations
@@ -9,45 +8,52 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from dotenv.parser import parse_stream
 
 from llm_as_judge.errors import ConfigError
 
+T = TypeVar("T")
 _HERE = Path(__file__).parent
 #: The configurations shipped with the package: next to this file in a wheel, in ``config`` in a clone.
 SHIPPED = next((folder for folder in (_HERE / "defaults", _HERE.parents[1] / "config") if folder.is_dir()), _HERE)
-#: Maximum number of values in one file; a list of benchmarks has some hundreds.
-MAX_VALUES = 20_000
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One value: ``dict[str, Node]``, ``list[Node]`` or a scalar, with its ``text`` as written."""
+class Setting:
+    """A value with its place: ``dict[str, Setting]``, a list, text as written, or the typed value of a flag."""
 
     value: Any
-    origin: str  # "file:line" or "--set"
-    text: str | None = None
-    file: Path | None = None  # the file it was read from
+    origin: str  # "file:line", "--set NAME" or "command line"
+    file: Path | None = None
 
-    def plain(self, key: str, env: Mapping[str, str], *, as_text: bool = False) -> Any:
-        """The value with references replaced; ``as_text`` keeps a scalar as written (``007``, ``yes``)."""
+    def children(self, what: str, example: str = "") -> dict[str, Setting]:
+        """The settings of a section; raises ConfigError if it is not one."""
         if isinstance(self.value, dict):
-            return {name: child.plain(f"{key}.{name}", env) for name, child in self.value.items()}
-        if isinstance(self.value, list):
-            return [child.plain(key, env) for child in self.value]
-        if self.text is None or self.value is None:
             return self.value
-        text = interpolate(self.text, env, f"{self.origin}: {key}")
+        raise ConfigError(f"{self.origin}: {what} must contain 'name: value' lines, got {self.value!r}{example}")
+
+    def typed(self, as_text: bool, env: Mapping[str, str]) -> Any:
+        """The value with references replaced; scalars are typed as in YAML 1.1 or stay text."""
+        if isinstance(self.value, dict):
+            return {name: child.typed(as_text, env) for name, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [Setting(item, self.origin).typed(as_text, env) for item in self.value]
+        if not isinstance(self.value, str):
+            return self.value
+        text = interpolate(self.value, env, self.origin)
         if as_text:
             return text
-        return self.value if text == self.text else parse_text(text, self.origin).value
+        try:
+            return yaml.safe_load(text)
+        except Exception:  # PyYAML raises many kinds; the schema says what is expected
+            return text
 
 
 def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
@@ -55,14 +61,12 @@ def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
-        if value := env.get(name):
-            return value
-        if default is None:
+        if (value := env.get(name) or default) is None:
             raise ConfigError(
                 f"{where}: environment variable {name} is not set; export it, put {name}=... into .env, "
                 f"or write ${{{name}:-default}}"
             )
-        return str(default)
+        return str(value)
 
     if "${" in _REFERENCE.sub("", text):
         raise ConfigError(f"{where}: {text!r} is malformed; write ${{NAME}} or ${{NAME:-default}}")
@@ -99,32 +103,23 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     return found
 
 
-def read_yaml(path: Path) -> dict[str, Node]:
-    """The mapping in a YAML file; raises ConfigError with file and line if there is none."""
-    node = _compose(_read_text(path), str(path), path)
-    if node is None:
+def read_yaml(path: Path) -> dict[str, Setting]:
+    """The settings in a YAML file; raises ConfigError with file and line if there are none."""
+    root = _parsed(_read_text(path), path, lambda loader: loader.get_single_node())
+    if root is None:
         raise ConfigError(f"{path}: the file is empty; it must contain a mapping of settings")
-    if not isinstance(node.value, dict):
-        raise ConfigError(f"{node.origin}: expected 'name: value' lines, got {node.text or 'a list'!r}")
-    return node.value
+    return _setting(root, path).children("the file")
+
+
+def read_value(text: str, origin: str) -> Setting:
+    """One YAML value from the command line; empty text is null."""
+    root = _parsed(text, origin, lambda loader: loader.get_single_node())
+    return _setting(root, origin) if root is not None else Setting("", origin)
 
 
 def plain_yaml(path: Path) -> Any:
     """The content of a YAML file as plain values; references are not replaced. Raises ConfigError."""
-    return _bare(_compose(_read_text(path), str(path), path))
-
-
-def _bare(node: Node | None) -> Any:
-    value = None if node is None else node.value
-    if isinstance(value, dict):
-        return {name: _bare(child) for name, child in value.items()}
-    return [_bare(child) for child in value] if isinstance(value, list) else value
-
-
-def parse_text(text: str, origin: str) -> Node:
-    """One YAML value from the command line or the environment; empty text is null."""
-    node = _compose(text, origin)
-    return node if node is not None else Node(None, origin, "")
+    return _parsed(_read_text(path), path, lambda loader: loader.get_single_data())
 
 
 def _read_text(path: Path) -> str:
@@ -136,50 +131,51 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 
-def _compose(text: str, source: str, file: Path | None = None) -> Node | None:
+class _Loader(yaml.SafeLoader):
+    """Refuses tags, aliases (which could repeat a value without end) and keys that are repeated or not plain names."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or event.tag is not None:
+            problem = "tags (!!name) and aliases (*name) are not supported; write the value out"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.MappingNode):
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.MarkedYAMLError(problem="a key must be a plain name", problem_mark=key.start_mark)
+                if key.value in lines:
+                    problem = f"{key.value!r} is set twice, first in line {lines[key.value]}"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                lines[key.value] = key.start_mark.line + 1
+        return node
+
+
+def _parsed(text: str, source: str | Path, read: Callable[[_Loader], T]) -> T:
+    """What ``read`` makes of the YAML in ``text``. Raises ConfigError with the line."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        return None if root is None else _convert(root, source, file)
+        return read(_Loader(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark and file else ""
+        line = f":{mark.line + 1}" if mark and isinstance(source, Path) else ""
         raise ConfigError(f"{source}{line}: not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not valid YAML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{source}: nested too deeply; settings are sections of names and values") from None
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # such as !!int x
+        raise ConfigError(f"{source}: not valid YAML: {error}") from None
 
 
-def _convert(root: yaml.Node, source: str, file: Path | None) -> Node:
-    """``root`` with origins; refuses more than ``MAX_VALUES`` values, counting repeated anchors."""
-    count = 0
+def _setting(node: yaml.Node, source: str | Path) -> Setting:
+    """``node`` with origins; the line of a value is that of its name."""
 
-    def convert(node: yaml.Node, above: tuple[yaml.Node, ...] = ()) -> Node:
-        nonlocal count
-        count += 1
-        origin = f"{source}:{node.start_mark.line + 1}" if file else source
-        if node in above:
-            raise ConfigError(f"{origin}: an anchor contains itself; write the value out")
-        if count > MAX_VALUES:
-            raise ConfigError(f"{origin}: more than {MAX_VALUES} values, counting repeated anchors")
-        inside = (*above, node)
-        if isinstance(node, yaml.MappingNode):
-            children: dict[str, Node] = {}
-            for key, value in node.value:
-                place = f"{source}:{key.start_mark.line + 1}" if file else source
-                if not isinstance(key, yaml.ScalarNode):
-                    raise ConfigError(f"{place}: a key must be a plain name")
-                if key.value in children:
-                    first = children[key.value].origin
-                    raise ConfigError(f"{place}: {key.value!r} is set twice, first at {first}")
-                children[key.value] = replace(convert(value, inside), origin=place)
-            return Node(children, origin, file=file)
-        if isinstance(node, yaml.SequenceNode):
-            return Node([convert(child, inside) for child in node.value], origin, file=file)
-        try:
-            value = yaml.SafeLoader("").construct_object(node)
-        except (ValueError, LookupError, AttributeError, TypeError) as error:  # such as !!bool x, !!int ''
-            raise ConfigError(f"{origin}: {node.value!r} is not a value of type {node.tag}") from error
-        return Node(value, origin, str(node.value), file)
+    def origin(mark: yaml.Mark) -> str:
+        return f"{source}:{mark.line + 1}" if isinstance(source, Path) else source
 
-    return convert(root)
+    file = source if isinstance(source, Path) else None
+    value: Any = node.value
+    if isinstance(node, yaml.MappingNode):
+        value = {k.value: Setting(_setting(v, source).value, origin(k.start_mark), file) for k, v in node.value}
+    elif isinstance(node, yaml.SequenceNode):
+        value = [_setting(child, source).value for child in node.value]
+    return Setting(value, origin(node.start_mark), file)

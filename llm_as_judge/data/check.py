@@ -8,7 +8,7 @@ tests must reject solutions that do nothing; runs refuse such problems before th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import recognise
-from llm_as_judge.data.reading import Faults, Raw, files_in, read
+from llm_as_judge.data.reading import Faults, files_in, read
+from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.sandbox.code_verdict import vacuous
@@ -24,7 +25,7 @@ from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.types import Problem
 
-_CONCURRENT = 8
+_CONCURRENT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +54,27 @@ async def check_golds(
     """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind, with the field names of
     ``fields``. Raises ``DataError`` for a missing file.
     """
-    judge, gate = Judge(RULES, None, sandbox, official=True), asyncio.Semaphore(_CONCURRENT)
+    judge = Judge(RULES, None, sandbox, official=True)
     records = golds = 0
     failures: list[Failure] = []
-
-    async def check(problem: Problem, gold: str) -> list[Failure]:
-        async with gate:
-            return [Failure(problem.question.id, reason) for reason in await _rejected(judge, sandbox, problem, gold)]
-
-    async def check_tests(problem: Problem, place: str) -> list[Failure]:
-        async with gate:
-            try:
-                reason = await _vacuous(sandbox, problem)
-            except (DataError, SandboxFault) as error:
-                reason = str(error)
-            return [Failure(place, reason)] if reason else []
-
-    running: set[asyncio.Task[list[Failure]]] = set()
-    for raw, place in ((raw, f"{file}:{raw.place}") for path in paths for file in files_in(path) for raw in read(file)):
+    checks: list[Awaitable[list[Failure]]] = []
+    for place, record in (found for path in paths for file in files_in(path) for found in read(file)):
         records += 1
-        await asyncio.sleep(0)  # lets Ctrl-C through
         try:
-            problem, answers = _parsed(dataset, raw, fields)
+            if isinstance(record, DataError):
+                raise record
+            problem, answers = _parsed(dataset, record, fields)
         except DataError as error:
             failures.append(Failure(place, str(error)))
-            continue
-        golds += len(answers)
-        running |= {asyncio.create_task(check(problem, gold)) for gold in answers}
-        if problem.reference.tests:
-            running.add(asyncio.create_task(check_tests(problem, place)))
-        if len(running) >= 8 * _CONCURRENT:
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            failures += [failure for task in done for failure in task.result()]
-    failures += [failure for several in await asyncio.gather(*running) for failure in several]
+        else:
+            golds += len(answers)
+            checks += [_check(judge, sandbox, problem, gold) for gold in answers]
+            checks += [_check_tests(sandbox, problem, place)] if problem.reference.tests else []
+        if len(checks) >= _CONCURRENT:
+            failures += [failure for found in await asyncio.gather(*checks) for failure in found]
+            checks = []
+        await asyncio.sleep(0)  # lets Ctrl-C through
+    failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 
@@ -111,29 +100,34 @@ async def _vacuous(sandbox: Sandbox, problem: Problem) -> str:
     return f"{problem.question.id}: line {found.line} of the tests: {found.reason}" if found else ""
 
 
-async def _rejected(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[str]:
-    """Why the judge or a public test rejects ``gold``."""
-    verdict = await judge.verdict(problem, gold)
+async def _check_tests(sandbox: Sandbox, problem: Problem, place: str) -> list[Failure]:
+    try:
+        reason = await _vacuous(sandbox, problem)
+    except (DataError, SandboxFault) as error:
+        reason = str(error)
+    return [Failure(place, reason)] if reason else []
+
+
+async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Failure]:
+    """Whether the judge and the public tests accept ``gold``."""
+    question, verdict = problem.question, await judge.verdict(problem, gold)
     reasons = [] if verdict.correct else [f"{verdict.reason}; the gold is {gold[-80:]!r}"]
-    for test in problem.question.public_tests:
-        source = f"{problem.reference.prelude}\n\n{gold}\n\n{_setup(problem)}"
-        result = await run_assert(sandbox, source, test)
+    dataset = DATASETS.get(question.dataset)
+    # Code before the first hidden assert, which public asserts may need too.
+    setup = problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
+    for test in question.public_tests:
+        result = await run_assert(sandbox, f"{problem.reference.prelude}\n\n{gold}\n\n{setup}", test)
         if not result.passed:
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
-    return reasons
+    return [Failure(question.id, reason) for reason in reasons]
 
 
-def _setup(problem: Problem) -> str:
-    """Code before the first hidden assert, which public asserts may need too."""
-    dataset = DATASETS.get(problem.question.dataset)
-    return problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
-
-
-def _parsed(dataset: Dataset | None, raw: Raw, fields: Mapping[str, Sequence[str]]) -> tuple[Problem, tuple[str, ...]]:
-    if raw.record is None:
-        raise DataError(raw.reason)
-    dataset = dataset or DATASETS.get(recognise(raw.record, fields))
+def _parsed(
+    dataset: Dataset | None, record: Record, fields: Mapping[str, Sequence[str]]
+) -> tuple[Problem, tuple[str, ...]]:
+    """The problem of a record, and replies that must be judged correct."""
+    dataset = dataset or DATASETS.get(recognise(record, fields))
     if dataset:
-        return dataset.parse(raw.record), dataset.golds(raw.record)
-    problem = custom.parse(raw.record, fields)
+        return dataset.parse(record), dataset.golds(record)
+    problem = custom.parse(record, fields)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from llm_as_judge.config.fields import Names
+from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Domain, Problem
 
@@ -20,12 +20,6 @@ from llm_as_judge.types import Domain, Problem
 Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
 #: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
 TestStyle = Literal["check", "asserts"]
-
-
-class Strict(BaseModel):
-    """Settings without unknown keys or converted types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Split(Strict):

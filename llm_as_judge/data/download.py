@@ -8,14 +8,14 @@ changed fields.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
 from llm_as_judge.data.files import write_lines, writing
-from llm_as_judge.data.settings import DatasetSettings, splits_there
+from llm_as_judge.data.settings import DatasetSettings, release_places, splits_there
 from llm_as_judge.errors import DataError
 
 #: Hub id, configuration, split -> its records.
@@ -54,18 +54,24 @@ def download(
     fetched before that are kept.
     """
     sources = settings.sources(list(names))
-    targets = [(name, split) for name, source in sources.items() for split in source.splits]
+    missing = {name: [s for s in x.splits if s not in splits_there(raw, name, x)] for name, x in sources.items()}
     files: dict[str, Any] = {}
-    for i, (name, split) in enumerate(targets):
-        if split in splits_there(raw, name, sources[name]):
-            continue
-        file = f"{name}/{split}.jsonl"
-        try:
-            files[file] = _fetch(raw / file, name, split, sources[name], fetch, progress)
-        except DataError as error:
-            missing = dict.fromkeys(name for name, _ in targets[i:])
-            lines = [f"{name}: not fetched: {error}", *_by_hand(raw, sources, missing)]
-            raise DataError("\n".join(lines)) from error
+    for name, splits in missing.items():
+        for split in splits:
+            file = f"{name}/{split}.jsonl"
+            try:
+                files[file] = _fetch(raw / file, name, split, sources[name], fetch, progress)
+            except DataError as error:
+                left = [
+                    f"  {other}, {part}: {release_places(raw, sources[other], part)}"
+                    for other, parts in missing.items()
+                    for part in parts
+                    if f"{other}/{part}.jsonl" not in files
+                ]
+                raise DataError(
+                    f"{name}: not fetched: {error}\nTry again later, it continues. Without a network, put these files "
+                    f"into {raw.resolve()} by hand:\n" + "\n".join(left)
+                ) from error
     return {"files": files}
 
 
@@ -91,12 +97,3 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
     with writing(path):
         part.replace(path)
     return {**facts, "hub": source.hub, "configs": list(source.configs), "split": theirs}
-
-
-def _by_hand(raw: Path, sources: Mapping[str, Source], names: Iterable[str]) -> list[str]:
-    lines = [f"Try again later, it continues. Without a network, put these files into {raw.resolve()} by hand:"]
-    for name in names:
-        for split, files in sources[name].splits.items():
-            places = " or ".join(str(raw / pattern) for pattern in files.release)
-            lines.append(f"  {name}, {split}: {places} (from {sources[name].page})")
-    return lines

@@ -1,14 +1,11 @@
-"""Result files that are complete or absent: written to a staging folder, checksummed, then moved, the index last.
-
-While files are moved, their folders contain a marker; ``check_whole`` refuses a folder that still has one.
-"""
+"""Result files that are complete or absent: written to a hidden folder, checksummed, then moved into place."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from typing import Any
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import locked
 
+#: Present in the output folder while its files are replaced.
 MARKER = ".incomplete"
 #: The index file in a folder of test sets.
 TEST_INDEX = "test_index.json"
@@ -50,43 +48,31 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def staging(out: Path) -> Iterator[Path]:
-    """An empty folder inside ``out``, removed at the end; an ``OSError`` of the block becomes a ``DataError``.
+def replacing(out: Path, stale: Iterable[str]) -> Iterator[Path]:
+    """An empty folder whose files replace those of ``out`` after the block; files that match ``stale`` are removed.
 
-    Waits while another process writes to the same ``out``.
+    If the block raises, ``out`` is unchanged. Waits while another process writes to the same ``out``.
     """
-    folder = out / ".process"
+    staged = out / ".process"
     with writing(out), locked(out / ".process.lock"):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir(parents=True)
         try:
-            yield folder
+            yield staged
+            (out / MARKER).touch()
+            for path in [path for pattern in stale for path in out.glob(pattern)]:
+                path.unlink()
+            for path in [path for path in staged.rglob("*") if path.is_file()]:
+                place = out / path.relative_to(staged)
+                place.parent.mkdir(exist_ok=True)
+                path.replace(place)
+            (out / MARKER).unlink()
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def move_into_place(staged: Path, out: Path, last: str, stale: Mapping[str, str]) -> None:
-    """Move every file of ``staged`` to the same place under ``out``; ``last``, the index, after all others.
-
-    ``stale``: folder -> pattern of files that are removed unless this run replaces them.
-    """
-    files = sorted(path.relative_to(staged) for path in staged.rglob("*") if path.is_file())
-    folders = {(out / file).parent for file in files}
-    for folder in folders:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).touch()
-    (out / last).unlink(missing_ok=True)
-    old = {path for where, pattern in stale.items() for path in (out / where).glob(pattern)}
-    for path in old - {out / file for file in files}:
-        path.unlink()
-    for file in sorted(files, key=lambda file: str(file) == last):
-        (staged / file).replace(out / file)
-    for folder in folders:
-        (folder / MARKER).unlink(missing_ok=True)
+            shutil.rmtree(staged, ignore_errors=True)
 
 
 def check_whole(path: Path) -> None:
-    """Raises ``DataError`` if ``path`` is in a folder whose files were only partly replaced."""
-    marker = path.parent / MARKER
-    if marker.exists():
-        raise DataError(f"{path}: an earlier run broke off while it replaced this folder; run it again (see {marker})")
+    """Raises ``DataError`` if ``path`` is in an output folder whose files were only partly replaced."""
+    for folder in list(path.absolute().parents)[:2]:
+        if (folder / MARKER).exists():
+            raise DataError(f"{path}: an earlier run broke off while it replaced {folder}; run data process again")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import Domain
@@ -43,12 +42,11 @@ class Quota(Generic[K]):
         return (self.next() for _ in range(n))
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Line ``index`` of set ``name``; ``repeat`` counts its earlier occurrences."""
+class Slot(NamedTuple):
+    """Line ``line`` of set ``name``; ``repeat`` counts its earlier occurrences."""
 
     name: str
-    index: int
+    line: int
     repeat: int
 
 
@@ -88,20 +86,11 @@ class Mixture:
         return {name: count for quota in self._inside.values() for name, count in quota.drawn.items()}
 
     def take(self, n: int) -> Iterator[Slot]:
-        inside = {domain: quota.take(n) for domain, quota in self._inside.items()}
         for domain in self._across.take(n):
-            name = next(inside[domain])
+            name = self._inside[domain].next()
             repeat, position = divmod(self._inside[domain].drawn[name] - 1, self._sizes[name])
             if position == 0:
                 order = list(range(self._sizes[name]))
                 random.Random(f"{self._seed}/{name}/{repeat}").shuffle(order)
                 self._orders[name] = order
             yield Slot(name, self._orders[name][position], repeat)
-
-    def largest_without_repeats(self) -> int:
-        """Number of lines of the largest mixture without a repeated line."""
-        return min(
-            math.floor(self._sizes[name] * len(quota.drawn) / self._across.shares[domain])
-            for domain, quota in self._inside.items()
-            for name in quota.drawn
-        )

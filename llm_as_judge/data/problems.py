@@ -10,11 +10,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from llm_as_judge.config.registry import nearest
+from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.files import TEST_INDEX, check_whole
@@ -29,40 +28,33 @@ from llm_as_judge.types import DOMAINS, Problem
 TEST_SETS = Path("data/test")
 
 
-def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
-    """``load_file`` with the field names of config/dataset.yaml.
-
-    Raises ``DataError``, also if ``path`` is part of an interrupted ``data process``.
-    """
-    check_whole(path)
-    return load_file(path, limit, load_settings().fields)
-
-
-def load_file(
-    path: str | Path, limit: int | None = None, fields: Mapping[str, Sequence[str]] = custom.FIELDS
+def read_problems(
+    path: Path, limit: int | None = None, fields: Mapping[str, Sequence[str]] | None = None
 ) -> list[Problem]:
-    """The first ``limit`` problems (default: all) of a file or folder. ``fields`` gives other spellings of the
-    project's own field names. Raises ``DataError`` that names every bad record found.
+    """The first ``limit`` problems (default: all) of a file or folder.
+
+    ``fields`` gives other spellings of the project's own field names (default: those of config/dataset.yaml). Raises
+    ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
-    path = Path(path)
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
+    check_whole(path)
+    spellings = load_settings().fields if fields is None else fields
+
+    def parse(record: Record) -> Problem:
+        dataset = DATASETS.get(recognise(record, spellings))
+        return dataset.parse(record) if dataset else custom.parse(record, spellings)
+
     problems: list[Problem] = []
     faults = Faults()
     for file in files_in(path):
-        found = parsed(file, partial(parse_record, fields=fields), faults)
+        found = parsed(file, parse, faults)
         problems += (replace(p, place=place) for place, p in islice(found, limit and limit - len(problems)))
     if faults.count:
         raise DataError(str(faults))
     if not problems:
         raise DataError(f"{path}: no problems in it")
     return problems
-
-
-def parse_record(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> Problem:
-    """A record of any benchmark, or of the project's own format. Raises ``DataError`` with the reason."""
-    dataset = DATASETS.get(recognise(record, fields))
-    return dataset.parse(record) if dataset else custom.parse(record, fields)
 
 
 def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> str:
@@ -84,11 +76,10 @@ def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELD
 
 def each_set(places: Sequence[Path]) -> list[Path]:
     """``places``, with each folder that ``data process`` wrote replaced by its test sets."""
-    return [
-        file
-        for place in places
-        for file in (sorted(place.glob("*_test.jsonl")) if (place / TEST_INDEX).is_file() else [place])
-    ]
+    found: list[Path] = []
+    for place in places:
+        found += sorted(place.glob("*_test.jsonl")) if (place / TEST_INDEX).is_file() else [place]
+    return found
 
 
 def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
@@ -108,10 +99,7 @@ def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
         raise ConfigError(f"--datasets names no test set; {known}")
     for name in names:
         if name not in there:
-            guess = nearest(name, there)
-            raise ConfigError(
-                f"--datasets {name}: no such test set; {f'did you mean {guess!r}? ' if guess else ''}{known}"
-            )
+            raise ConfigError(f"--datasets {name}: no such test set; {did_you_mean(name, there)}{known}")
     return [there[name] for name in names]
 
 

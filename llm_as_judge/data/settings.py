@@ -8,20 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
-from llm_as_judge.config.fields import Float, Names
-from llm_as_judge.config.registry import nearest
-from llm_as_judge.config.sources import SHIPPED, environment, find_file, read_yaml
+from llm_as_judge.config.fields import Float, Names, Strict, as_tuple
+from llm_as_judge.config.registry import did_you_mean
+from llm_as_judge.config.sources import find_file, plain_yaml
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.dataset import Source, Strict
+from llm_as_judge.data.dataset import Source
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Domain
-
-FILE = "dataset.yaml"
-
-
-def _pair(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class Mix(Strict):
@@ -29,7 +23,7 @@ class Mix(Strict):
 
     datasets: Names = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
     domain_ratios: Mapping[Domain, Float] = {"math": 0.4, "qa": 0.3, "code": 0.3}
-    train_test: Annotated[tuple[int, int], BeforeValidator(_pair)] = (5, 1)
+    train_test: Annotated[tuple[int, int], BeforeValidator(as_tuple)] = (5, 1)
     train_size: int = Field(160_000, gt=0)
     test_size: int = Field(32_000, gt=0)
     val_fraction: Float = Field(0.0, ge=0, lt=1)
@@ -63,9 +57,7 @@ class DatasetSettings(Strict):
         """The sources of ``names``. Raises ``ConfigError`` for an unknown name."""
         for name in names:
             if name not in DATASETS:
-                guess = nearest(name, DATASETS)
-                hint = f"did you mean {guess!r}? " if guess else ""
-                raise ConfigError(f"no dataset {name!r}: {hint}there are {', '.join(DATASETS)}")
+                raise ConfigError(f"no dataset {name!r}: {did_you_mean(name, DATASETS)}there are {', '.join(DATASETS)}")
         return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
@@ -75,36 +67,35 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
 
     Raises ``ConfigError`` that names every wrong setting.
     """
-    own = Path("config") / FILE
-    path = find_file(path) if path else own if own.is_file() else SHIPPED / FILE
-    nodes, env = read_yaml(path), environment(Path.cwd())
-    tree: dict[str, Any] = {name: node.plain(name, env) for name, node in nodes.items()}
+    path = find_file(path or Path("config/dataset.yaml"))
+    tree = plain_yaml(path)
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}
-    if wanted:
-        tree["mix"] = {**tree.get("mix", {}), **wanted}
+    if isinstance(tree, dict) and isinstance(mix := tree.get("mix", {}), dict):
+        tree["mix"] = {**mix, **wanted}
     try:
         return DatasetSettings.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explained(item, path) for item in error.errors(include_url=False))) from None
-
-
-def _explained(item: Any, path: Path) -> str:
-    given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
-    return (
-        f"{path}: {'.'.join(map(str, item['loc'])) or 'settings'}{given}: {item['msg'].removeprefix('Value error, ')}"
-    )
+        lines = []
+        for item in error.errors(include_url=False):
+            given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
+            place = ".".join(map(str, item["loc"])) or "settings"
+            lines.append(f"{path}: {place}{given}: {item['msg'].removeprefix('Value error, ')}")
+        raise ConfigError("\n".join(lines)) from None
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
     """Files of one split, downloaded or released, sorted. Raises ``DataError`` that names the missing files."""
-    files = _files(raw, name, source, split)
-    if not files:
-        places = ", ".join(str(raw / pattern) for pattern in source.splits[split].release)
-        raise DataError(
-            f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there "
-            f"by hand one of: {places} (from {source.page})"
-        )
-    return files
+    if files := _files(raw, name, source, split):
+        return files
+    raise DataError(
+        f"{name}: split {split!r} is not in {raw}. Run llm-as-judge data download --datasets {name}, or put there "
+        f"by hand {release_places(raw, source, split)}"
+    )
+
+
+def release_places(raw: Path, source: Source, split: str) -> str:
+    """Where the published files of a split belong, and where they are published."""
+    return " or ".join(str(raw / pattern) for pattern in source.splits[split].release) + f" (from {source.page})"
 
 
 def splits_there(raw: Path, name: str, source: Source) -> list[str]:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
-from zlib import crc32
 
 from llm_as_judge.types import Problem
 
 #: Length in words of a shared passage that counts as contamination (Brown et al. 2020, appendix C).
 PASSAGE = 13
 NO_CONTEXT = bytes(8)
-_NO_PASSAGES: array[int] = array("q")
 _WORD = re.compile(r"\w+")
 _EDGES = ".,;:!?\"'`\u2018\u2019\u201c\u201d"
 
@@ -35,7 +32,7 @@ class Entry(NamedTuple):
     content: bytes  # all fields
     answer: bytes
     context: bytes  # NO_CONTEXT without one
-    passages: array[int]  # hashes of the question's runs of PASSAGE words
+    passages: frozenset[bytes]  # of the question's runs of PASSAGE words
     line: bytes
 
 
@@ -78,17 +75,12 @@ def entry_of(problem: Problem, seed: int, line: bytes) -> Entry:
         blake2b(rest + answer, digest_size=16).digest(),
         blake2b(answer, digest_size=8).digest(),
         context,
-        _passages(words),
+        frozenset(
+            blake2b(" ".join(words[i : i + PASSAGE]).encode(), digest_size=8).digest()
+            for i in range(len(words) - PASSAGE + 1)
+        ),
         line,
     )
-
-
-def _passages(words: Sequence[str]) -> array[int]:
-    if len(words) < PASSAGE:
-        return _NO_PASSAGES
-    # unlike that of text, the hash of whole numbers is the same in every process
-    numbers = tuple(crc32(word.encode()) for word in words)
-    return array("q", {hash(numbers[i : i + PASSAGE]) for i in range(len(numbers) - PASSAGE + 1)})
 
 
 def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int]]:
@@ -125,34 +117,30 @@ def split_official(train: Sequence[Entry], test: Sequence[Entry], val_fraction: 
     return Sides(_without(kept, val), val, sorted(test, key=order), dropped)
 
 
-def decontaminated(sides: dict[str, Sides]) -> dict[str, Sides]:
+def decontaminated(sides: Mapping[str, Sides]) -> dict[str, Sides]:
     """``sides`` without leaks between datasets: questions of any test set leave every train and validation set, and
     those of any validation set leave every train set. ``dropped`` counts them.
     """
     tested = {entry.question for one in sides.values() for entry in one.test}
+    held = {entry.question for one in sides.values() for entry in one.val} - tested
     clean = {}
-    held: set[bytes] = set()
     for name, one in sides.items():
         val = [entry for entry in one.val if entry.question not in tested]
-        train = [entry for entry in one.train if entry.question not in tested]
-        lost = len(one.val) + len(one.train) - len(val) - len(train)
-        clean[name] = Sides(train, val, one.test, {**one.dropped, "in_a_test_set": lost})
-        held |= {entry.question for entry in val}
-    for name, one in clean.items():
-        train = [entry for entry in one.train if entry.question not in held]
-        lost = len(one.train) - len(train)
-        clean[name] = Sides(train, one.val, one.test, {**one.dropped, "in_a_validation_set": lost})
+        untested = [entry for entry in one.train if entry.question not in tested]
+        train = [entry for entry in untested if entry.question not in held]
+        in_test = len(one.val) + len(one.train) - len(val) - len(untested)
+        dropped = {**one.dropped, "in_a_test_set": in_test, "in_a_validation_set": len(untested) - len(train)}
+        clean[name] = Sides(train, val, one.test, dropped)
     return clean
 
 
-def contamination(sides: dict[str, Sides]) -> dict[str, dict[str, int]]:
+def contamination(sides: Mapping[str, Sides]) -> dict[str, dict[str, int]]:
     """For every test set, the number of problems that share something with the train sets together: the ``question``,
     a ``passage`` of 13 words, or the ``context``.
     """
-    questions = {entry.question for one in sides.values() for entry in one.train}
-    tested = set(chain.from_iterable(entry.passages for one in sides.values() for entry in one.test))
-    passages = tested.intersection(chain.from_iterable(entry.passages for one in sides.values() for entry in one.train))
-    contexts = {entry.context for one in sides.values() for entry in one.train} - {NO_CONTEXT}
+    train = [entry for one in sides.values() for entry in one.train]
+    questions, contexts = {entry.question for entry in train}, {entry.context for entry in train} - {NO_CONTEXT}
+    passages = {passage for entry in train for passage in entry.passages}
     return {
         name: {
             "question": sum(entry.question in questions for entry in one.test),

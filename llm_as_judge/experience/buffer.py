@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import write_whole
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.types import DOMAINS, Domain, Group, Question
+from llm_as_judge.workflow.shapes import Example
 from llm_as_judge.workflow.structure import normalise_code, shape
 
-Embed = Callable[[list[str]], Iterable[ArrayLike]]
+#: Unit vectors [N, dimensions] of texts; ``Policy.embed`` is one.
+Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 #: Share of a domain's places that workflows of one shape may take.
 _MAX_SHARE = 0.5
 
@@ -51,7 +53,8 @@ class _Entry:
 
 class ExperienceBuffer:
     """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``. Without ``config.persistence_dir`` they stay in memory.
+    ``config.reward_threshold``. Without ``config.persistence_dir`` they stay in memory; ``config.reuse`` starts with
+    those of an earlier run.
     """
 
     def __init__(self, config: BufferConfig, embed: Embed) -> None:
@@ -60,6 +63,8 @@ class ExperienceBuffer:
         self._per_shape = max(1, math.ceil(config.buffer_size * _MAX_SHARE))
         self._entries: dict[Domain, list[_Entry]] = {domain: [] for domain in DOMAINS}
         self._vectors: dict[str, NDArray[np.float64]] = {}
+        if config.reuse:
+            self.load()
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -96,12 +101,17 @@ class ExperienceBuffer:
         workflow = experience.workflow
         return _Entry(experience, _problem_key(experience.problem_text), normalise_code(workflow), shape(workflow))
 
-    def expire(self, oldest: int) -> int:
-        """Drop what was added before step ``oldest`` and return how many were dropped."""
-        before = len(self)
-        for domain, entries in self._entries.items():
-            self._entries[domain] = [entry for entry in entries if entry.experience.step >= oldest]
-        return before - len(self)
+    def update(self, groups: Sequence[Group], step: int) -> None:
+        """Adds the right rollouts of a finished step."""
+        for rollout in (r for group in groups for r in group.rollouts):
+            question, reward = rollout.problem.question, rollout.reward.total
+            if rollout.verdict.correct and reward is not None:
+                self.add(Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step))
+
+    def examples(self, question: Question) -> list[Example]:
+        """Good workflows for the most similar problems; ``assembly.training.prompt_within`` keeps those that fit."""
+        experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
+        return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
         """The ``config.top_k`` experiences on the most similar problems, by cosine, each with a similarity of at least
@@ -173,6 +183,6 @@ def _problem_key(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _unit(vector: ArrayLike) -> NDArray[np.float64]:
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float64]:
     array = np.asarray(vector, dtype=np.float64)
     return array / (float(np.linalg.norm(array)) or 1.0)

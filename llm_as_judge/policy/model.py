@@ -29,7 +29,7 @@ from transformers.utils import logging as hf_logging
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.experience.embedding import HiddenStateEmbedder
+from llm_as_judge.experience.embedding import embed
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
@@ -212,7 +212,7 @@ class Policy:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, hidden] by the frozen base model, comparable throughout training."""
         with self.model.disable_adapter():
-            return HiddenStateEmbedder(self.base, self.tokenizer).embed(texts)
+            return embed(self.base, self.tokenizer, texts)
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:

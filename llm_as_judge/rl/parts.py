@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import StepReport
-from llm_as_judge.experience.recall import Recall
+from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.llm.places import Load
 from llm_as_judge.policy.device import Device
@@ -30,7 +30,7 @@ class TrainerParts:
     rollout: RolloutParts
     log: Log
     checkpoint_dir: Path
-    buffer: Recall | None = None
+    buffer: ExperienceBuffer | None = None
     audit: AuditedJudge | None = None
     on_step: Callable[[StepReport], None] | None = None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None  # validation, logged as it is

@@ -286,7 +286,7 @@ def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pyte
         (["functions={'own.py:short': 1}"], "must return"), (["functions={'own.py:stops': 1}"], "SystemExit"),
         (["judge.cache=folder", "judge.mode=hybrid"], "cache"),
         (["judge.prompts=list.yaml", "judge.mode=hybrid"], "list.yaml"),
-        (["embedder=no-such-model"], "embedder='no-such-model'"), (["executor.model=no-such"], "no-such"),
+        (["executor.model=no-such"], "no-such"),
         (["generation.engine=vllm", f"engine.base_url={closed}", "engine.max_retries=0"], "127.0.0.1:9"),
     ]  # fmt: skip
     wrong = []

@@ -1,8 +1,7 @@
-"""No setting is dead and none is duplicated: a run reads every setting, and no class repeats a section."""
+"""No setting is dead: a run reads every setting."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import socket
@@ -144,25 +143,3 @@ def test_a_setting_that_nothing_reads_is_noticed() -> None:
     assert not recorder.read
     Layer1(config.workflow)
     assert "workflow.operators" in recorder.read and "training.seed" not in recorder.read
-
-
-#: Classes that may share three field names with a section, because they are not settings of a part of a run.
-MIRRORS = {
-    # The sampling distribution at one step: the temperature follows a schedule, and evaluations have their own.
-    ("policy/scoring.py", "Sampling"): ["generation"],
-    # A request received by the embedded server.
-    ("embedded/engine.py", "Request"): ["executor", "judge"],
-    # Options of a command, each of which may be absent.
-    ("commands/sandbox.py", "Limits"): ["sandbox"],
-}
-
-
-def test_no_dataclass_repeats_a_section_of_the_configuration() -> None:
-    package, found = EMBEDDED.parents[1] / PACKAGE, {}
-    for path in (path for path in package.rglob("*.py") if path.parent.name != "config"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
-                fields = {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)}
-                if sections := [name for name, cls in SECTIONS.items() if len(fields & set(cls.model_fields)) >= 3]:
-                    found[path.relative_to(package).as_posix(), node.name] = sections
-    assert found == MIRRORS, "take the section itself as the settings object"

@@ -17,11 +17,11 @@ from helpers.samples import hub_record, write_lines
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.config.schema import SandboxConfig
-from llm_as_judge.data.benchmarks import custom, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data.benchmarks import custom, gsm8k, humaneval, math, mbpp, mmlu, squad2
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.check import GoldReport, check_golds
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.reading import files_in, read
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import Sandbox
@@ -41,12 +41,12 @@ FILES = (
 
 
 def records(path: Path) -> list[Any]:
-    return [raw.record for file in files_in(path) for raw in read(file)]
+    return [record for file in files_in(path) for _, record in read(file)]
 
 
 def test_every_record_parses_and_survives_the_projects_own_format(sample: Callable[[str], Path]) -> None:
     for dataset, name, *_ in FILES:
-        problems = load_file(sample(name))
+        problems = read_problems(sample(name))
         if dataset != "hotpotqa":  # two of its files have the same problems in two shapes
             assert len({problem.question.id for problem in problems}) == len(problems), name
         for problem in problems:
@@ -69,22 +69,15 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
         hub = write_lines(
             tmp_path / f"{dataset}.jsonl", (hub_record(dataset, record) for record in records(samples / name))
         )
-        assert load_file(hub) == load_file(samples / name), dataset
+        assert read_problems(hub) == read_problems(samples / name), dataset
 
 
-def test_gsm8k_commas_money_and_signs(sample: Callable[[str], Path]) -> None:
+def test_gsm8k_and_math_take_the_final_answer() -> None:
     for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
         problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
         assert problem.reference.answers == (answer,)
-    answers = [p.reference.answers[0] for p in load_file(sample("gsm8k/train.jsonl"))]
-    assert all(answer.lstrip("-").replace(".", "").isdigit() for answer in answers)
-
-
-def test_math_takes_the_last_of_several_boxes(sample: Callable[[str], Path]) -> None:
     solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
     assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
-    several = [record for record in records(sample("math")) if record["solution"].count(r"\boxed") > 1]
-    assert several and all(math.parse(record).reference.answers[0] in record["solution"] for record in several)
 
 
 def test_squad_takes_every_annotator_and_no_plausible_answer() -> None:
@@ -99,15 +92,7 @@ def test_squad_takes_every_annotator_and_no_plausible_answer() -> None:
             squad2.parse({**shape, **wrong})
 
 
-def test_hotpot_context_has_every_paragraph(sample: Callable[[str], Path]) -> None:
-    given = records(sample("hotpotqa/hotpot_train_v1.1.json"))
-    assert any(len(record["context"]) < 10 for record in given)
-    for record in given:
-        question = hotpotqa.parse(record).question
-        assert question.context.count("\n") == len(record["context"]) - 1
-
-
-def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(sample: Callable[[str], Path]) -> None:
+def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(samples: Path) -> None:
     task = {
         "task_id": 700, "text": "t", "code": "def g(x): ...\ndef f(x): ...",
         "test_list": ["assert f(1) == 2\r\n", "assert f(2) == 3"], "challenge_test_list": ["assert f(3) == 4"],
@@ -125,20 +110,11 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(sample: Ca
     for change in changes:
         with pytest.raises(DataError):
             mbpp.parse({**task, **change})
-    given = records(sample("mbpp/mbpp.jsonl"))
-    assert sum("\r\n" in record["code"] for record in given) > 0.9 * len(given)
-    for record in given:
-        parsed = mbpp.parse(record)
-        assert f"def {parsed.question.entry_point}(" in record["code"].replace(" (", "(")
-        assert "\r" not in repr(parsed) + DATASETS["mbpp"].golds(record)[0]
-
-
-def test_mbpp_setup_and_splits(samples: Path) -> None:
-    problems = {p.question.id: p for p in load_file(samples / "mbpp/mbpp.jsonl")}
-    reference = problems["mbpp/602"].reference
+    problems = {p.question.id: p for p in read_problems(samples / "mbpp/mbpp.jsonl")}
+    reference = problems["mbpp/602"].reference  # its setup uses a class of the solution
     assert reference.tests.startswith("root = Node(1)") and "Node" not in reference.prelude
-    splits = {record["task_id"]: mbpp.split_of(record) for record in records(samples / "mbpp/mbpp.jsonl")}
-    assert [splits[task] for task in (9, 11, 511, 601)] == ["prompt", "test", "validation", "train"]
+    assert [mbpp.split_of({"task_id": n}) for n in (9, 11, 511, 601)] == ["prompt", "test", "validation", "train"]
+    assert "\r" not in repr(problems) + DATASETS["mbpp"].golds(records(samples / "mbpp/mbpp.jsonl")[0])[0]
 
 
 def test_humaneval_examples_are_read_in_every_notation() -> None:
@@ -165,7 +141,7 @@ def test_humaneval_examples_are_read_in_every_notation() -> None:
 
 
 def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> None:
-    problem = load_file(samples / "commonsenseqa/train_rand_split.jsonl")[1]
+    problem = read_problems(samples / "commonsenseqa/train_rand_split.jsonl")[1]
     assert "\nA. volcano\nB. shop" in problem.question.text
     right = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("B", "(B)", "shop", "B. shop")}
     wrong = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("A", "volcano", "A. volcano")}

@@ -6,7 +6,6 @@ import codecs
 import gzip
 import json
 import os
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
@@ -33,13 +32,13 @@ def written(folder: Path, *records: Any, name: str = "own.jsonl") -> Path:
 
 
 def one(folder: Path, **record: Any) -> Problem:
-    (problem,) = load_file(written(folder, record))
+    (problem,) = read_problems(written(folder, record))
     return problem
 
 
 def error(path: Path) -> str:
     with pytest.raises(DataError) as caught:
-        load_file(path)
+        read_problems(path)
     return str(caught.value)
 
 
@@ -53,27 +52,25 @@ def test_records_and_their_other_spellings(tmp_path: Path) -> None:
     assert one(tmp_path, **{**MATHS, "problem": "1\0+ 1?"}).question.text == "1\0+ 1?"
     fields = {"problem": ["instruction"], "answer": ["target"], "type": ["kind"]}
     path = written(tmp_path, {"instruction": "1+1?", "target": 2, "kind": "math"})
-    assert load_file(path, fields=fields)[0].question.text == "1+1?"
+    assert read_problems(path, fields=fields)[0].question.text == "1+1?"
     assert "no known benchmark" in error(path)
 
 
 def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
-    tests: list[Any] = [
+    named: list[Any] = [
         CODE["tests"],
         ["x = 3", "assert sorted([add(1, 2)]) == [x]", "assert add(0, x) == 3"],
         "from math import isclose\nassert isclose(add(1, 2), 3)",
     ]
-    records = [{**CODE, "entry_point": None, "tests": each} for each in tests]
-    tests = [
+    others = [
         CHECK + "assert candidate(1, 2) == 3",
         "try:\n    add('a', 1)\nexcept TypeError:\n    pass\nelse:\n    raise AssertionError",
         "import unittest\nunittest.TestCase().assertEqual(add(1, 2), 3)",
     ]
-    records += [{**CODE, "tests": each} for each in tests]
-    problems = load_file(written(tmp_path, *records))
+    records = [{**CODE, "entry_point": None, "tests": tests} for tests in named]
+    problems = read_problems(written(tmp_path, *records, *({**CODE, "tests": tests} for tests in others)))
     assert {problem.question.entry_point for problem in problems} == {"add"}
     assert problems[1].reference.tests == "x = 3\nassert sorted([add(1, 2)]) == [x]\nassert add(0, x) == 3"
-    assert problems[0].question.public_tests == ()
 
 
 def test_every_bad_record_is_reported_with_file_line_and_reason(tmp_path: Path) -> None:
@@ -125,23 +122,19 @@ def test_all_bad_records_of_all_files_are_reported_at_once_and_many_are_counted(
     bad = {**CODE, "tests": ["assert True"]}
     for name in ("a.jsonl", "b.jsonl"):
         written(tmp_path, bad, MATHS, {**MATHS, "answer": ""}, name=name)
-    assert [line.split(": ")[0] for line in error(tmp_path).split("\n")] == [
-        f"{tmp_path}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)
-    ]
+    places = [f"{tmp_path}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)]
+    assert [line.split(": ")[0] for line in error(tmp_path).split("\n")] == places
     many = error(written(tmp_path, *[bad] * 500, name="b.jsonl")).split("\n")
     assert len(many) == 21 and many[-1] == "... and 480 more bad records"
-    good = written(tmp_path, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1})
-    assert len(load_file(good, limit=2)) == 2
-    with pytest.raises(DataError, match="limit"):
-        load_file(good, limit=0)
+    assert len(read_problems(written(tmp_path, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
 
 
 def test_fields_of_other_domains_are_ignored_and_datasets_keep_their_names(tmp_path: Path) -> None:
-    maths, code = load_file(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
+    maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
     assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
     gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
     records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
-    names = Counter(problem.question.dataset for problem in load_file(written(tmp_path, *records)))
+    names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
     assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
 
 
@@ -158,7 +151,7 @@ def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> No
         ("f.json.gz", gzip.compress(codecs.BOM_UTF8 + array)),
     ):
         (tmp_path / name).write_bytes(other)
-        assert load_file(tmp_path / name) == load_file(plain), name
+        assert read_problems(tmp_path / name) == read_problems(plain), name
 
 
 def test_files_that_cannot_be_read_are_reported_with_the_cure(tmp_path: Path) -> None:
@@ -211,7 +204,7 @@ def test_no_content_of_a_file_ends_in_a_traceback(
     path = tmp_path_factory.mktemp("any") / f"own{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
     try:
-        problems = load_file(path)
+        problems = read_problems(path)
     except DataError as error:
         assert str(path) in str(error)
         return
@@ -251,14 +244,6 @@ def test_the_commands_work_on_own_files_without_any_benchmark(
     assert "there are no qa problems for the test mix; add some, or set its ratio to 0" in capsys.readouterr().err
 
 
-def test_where_a_problem_was_read_is_no_part_of_it(tmp_path: Path) -> None:
-    """Evaluations recorded under one path are found under another."""
-    (tmp_path / "other").mkdir()
-    first, second = (load_file(written(folder, *OWN)) for folder in (tmp_path, tmp_path / "other"))
-    assert {p.place for p in first}.isdisjoint(p.place for p in second)
-    assert first == second and [repr(p) for p in first] == [repr(p) for p in second]
-
-
 def test_check_judges_own_files_and_reports_every_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,21 +261,6 @@ def test_check_judges_own_files_and_reports_every_fault(
     assert "25 answers of 39 records, 2 faults" in shown
     assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1
     assert "... and 80 more" in capsys.readouterr().out
-
-
-def test_check_ends_at_once_on_ctrl_c_in_unreadable_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, read = written(tmp_path, *[{}] * 200), 0
-
-    def parse(*_: object) -> None:
-        nonlocal read
-        read += 1
-        if read == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        raise DataError("bad")
-
-    monkeypatch.setattr("llm_as_judge.data.check._parsed", parse)
-    assert main(["data", "check", "--file", str(path)]) == 130
-    assert read < 20
 
 
 def test_pipes_and_endless_tests_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``data process``: the files it writes, and what bad input, a full disk or an interruption does."""
+"""``data process`` and ``data inspect``: the files they write and read, bad input, full disks, interruptions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from helpers.samples import write_lines
 from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole
-from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.overview import inspect_folder
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import Job
 from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
 from llm_as_judge.errors import DataError
 
 ROOT = Path(__file__).parents[2]
+TWO = ["gsm8k", "squad2"]
 
 
 def settings(**changes: Any) -> DatasetSettings:
@@ -39,10 +41,6 @@ def run(raw: Path, out: Path, mode: Any = "plan-c", **changes: Any) -> dict[str,
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -63,9 +61,6 @@ def small(folder: Path, n: int = 60) -> Path:
     )
     write_lines(folder / "squad2/train.jsonl", squad)
     return folder
-
-
-TWO = ("gsm8k", "squad2")
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +88,12 @@ def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, An
     assert set(index["datasets"]) == set(MIXED)
     for name, facts in index["datasets"].items():
         assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
-        assert (out / f"test/{name}_test.jsonl").read_bytes() == (out / f"processed/{name}_test.jsonl").read_bytes()
 
 
 def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")
-        assert len(mix) == size
         shares = {"math": size * 4 // 10, "qa": size * 3 // 10, "code": size * 3 // 10}
         assert Counter(line["type"] for line in mix) == shares
         counts = Counter(line["dataset"] for line in mix)
@@ -109,27 +102,24 @@ def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[st
             assert counts[name] == info["datasets"][name][f"{side}_mix"]["lines"]
 
 
-def test_no_question_is_in_two_parts(made: tuple[Path, dict[str, Any]]) -> None:
+def test_no_question_is_in_two_parts_and_no_problem_is_lost_or_changed(
+    raw: Path, made: tuple[Path, dict[str, Any]]
+) -> None:
     out, info = made
     questions: dict[str, set[str]] = {}
     for side in ("train", "val", "test"):
-        texts = [line["problem"] for name in MIXED for line in lines(out / f"processed/{name}_{side}.jsonl")]
-        questions[side] = {words(text) for text in texts}
-        mixed = {words(line["problem"]) for line in lines(out / f"mixed/{side}_mixed.jsonl")}
-        assert mixed <= questions[side]
+        files = [f"processed/{name}_{side}.jsonl" for name in MIXED] + [f"mixed/{side}_mixed.jsonl"]
+        texts = [line["problem"] for name in files for line in lines(out / name)]
+        questions[side] = {" ".join(re.findall(r"\w+", text.casefold())) for text in texts}
     assert not questions["train"] & questions["test"]
     assert not questions["val"] & (questions["train"] | questions["test"])
     assert all(shared["question"] == 0 for shared in info["contamination"].values())
-
-
-def test_no_problem_is_lost_or_changed(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
-    out, info = made
     for name, source in settings().sources(MIXED).items():
         facts = info["datasets"][name]
-        files = [file for split in facts["splits"] for file in raw_files(raw, name, source, split)]
-        given = {problem.question.id: problem for file in files for problem in load_file(file)}
+        read = [file for split in facts["splits"] for file in raw_files(raw, name, source, split)]
+        given = {problem.question.id: problem for file in read for problem in read_problems(file)}
         assert facts["records"] == len(given)
-        kept = [p for side in ("train", "val", "test") for p in load_file(out / f"processed/{name}_{side}.jsonl")]
+        kept = [p for side in ("train", "val", "test") for p in read_problems(out / f"processed/{name}_{side}.jsonl")]
         assert len(kept) == len(given) - sum(facts["dropped"].values())
         assert all(given[problem.question.id] == problem for problem in kept)
 
@@ -164,17 +154,15 @@ def test_official_keeps_the_published_splits(raw: Path, samples: Path, tmp_path:
 
 def test_order_of_the_input_changes_nothing(tmp_path: Path) -> None:
     raw = small(tmp_path / "raw", 300)
-    run(raw, tmp_path / "one", datasets=list(TWO))
+    run(raw, tmp_path / "one", datasets=TWO)
     for name in TWO:
         path = raw / name / "train.jsonl"
         shuffled = path.read_text().splitlines(keepends=True)
         random.Random(1).shuffle(shuffled)
         path.write_text("\n".join([*shuffled, shuffled[0]]))
-    run(raw, tmp_path / "two", datasets=list(TWO))
+    info = run(raw, tmp_path / "two", datasets=TWO)
     one, two = digests(tmp_path / "one"), digests(tmp_path / "two")
-    assert one.keys() == two.keys()
-    assert {name for name in one if one[name] != two[name]} == {"mixed/info.json"}  # the raw files' checksums
-    info = json.loads((tmp_path / "two/mixed/info.json").read_text())
+    assert {name for name in one | two if one.get(name) != two.get(name)} == {"mixed/info.json"}  # raw checksums
     assert info["datasets"]["gsm8k"]["dropped"]["duplicates"] == 1
 
 
@@ -182,7 +170,7 @@ def test_own_problems_join_the_mix(tmp_path: Path) -> None:
     records = [{"question": f"own {i}?", "ground_truth": i, "problem_type": "math"} for i in range(12)]
     records += [{"problem": f"f{i}", "type": "code", "tests": f"assert f({i}) == 1"} for i in range(6)]
     own = write_lines(tmp_path / "own.jsonl", records)
-    info = run(small(tmp_path / "raw"), tmp_path / "out", datasets=list(TWO), custom=(own,))
+    info = run(small(tmp_path / "raw"), tmp_path / "out", datasets=TWO, custom=(own,))
     assert info["mixed"]["train"]["domains"] == {"math": 160, "qa": 120, "code": 120}
     assert {name: facts["train_mix"]["lines"] for name, facts in info["datasets"].items()} == {
         "gsm8k": 80, "squad2": 120, "custom_math": 80, "custom_code": 120,
@@ -190,98 +178,68 @@ def test_own_problems_join_the_mix(tmp_path: Path) -> None:
     assert (tmp_path / "out/test/custom_code_test.jsonl").exists()
 
 
-def test_every_bad_record_of_every_file_is_reported_before_anything_is_written(tmp_path: Path) -> None:
-    raw = small(tmp_path / "raw")
-    run(raw, tmp_path / "out", datasets=list(TWO))
-    before = digests(tmp_path / "out")
-    own = tmp_path / "own.jsonl"
-    own.write_bytes(
-        b'{"problem": "?", "answer": "", "type": "math"}\n{"problem": "?", "answer": 1, "type": "maths"}\n'
-        b'{"problem": 5, "answer": 1, "type": "qa"}\n{"problem": "\xff"}\n{"prob'
-    )
-    with (raw / "gsm8k/train.jsonl").open("ab") as file:
-        file.write(
-            b'{"question": ["?"], "answer": "#### 1"}\n[]\n{"question": "?", "answer": "#### "}\n{"question": "?", "a'
-        )
-    with pytest.raises(DataError) as caught:
-        run(raw, tmp_path / "out", datasets=list(TWO), custom=(own,))
-    shown = str(caught.value).split("\n")
-    assert len(shown) == 10 and shown[-1].startswith("9 bad records; nothing was written")
-    for number in (61, 62, 63, 64):
-        assert any(line.startswith(f"{raw}/gsm8k/train.jsonl:{number}: ") for line in shown)
-    for number, reason in enumerate(("empty", "maths", "non-empty", "UTF-8", "JSON"), 1):
-        assert any(line.startswith(f"{own}:{number}: ") and reason in line for line in shown)
-    assert digests(tmp_path / "out") == before
-    assert not (tmp_path / "out/.process").exists()
-
-
-def test_missing_files_are_named_with_place_and_origin(tmp_path: Path) -> None:
+def test_every_bad_record_and_missing_file_is_reported_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         run(tmp_path / "raw", tmp_path / "out")
     shown = str(caught.value)
-    for name in MIXED:
-        assert f"{name}: split" in shown
-    assert f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in shown
+    assert all(f"{name}: split" in shown for name in MIXED) and f"{tmp_path}/raw/humaneval/HumanEval.jsonl.gz" in shown
     assert "data download --datasets mbpp" in shown and "https://github.com/openai/human-eval" in shown
+    raw = small(tmp_path / "raw")
+    run(raw, tmp_path / "out", datasets=TWO)
+    before = digests(tmp_path / "out")
+    own = write_lines(tmp_path / "own.jsonl", [{"problem": "?", "answer": "", "type": "math"}])
+    with (raw / "gsm8k/train.jsonl").open("ab") as file:
+        file.write(b'{"question": ["?"], "answer": "#### 1"}\n{"question": "?", "a')
+    with pytest.raises(DataError) as caught:
+        run(raw, tmp_path / "out", datasets=TWO, custom=(own,))
+    places = [line.partition(": ")[0] for line in str(caught.value).split("\n")]
+    assert places == [f"{raw}/gsm8k/train.jsonl:61", f"{raw}/gsm8k/train.jsonl:62", f"{own}:1",
+                      f"3 bad records; nothing was written to {tmp_path / 'out'}"]  # fmt: skip
+    assert digests(tmp_path / "out") == before
 
 
-def test_a_full_disk_is_an_error_and_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_files_and_an_interrupted_move_is_refused_until_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
-    run(raw, out, datasets=list(TWO))
-    before, real = digests(out), process.write_lines
+    run(raw, out, datasets=TWO)
+    before, real, replace, moved = digests(out), process.write_lines, Path.replace, 0
 
     def full(path: Path, lines: Any) -> dict[str, Any]:
         if "mixed" in str(path):
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(path, lines)
 
-    monkeypatch.setattr(process, "write_lines", full)
-    with pytest.raises(DataError, match="no space left on device; make room or choose another place"):
-        run(raw, out, datasets=list(TWO), seed=3)
+    def interrupted(self: Path, target: Path) -> Path:
+        nonlocal moved
+        moved += ".process" in str(self)
+        if moved == 3:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "write_lines", full)
+        with pytest.raises(DataError, match="no space left on device; make room or choose another place"):
+            run(raw, out, datasets=TWO, seed=3)
+    assert digests(out) == before
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(raw, out, datasets=TWO, seed=5)
+    for name in ("mixed/train_mixed.jsonl", "test/gsm8k_test.jsonl", "test"):
+        with pytest.raises(DataError, match="broke off"):
+            check_whole(out / name)
+    run(raw, out, datasets=TWO)
     assert digests(out) == before
 
 
-def test_an_interrupted_replacement_is_refused_until_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw, out = small(tmp_path / "raw"), tmp_path / "out"
-    run(raw, out, datasets=list(TWO))
-    check_whole(out / "mixed/train_mixed.jsonl")
-    moved = 0
-    real = Path.replace
-
-    def failing(self: Path, target: Path) -> Path:
-        nonlocal moved
-        moved += ".process" in str(self) and not self.name.endswith(".part")
-        if moved == 3:
-            raise KeyboardInterrupt
-        return real(self, target)
-
-    monkeypatch.setattr(Path, "replace", failing)
-    with pytest.raises(KeyboardInterrupt):
-        run(raw, out, datasets=list(TWO), seed=5)
-    monkeypatch.undo()
-    assert not (out / "mixed/info.json").exists()
-    for name in ("mixed/train_mixed.jsonl", "test/gsm8k_test.jsonl"):
-        with pytest.raises(DataError, match="broke off"):
-            check_whole(out / name)
-    run(raw, out, datasets=list(TWO))
-    check_whole(out / "mixed/train_mixed.jsonl")
-    assert not list(out.rglob(MARKER))
-
-
-def test_two_runs_into_one_folder_write_one_after_the_other(tmp_path: Path) -> None:
+def test_two_runs_into_one_folder_write_one_after_the_other_and_stale_files_go(tmp_path: Path) -> None:
     raw, out = small(tmp_path / "raw"), tmp_path / "out"
     with ThreadPoolExecutor(4) as pool:
-        infos = [*pool.map(lambda seed: run(raw, out, datasets=list(TWO), seed=seed), range(4))]
+        infos = [*pool.map(lambda seed: run(raw, out, datasets=TWO, seed=seed, val_fraction=0.2), range(4))]
     left = json.loads((out / "mixed/info.json").read_text())
     assert left in infos
     assert {name: facts["sha256"] for name, facts in left["files"].items()}.items() <= digests(out).items()
-
-
-def test_files_of_an_earlier_run_with_other_datasets_are_removed(tmp_path: Path) -> None:
-    raw, out = small(tmp_path / "raw"), tmp_path / "out"
-    run(raw, out, datasets=list(TWO), val_fraction=0.2)
     (out / "raw").mkdir()
     (out / "raw/kept.jsonl").write_text("{}")
     info = run(raw, out, datasets=["gsm8k"])
@@ -301,3 +259,32 @@ def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, capsys
                   ["--datasets", "none"]):  # fmt: skip
         assert main(["data", "process", *options, *wrong]) == 2
     assert capsys.readouterr().err.count("error: ") == 5
+
+
+def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
+    write_lines(tmp_path / "raw/gsm8k/train.jsonl", records)
+    out = tmp_path / "out"
+    run(tmp_path / "raw", out, datasets=["gsm8k"], train_size=30, test_size=4)
+    assert main(["data", "inspect", "--out", str(out), "--examples", "2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
+    train, test = result["sides"]["train"]["gsm8k"], result["sides"]["test"]["gsm8k"]
+    assert (train["lines"], train["unique"], train["repetition"]) == (30, 10, 3.0)
+    assert (test["lines"], test["unique"]) == (4, 2)
+    assert len(train["examples"]) == 2 and train["examples"][0] != train["examples"][1]
+    lengths = sorted(len(line["problem"]) for line in lines(out / "mixed/train_mixed.jsonl"))
+    assert train["length"] == {"median": lengths[15], "p95": lengths[28], "max": lengths[-1]}
+    assert main(["data", "inspect", "--out", str(out), "--png", str(out / "x.png"), "--examples", "0"]) == 0
+    assert (out / "x.png").exists() and "gsm8k" in capsys.readouterr().out
+    for name, content, reason in (
+        ("mixed/train_mixed.jsonl", "{}", r"train_mixed\.jsonl: is not the file"), ("mixed/info.json", "{", "damaged"),
+    ):  # fmt: skip
+        (out / name).write_text(content)
+        with pytest.raises(DataError, match=reason):
+            inspect_folder(out)
+    (out / MARKER).touch()
+    with pytest.raises(DataError, match="broke off"):
+        inspect_folder(out)

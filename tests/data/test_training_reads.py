@@ -20,32 +20,44 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS
 
 ROOT = Path(__file__).parents[2]
+EMBEDDED = ROOT / "config/embedded.yaml"
 
 
-def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(raw: Path, tmp_path: Path) -> None:
+def own_file(path: Path, *counts: tuple[str, int]) -> Path:
+    """Problems of one domain after the other."""
+    return write_lines(path, (
+        {"problem": f"{domain} {i}?", "answer": str(i), "type": domain} for domain, n in counts for i in range(n)
+    ))  # fmt: skip
+
+
+def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(samples: Path, tmp_path: Path) -> None:
     settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 40, "test_size": 20})
-    process(Job(settings, raw, tmp_path, any_split=True))
+    process(Job(settings, samples, tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
-    config = load_config(ROOT / "config/embedded.yaml", ["eval_problems=20", *files])
+    config = load_config(EMBEDDED, ["eval_problems=20", *files])
     problems = open_problems(config)
     drawn = problems.sampler.sample(40)
     assert Counter(problem.question.domain for problem in drawn) == {"math": 16, "qa": 12, "code": 12}
     ids = Counter(problem.question.id for problem in drawn)
     assert max(ids.values()) == 1  # no set is small enough to be repeated in 40
-    held = problems.heldout
-    assert Counter(problem.question.domain for problem in held) == {"math": 8, "qa": 6, "code": 6}
-    assert not {problem.question.id for problem in held} & ids.keys()
-    (tmp_path / "mixed" / MARKER).touch()
+    assert Counter(problem.question.domain for problem in problems.heldout) == {"math": 8, "qa": 6, "code": 6}
+    assert not {problem.question.id for problem in problems.heldout} & ids.keys()
+    (tmp_path / MARKER).touch()
     with pytest.raises(DataError, match="broke off"):
         open_problems(config)
 
 
-def test_files_next_to_generated_problems_are_refused_with_the_cure(tmp_path: Path) -> None:
-    for named in ("train_dataset", "test_dataset", "val_dataset"):
-        with pytest.raises(ConfigError, match=f"source is 'embedded', but {named} names a file; remove source"):
-            load_config(ROOT / "config/embedded.yaml", [f"{named}={tmp_path}", "data.source=embedded"])
-    with pytest.raises(ConfigError, match=r"test_dataset means files, but train_dataset is not set.*evaluate --data"):
-        load_config(ROOT / "config/embedded.yaml", [f"test_dataset={tmp_path}"])
+def test_contradictory_files_are_refused_with_the_cure(tmp_path: Path) -> None:
+    path = own_file(tmp_path / "own.jsonl", ("math", 3))
+    (tmp_path / "link.jsonl").symlink_to(path)
+    for settings, reason in (
+        ([f"train_dataset={path}", "data.source=embedded"], "but train_dataset names a file; remove source"),
+        ([f"test_dataset={path}"], r"test_dataset means files, but train_dataset is not set.*evaluate --data"),
+        ([f"train_dataset={path}", f"test_dataset={path}"], r"are the same file.*data process"),
+        ([f"train_dataset={path}", f"test_dataset={tmp_path}/link.jsonl"], r"are the same file.*data process"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            load_config(EMBEDDED, settings)
 
 
 def test_training_uses_the_field_names_of_dataset_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,54 +70,31 @@ def test_training_uses_the_field_names_of_dataset_yaml(tmp_path: Path, monkeypat
     text = (ROOT / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
     (tmp_path / "config/dataset.yaml").write_text(text)
     assert read_problems(own)[0].question.text == "1 + 1?"
-    (tmp_path / "config/dataset.yaml").write_text(text.replace("instruction", "a").replace("fields:", "fiels:"))
-    with pytest.raises(ConfigError, match="fiels"):
-        read_problems(own)
-
-
-def sorted_file(path: Path, *counts: tuple[str, int]) -> Path:
-    """Problems of one domain after the other."""
-    records = [
-        {"problem": f"{domain} {i}?", "answer": str(i), "type": domain} for domain, n in counts for i in range(n)
-    ]
-    return write_lines(path, records)
 
 
 def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_same(tmp_path: Path) -> None:
-    problems = read_problems(sorted_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30), ("code", 0)))
+    problems = read_problems(own_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30)))
     chosen = spread(problems, 30)
     assert Counter(p.question.domain for p in chosen) == {"math": 20, "qa": 10}
-    assert [problems.index(p) for p in chosen] == sorted(problems.index(p) for p in chosen)
+    places = [problems.index(p) for p in chosen]
+    assert places == sorted(places) and max(place for place in places if place < 60) > 40, "not the first ones alone"
     mixed = sorted(problems, key=lambda p: p.question.statement[::-1])
     assert {p.question.id for p in spread(mixed, 30)} == {p.question.id for p in chosen}
-    assert spread(problems, 90) == spread(problems, 1000) == problems
-    places = [problems.index(p) for p in chosen if p.question.domain == "math"]
-    assert max(places) > 40, "not the first ones alone"
-
-
-def test_one_file_for_training_and_testing_is_refused_with_the_cure(tmp_path: Path) -> None:
-    path = sorted_file(tmp_path / "own.jsonl", ("math", 3))
-    (tmp_path / "link.jsonl").symlink_to(path)
-    for other in (path, tmp_path / "link.jsonl"):
-        with pytest.raises(ConfigError, match=r"train_dataset and test_dataset are the same file.*data process"):
-            load_config(ROOT / "config/embedded.yaml", [f"train_dataset={path}", f"test_dataset={other}"])
+    assert spread(problems, 90) == problems
 
 
 def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> None:
-    train, test = sorted_file(tmp_path / "a.jsonl", ("math", 9)), sorted_file(tmp_path / "b.jsonl", ("math", 4))
+    train, test = own_file(tmp_path / "a.jsonl", ("math", 9)), own_file(tmp_path / "b.jsonl", ("math", 4))
     test.write_text(test.read_text().replace("math 0?", "another?").replace("math 1?", "MATH  1?"))
     only = "domain_ratios={math: 1, qa: 0, code: 0}"
-    files = [f"train_dataset={train}", f"test_dataset={test}", only]
-    assert open_problems(load_config(ROOT / "config/embedded.yaml", files)).seen == 3
-    assert open_problems(load_config(ROOT / "config/embedded.yaml")).seen == 0
+    assert open_problems(load_config(EMBEDDED, [f"train_dataset={train}", f"test_dataset={test}", only])).seen == 3
 
 
 @pytest.mark.slow
 def test_generated_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
-    found = open_problems(load_config(ROOT / "config/embedded.yaml", ["eval_every=5"]))
+    found = open_problems(load_config(EMBEDDED, ["eval_every=5"]))
     state = found.sampler.state_dict()
-    assert state["problems"] == open_problems(load_config(ROOT / "config/embedded.yaml")).digest
+    assert state["problems"] == open_problems(load_config(EMBEDDED)).digest
     training = [problem for domain in DOMAINS for problem in generated(domain, "train", 400)]
-    assert len(found.validation) == 60
+    assert len(found.validation) == 60 and found.seen == 0
     assert unseen(found.validation, [*training, *found.heldout]) == found.validation
-    assert len(unseen(training[:3], training)) == 0

@@ -10,7 +10,7 @@ from helpers.benchmarks import benchmark
 from shared_box import SharedBox, in_sandbox
 
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.problems import load_file
+from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.reading import read
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
@@ -249,7 +249,7 @@ def test_published_solutions_pass_and_only_few_verdicts_are_weak() -> None:
     ):
         path, golds = benchmark(file), DATASETS[file.partition("/")[0]].golds
         solutions = [golds(raw.record)[0] for raw in read(path) if raw.record]
-        pairs = list(zip(load_file(path), solutions, strict=True))
+        pairs = list(zip(read_problems(path), solutions, strict=True))
 
         async def judge(sandbox: Sandbox, pairs: list[tuple[Problem, str]] = pairs) -> list[CodeVerdict]:
             runs = (
