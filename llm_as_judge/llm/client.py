@@ -8,6 +8,7 @@ It keeps no message history, and belongs to the event loop of its first call. ``
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.llm.cache import ResponseCache, request_key
 from llm_as_judge.llm.places import Load
 from llm_as_judge.types import Exchange
 
@@ -87,6 +88,14 @@ def derived_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
+@dataclass(slots=True)
+class _UnderWay:
+    """A request that several callers may wait for; it is cancelled when none is left."""
+
+    reply: asyncio.Future[dict[str, Any]]
+    waiting: int = 0
+
+
 class LLMClient:
     """``ChatModel`` over HTTP; deterministic replies are kept in ``cache``. ``ConfigError`` for a bad address."""
 
@@ -96,6 +105,7 @@ class LLMClient:
         self.config = config
         self.usage = Usage()
         self._cache = cache
+        self._under_way: dict[str, _UnderWay] = {}  # by key of the cached request
         urls = dict.fromkeys((config.base_url, *config.more_urls))
         self._servers = [Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls]
         self._failed_at = {server.root: -math.inf for server in self._servers}
@@ -136,10 +146,36 @@ class LLMClient:
             self._count(cached=1)
             return LLMReply(**stored, cost=self._cost(stored), seconds=0.0, cached=True)
         started = time.monotonic()
-        message = await self._complete(request, self._servers)
-        if cache is not None:
+        if cache is None:
+            message, shared = await self._complete(request, self._servers), False
+        else:
+            message, shared = await self._share(cache, entry, request)
+        return LLMReply(**message, cost=self._cost(message), seconds=time.monotonic() - started, cached=shared)
+
+    async def _share(
+        self, cache: ResponseCache, entry: Mapping[str, Any], request: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        """The reply to a request that is sent once for all who wait for it, and whether it was under way already."""
+
+        async def fetch() -> dict[str, Any]:
+            message = await self._complete(request, self._servers)
             cache.put(entry, message)
-        return LLMReply(**message, cost=self._cost(message), seconds=time.monotonic() - started)
+            return message
+
+        key = request_key(entry)
+        if shared := key in self._under_way:
+            self._count(cached=1)
+        else:
+            self._under_way[key] = _UnderWay(asyncio.ensure_future(fetch()))
+        under_way = self._under_way[key]
+        under_way.waiting += 1
+        try:
+            return await asyncio.shield(under_way.reply), shared
+        finally:
+            under_way.waiting -= 1
+            if not under_way.waiting:
+                under_way.reply.cancel()  # no effect on a reply that is there
+                self._under_way.pop(key, None)
 
     def load(self) -> Load:
         """Use of the request places so far, summed over all addresses."""

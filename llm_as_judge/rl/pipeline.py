@@ -131,7 +131,7 @@ class Pipeline:
         return batch, collector
 
     def _collector(self, problems: Sequence[Problem], seed: int) -> Collector:
-        return Collector(problems, self._parts.rollout, seed, limit=self._limit)
+        return Collector(problems, self._parts.rollout, seed, limit=self._limit, common_seeds=True)
 
     def _draw(self, step: int, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
         """Problems, the token ids of their prompts, and the prefills of their replies.

@@ -119,9 +119,10 @@ async def collect(
 class Collector:
     """The rollouts of one batch; each starts when its completion is available.
 
-    Equal workflows of one problem run separately, because the executor may be stochastic. Its seeds derive from
-    ``seed``, the problem and the index in the group, not from the order of completions. ``limit`` may be shared with
-    other batches and is taken in starting order.
+    The executor's seeds derive from ``seed``, the problem and the index in the group, not from the order of
+    completions. With ``common_seeds`` they do not depend on the index: equal requests of a group get one reply, which
+    is paid for once, and workflows that begin alike differ only where their texts do (common random numbers).
+    ``limit`` may be shared with other batches and is taken in starting order.
     """
 
     def __init__(
@@ -131,11 +132,13 @@ class Collector:
         seed: int = 0,
         on_rollout: OnRollout = lambda place, member, rollout: None,
         limit: asyncio.Semaphore | None = None,
+        common_seeds: bool = False,
     ) -> None:
         self._problems = problems
         self._parts = parts
         self._seed = seed
         self._on_rollout = on_rollout
+        self._common_seeds = common_seeds
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
         self._completions: dict[tuple[int, int], Completion] = {}
         self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
@@ -194,7 +197,7 @@ class Collector:
 
     async def _rollout(self, place: int, member: int) -> Rollout:
         problem = self._problems[place]
-        seed = derived_seed(self._seed, problem.question.id, member)
+        seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
         async with self._limit:
             rollout = await roll_out(problem, self._completions[place, member], self._parts, seed)
         self._on_rollout(place, member, rollout)

@@ -209,6 +209,39 @@ async def test_only_deterministic_requests_are_cached() -> None:
         assert len(script.requests) == 5
 
 
+async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_last_caller() -> None:
+    arrived, release, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    sent = list[int]()
+
+    async def handler(request: web.Request) -> web.Response:
+        sent.append((await request.json())["seed"])
+        arrived.set()
+        while not release.is_set() and not left.is_set():
+            await asyncio.sleep(0.01)
+            if request.transport is None:
+                left.set()
+        return web.json_response(completion())
+
+    def ask(client: LLMClient, seed: int) -> asyncio.Task[Any]:
+        return asyncio.create_task(client.chat("q", temperature=1.0, seed=seed))
+
+    async with serving(handler, cache=ResponseCache()) as client:
+        one, two, other = ask(client, 1), ask(client, 1), ask(client, 2)
+        await arrived.wait()
+        one.cancel()  # the second caller still gets the reply
+        await asyncio.sleep(0.05)
+        release.set()
+        assert (await two).text == (await other).text == "4"
+        assert sorted(sent) == [1, 2]
+        assert (client.usage.calls, client.usage.cached) == (2, 1)
+        release.clear()
+        arrived.clear()
+        alone = ask(client, 3)
+        await arrived.wait()
+        alone.cancel()
+        await asyncio.wait_for(left.wait(), 5)
+
+
 def test_cache_keys_are_those_of_earlier_versions() -> None:
     """A kept cache file stays valid: another key would pay for every judgement again."""
     client = LLMClient(EndpointConfig(base_url="http://h:1", model="m", reasoning_effort="low"))
