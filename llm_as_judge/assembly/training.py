@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from llm_as_judge.assembly.budget import Budget
+from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.follow import load_together
-from llm_as_judge.assembly.probe import PROBLEMS, probe_examples
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.run_folder import Started, open_folder
@@ -18,7 +16,7 @@ from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.recall import Recall
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.parts import TrainerParts
@@ -27,8 +25,6 @@ from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.shapes import Example
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +75,18 @@ async def open_training(
                 )
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
-            warn = logger.warning if progress is SILENT else progress.say
-            trainer = _trainer(run, services, author, problems, _Reports(tracked, progress, warn), ranks)
+            trainer = _trainer(run, services, author, problems, tracked, progress, ranks)
             yield Training(run, services, author, problems, trainer, tracked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reports:
-    tracked: Tracking
-    progress: Progress
-    warn: Callable[[str], None]
-
-
 def _trainer(
-    run: Started, services: Services, author: PolicyAuthor, problems: Problems, reports: _Reports, ranks: Ranks
+    run: Started,
+    services: Services,
+    author: PolicyAuthor,
+    problems: Problems,
+    tracked: Tracking,
+    progress: Progress,
+    ranks: Ranks,
 ) -> Trainer:
     folder, log = run.folder, run.log
     config = folder.config
@@ -102,8 +96,8 @@ def _trainer(
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
         summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
-        reports.tracked.evaluation(step, summary)
-        reports.progress.say(validation_line(step, summary))
+        tracked.evaluation(step, summary)
+        progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
@@ -115,8 +109,8 @@ def _trainer(
 
     def step_done(report: StepReport) -> None:
         log.log(UsageEvent(step=report.step, models=services.usage()))
-        reports.tracked.step(report)
-        reports.progress.step(report, config.training.max_steps)
+        tracked.step(report)
+        progress.step(report, config.training.max_steps)
 
     parts = TrainerParts(
         policy=author.policy,
@@ -134,18 +128,13 @@ def _trainer(
         run_id=run.id,
         load=services.clients["executor"].load,
         device=device,
-        spent=Budget(config.budget, log.path, services.usage).spent,
+        spent=budget(config.budget, log.path, services.usage),
         ranks=ranks,
     )
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
     log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
     log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
-    if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
-        shown, without = probe.shown.value, probe.without.value
-        log.log(ExamplesProbeEvent(valid=shown, valid_without=without, harmful=probe.harmful))
-        if probe.harmful:
-            reports.warn(str(probe))
     return Trainer(parts, config)
 
 

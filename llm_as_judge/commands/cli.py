@@ -163,21 +163,18 @@ def names_in(given: Sequence[str] | None) -> list[str]:
 
 def followed() -> bool:
     """Do this process's part if a launcher started it as another rank than 0; False on rank 0 and without launcher."""
-    numbers = {name: os.environ.get(name, default) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0"))}
-    for name, value in numbers.items():
-        if not value.isdecimal():
-            raise ConfigError(f"{name}={value}: not a number; unset it, or start with torchrun, which sets it")
-    if int(numbers["WORLD_SIZE"]) == 1:
-        return False
-    if "MASTER_ADDR" not in os.environ:
-        raise ConfigError(f"WORLD_SIZE={numbers['WORLD_SIZE']} without MASTER_ADDR; unset it, or start with torchrun")
-    if int(numbers["RANK"]) == 0:
-        return False
+    try:
+        size, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
+    except ValueError as error:
+        raise ConfigError(f"WORLD_SIZE or RANK is not a number ({error}); unset it, or start with torchrun") from error
+    if size > 1 and "MASTER_ADDR" not in os.environ:
+        raise ConfigError(f"WORLD_SIZE={size} without MASTER_ADDR; unset it, or start with torchrun")
+    if size > 1 and rank > 0:
+        from llm_as_judge.assembly.follow import follow
 
-    from llm_as_judge.assembly.follow import follow
-
-    follow()
-    return True
+        follow()
+        return True
+    return False
 
 
 def printable(text: str) -> str:
@@ -191,15 +188,12 @@ def echo(text: object, *, err: bool = False) -> None:
 
 
 def make_console(as_json: bool) -> Console:
-    """A console; on standard error if standard output is for JSON."""
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.segment import Segment
+    """A console that prints no control characters of texts; on standard error if standard output is for JSON."""
+    from rich.console import Console
 
     class PlainConsole(Console):
-        """Prints texts without control characters, which a terminal would obey."""
-
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-            for segment in super().render(renderable, options):
+        def render(self, *given: Any, **named: Any) -> Any:
+            for segment in super().render(*given, **named):
                 yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     console = PlainConsole(stderr=as_json, markup=False)
@@ -224,28 +218,30 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=escaped, default=str) + "\n")
 
 
-def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:
-    """JSON, or a table with dotted names for nested values."""
-    if as_json:
-        print_json(result)
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _flat(result):
-        table.add_row(Text(name, style="bold"), Text(value))
-    console.print(table)
-
-
-def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows = []
+def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and values of nested mappings."""
     for name, value in result.items():
         if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
-            rows.append((f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)))
-    return rows
+            yield f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def print_result(result: Mapping[str, Any], as_json: bool) -> None:
+    """JSON, or a line for each value."""
+    if as_json:
+        print_json(result)
+    else:
+        rows = list(flat(result))
+        width = max(len(name) for name, _ in rows)
+        echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+
+
+def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
+    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
+    if not text.strip():
+        raise ConfigError("the problem is empty; give its text or --file FILE")
+    return Question(id="cli", text=text, domain=check_domain(domain), entry_point=entry_point)
 
 
 def check_domain(domain: str) -> Domain:
@@ -254,11 +250,3 @@ def check_domain(domain: str) -> Domain:
         if domain == known:
             return known
     raise ConfigError(f"--domain {domain!r}: unknown domain; use one of {', '.join(DOMAINS)}")
-
-
-def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
-    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    known = check_domain(domain)
-    if not text.strip():
-        raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question(id="cli", text=text, domain=known, entry_point=entry_point)

@@ -28,9 +28,6 @@ class Exported:
     files: Mapping[str, int]  # bytes of each
     scores: bool  # whether the card has scores
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"folder": str(self.folder), "checkpoint": str(self.checkpoint)}
-
 
 def run_export(
     config: Config, folder: Path, checkpoint: Path, *, merge: bool = False, base_model: str | None = None
@@ -127,7 +124,7 @@ def export(
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
-        cli.print_json(result.as_json())
+        cli.print_json(asdict(result))
         return
     console = cli.make_console(as_json)
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))

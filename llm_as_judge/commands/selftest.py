@@ -1,9 +1,8 @@
 """``llm-as-judge selftest``: runs on a GPU everything that otherwise only a CPU has run, and writes a report.
 
 Parts: the checks of ``doctor``, the tests marked ``gpu``, an update and an evaluation at the shape of Qwen2.5-7B with
-random weights, the benchmarks against TRL and ``generate``, and five steps of the embedded run, interrupted and
-resumed. Nothing is downloaded. With ``--device cpu`` the nano policy takes the large model's place. A checkout is
-needed.
+random weights, the benchmarks against TRL and ``generate``, and five steps of the embedded run, stopped and resumed.
+Nothing is downloaded. With ``--device cpu`` the nano policy takes the large model's place. A checkout is needed.
 """
 
 from __future__ import annotations
@@ -11,33 +10,32 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from xml.etree import ElementTree
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.commands.doctor import Check, checks_of, run_check, show_checks
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
 
 #: Seconds after which a part is ended.
 LIMIT_S = 900
-STEPS, INTERRUPTED_AFTER = 5, 2
+STEPS = 5
 _ROOT = Path(__file__).parents[2]
 _LIBRARIES = ("torch", "triton", "transformers", "peft", "accelerate", "trl", "vllm")
 
@@ -61,13 +59,12 @@ class Machine:
     def run(self, part: str, *words: object, **variables: str) -> str:
         """Standard output of this Python with ``words``. Raises ``PartFailed`` with its last line of errors."""
         environment = {**os.environ, "PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", **variables}
-        command = [sys.executable, *map(str, words)]
         log = self.folder / f"{part}.log"
         with log.open("a", encoding="utf-8") as file:
             try:
                 done = subprocess.run(
-                    command, check=False, stdout=subprocess.PIPE, stderr=file, text=True, cwd=_ROOT, env=environment,
-                    timeout=LIMIT_S,
+                    [sys.executable, *map(str, words)], check=False, stdout=subprocess.PIPE, stderr=file, text=True,
+                    cwd=_ROOT, env=environment, timeout=LIMIT_S,
                 )  # fmt: skip
             except subprocess.TimeoutExpired as error:
                 raise PartFailed(f"not finished within {LIMIT_S} s; see {log}") from error
@@ -108,16 +105,16 @@ def selftest(
         begun = time.monotonic()
         result = run_check(name, parts[name])
         results.append(Check(name, result.ok, f"{time.monotonic() - begun:.0f} s: {result.detail}"))
-    report = {"host": platform.node(), "device": device, "versions": dict(versions()), "ok": all(r.ok for r in results)}
+    report = {"host": platform.node(), "device": device, "versions": versions(), "ok": all(r.ok for r in results)}
     report["parts"] = [asdict(result) for result in results]
-    written = [folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md")]
-    written[0].write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    written[1].write_text(as_markdown(report, results), encoding="utf-8")
+    as_data, as_table = (folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md"))
+    write_json(as_data, report)
+    as_table.write_text(as_markdown(report, results), encoding="utf-8")
     if as_json:
         cli.print_json(report)
     else:
         show_checks(results)
-    cli.show(console, f"report: {written[1]} and {written[0]}, output of each part in {folder}")
+    cli.show(console, f"report: {as_table} and {as_data}, output of each part in {folder}")
     if not report["ok"]:
         cli.show(console, "Report a failure with these files at the project's issues.")
         raise typer.Exit(1)
@@ -149,26 +146,11 @@ def _doctor(machine: Machine, checks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def _tests(machine: Machine) -> str:
-    report = machine.folder / "tests.xml"
-    report.unlink(missing_ok=True)
-    words = ["-m", "gpu", "--device", machine.device, "--junitxml", str(report), "-p", "no:cacheprovider"]
+    words = ["-m", "pytest", "-q", "-m", "gpu", "--device", machine.device, "-p", "no:cacheprovider"]
     if not machine.on_gpu:  # make test runs these on a CPU
         words += ["--deselect", "tests/rl/test_ranks.py"]
-    failure = ""
-    try:
-        machine.run(
-            "tests", "-m", "pytest", "-q", *words, "tests/policy", "tests/rl", VLLM_PYTHON=_vllm_python(machine)
-        )
-    except PartFailed as error:
-        if not report.exists():
-            raise
-        failure = str(error).rpartition("; see")[2]
-    cases = {case.get("name"): [child.tag for child in case] for case in ElementTree.parse(report).iter("testcase")}
-    bad = [str(name) for name, tags in cases.items() if {"failure", "error"} & set(tags)]
-    skipped = sum("skipped" in tags for tags in cases.values())
-    if failure:
-        raise PartFailed(f"{len(bad)} of {len(cases)} tests failed: {', '.join(bad)}; see{failure}")
-    return f"{len(cases) - skipped} tests passed, {skipped} skipped"
+    printed = machine.run("tests", *words, "tests/policy", "tests/rl", VLLM_PYTHON=_vllm_python(machine))
+    return printed.strip().splitlines()[-1]
 
 
 def _vllm_python(machine: Machine) -> str:
@@ -191,8 +173,7 @@ def _benchmark(machine: Machine, part: str, file: str, *words: str) -> str:
 
 
 def _trained(machine: Machine, part: str, engine: str) -> str:
-    """Five steps of the embedded run in a temporary folder, ended by SIGTERM after the second and resumed."""
-    from llm_as_judge.events import StepReport
+    """Five steps of the embedded run in a temporary folder, stopped after two and resumed."""
     from llm_as_judge.runlog import LogReader
 
     with tempfile.TemporaryDirectory() as temporary, socket.socket() as free:
@@ -206,62 +187,33 @@ def _trained(machine: Machine, part: str, engine: str) -> str:
             "log_dir": folder / "logs", "results_dir": folder / "results", "persistence_dir": folder / "buffer",
             "rollout_batch_size": size, "num_return_sequences_in_group": size, "eval_problems": size,
             "max_problems": 40, "save_every": 1, "plan_matrix": "false", "baselines": "false",
-            "generation.engine": engine, "engine.python": _vllm_python(machine) if engine == "vllm" else "",
+            "generation.engine": engine, **({"engine.python": _vllm_python(machine)} if engine == "vllm" else {}),
         }  # fmt: skip
         words = ["-m", "llm_as_judge", "train", "--config", str(_ROOT / "config/embedded.yaml"), "--device"]
-        words += [machine.device, "--max-steps", str(STEPS)]
-        words += [word for name, value in settings.items() if value != "" for word in ("--set", f"{name}={value}")]
-        _interrupted(machine, part, words, folder / f"checkpoints/nano/grpo_mixed/step_{INTERRUPTED_AFTER}")
-        machine.run(part, *words, "--resume")
-        log = LogReader.read(folder / "logs/nano/grpo_mixed.jsonl")
-    if (steps := [step.step for step in log.steps]) != list(range(1, STEPS + 1)):
-        raise PartFailed(f"the log of the resumed run has the steps {steps}")
-    last: StepReport = log.steps[-1]
-    spent = {name: sum(step.seconds.get(name, 0.0) for step in log.steps) for name in ("generate", "update")}
+        words += [machine.device, *(word for name, value in settings.items() for word in ("--set", f"{name}={value}"))]
+        machine.run(part, *words, "--max-steps", "2")
+        machine.run(part, *words, "--max-steps", str(STEPS), "--resume")
+        steps = LogReader.read(folder / "logs/nano/grpo_mixed.jsonl").steps
+    if (numbers := [step.step for step in steps]) != list(range(1, STEPS + 1)):
+        raise PartFailed(f"the log of the resumed run has the steps {numbers}")
+    generate, update = (sum(step.seconds.get(name, 0.0) for step in steps) for name in ("generate", "update"))
     return (
-        f"{STEPS} steps, interrupted and resumed; generate {spent['generate']:.1f} s, update {spent['update']:.1f} s; "
-        f"valid {100 * last.valid_rate:.0f} %"
+        f"{STEPS} steps, stopped and resumed; generate {generate:.1f} s, update {update:.1f} s; "
+        f"valid {100 * steps[-1].valid_rate:.0f} %"
     )
 
 
-def _interrupted(machine: Machine, part: str, words: list[str], checkpoint: Path) -> None:
-    """Starts a run and ends it when ``checkpoint`` exists. Raises ``PartFailed`` if it does not end as documented."""
-    log, end = machine.folder / f"{part}.log", time.monotonic() + LIMIT_S
-    with log.open("a", encoding="utf-8") as file:
-        running = subprocess.Popen(
-            [sys.executable, *words], stdout=file, stderr=file, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)}
-        )
-    try:
-        while running.poll() is None and not checkpoint.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        with suppress(ProcessLookupError):
-            running.send_signal(signal.SIGTERM)
-        status = running.wait(LIMIT_S)
-    except subprocess.TimeoutExpired as error:
-        raise PartFailed(f"the run did not end after SIGTERM; see {log}") from error
-    finally:
-        running.kill()
-    if status != 143:
-        raise PartFailed(f"the interrupted run ended with status {status} instead of 143; see {log}")
-
-
-def versions() -> Iterator[tuple[str, str]]:
+def versions() -> dict[str, str]:
     """Versions of this package's Python and of the libraries that are installed."""
-    yield "python", platform.python_version()
+    found = {"python": platform.python_version()}
     for name in _LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
-            yield name, metadata.version(name)
+            found[name] = metadata.version(name)
+    return found
 
 
 def as_markdown(report: Mapping[str, Any], results: list[Check]) -> str:
     rows = [f"| {r.name} | {'pass' if r.ok else 'fail'} | {r.detail.replace('|', '/')} |" for r in results]
     named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    head = [
-        f"# Self-test on {report['device']}, {report['host']}",
-        "",
-        named,
-        "",
-        "| part | result | figures |",
-        "|---|---|---|",
-    ]
-    return "\n".join([*head, *rows]) + "\n"
+    title = f"# Self-test on {report['device']}, {report['host']}"
+    return "\n".join([title, "", named, "", "| part | result | figures |", "|---|---|---|", *rows]) + "\n"

@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +24,6 @@ from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.runlog import LogReader
-
-_START_S = 60.0  # for Inspect's server to start
 
 
 @dataclass
@@ -34,16 +32,11 @@ class InspectLogs:
 
     path: Path
     records: Path
-    _reader: LogReader = field(init=False)
 
     def __post_init__(self) -> None:
         from llm_as_judge.runlog import LogReader
 
-        self._reader = LogReader(self.path)
-
-    @property
-    def folder(self) -> Path:
-        return self.path.with_suffix(".inspect")
+        self.folder, self._reader = self.path.with_suffix(".inspect"), LogReader(self.path)
 
     def update(self) -> list[Path]:
         """Writes the logs of new steps and evaluations; raises ``OSError``."""
@@ -89,12 +82,11 @@ class InspectLogs:
             except DataError as error:
                 cli.echo(f"skipped {error}", err=True)
                 continue
-            if not records:
-                continue
-            for other in self.folder.glob(f"*_{name}_*.json"):
-                other.unlink()
-            write_log(records_log(records, name, self.path.parent.name, moment), file)
-            yield file
+            if records:
+                for other in self.folder.glob(f"*_{name}_*.json"):
+                    other.unlink()
+                write_log(records_log(records, name, self.path.parent.name, moment), file)
+                yield file
 
 
 def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
@@ -102,11 +94,6 @@ def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
     from llm_as_judge.assembly.logs import find_log
 
     return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
@@ -120,17 +107,15 @@ def inspect_server(folder: Path, port: int) -> Iterator[str]:
         except OSError as error:
             raise ConfigError(f"--port {port} is in use ({error.strerror}); choose another, or 0 for any") from error
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "inspect_ai", "view", "start", "--log-dir", str(folder)]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    end = time.monotonic() + _START_S
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    words = ["view", "start", "--log-dir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([sys.executable, "-m", "inspect_ai", *words], stdout=subprocess.DEVNULL) as server:
         try:
-            while not _answers(port):
+            for _ in range(600):
+                with socket.socket() as client:
+                    if client.connect_ex(("127.0.0.1", port)) == 0:
+                        break
                 if server.poll() is not None:
-                    said = " ".join(server.communicate()[1].strip().splitlines()[-3:])
-                    raise InfrastructureError(f"inspect view ended with status {server.returncode}: {said}")
-                if time.monotonic() > end:
-                    raise InfrastructureError(f"inspect view did not answer on port {port} within {_START_S:.0f} s")
+                    raise InfrastructureError(f"inspect view ended with status {server.returncode}; see above")
                 time.sleep(0.1)
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -151,22 +136,15 @@ def view(
     every: cli.Every = 2.0,
 ) -> None:
     """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
-    settings = options.load()
-
-    import webbrowser
-
-    logs = inspect_logs(settings, run)
+    logs = inspect_logs(options.load(), run)
     written = len(logs.update())
     if write_only:
         cli.echo(f"{written} new Inspect logs in {logs.folder}")
         return
-    with inspect_server(logs.folder, port) as address:
+    with inspect_server(logs.folder, port) as address, suppress(KeyboardInterrupt):
         cli.echo(f"{logs.path} at {address}; stop with Ctrl-C")
         if sys.stdout.isatty() if browser is None else browser:
             webbrowser.open(address)
-        try:
-            while True:
-                time.sleep(every)
-                logs.update()
-        except KeyboardInterrupt:
-            return
+        while True:
+            time.sleep(every)
+            logs.update()

@@ -11,14 +11,13 @@ from helpers.finished import FinishedRun
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config
 
-from llm_as_judge.assembly.estimates import ModelSizes, Seconds, Workload, execute_seconds, sizes_of, update_memory
+from llm_as_judge.assembly.estimates import ModelSizes, sizes_of, step_seconds, update_memory
 from llm_as_judge.commands.app import main
-from llm_as_judge.commands.plan import Assumed, make_plan, workload_of
+from llm_as_judge.commands.plan import make_plan
 from llm_as_judge.config.loading import load_config, locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.policy import tree
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.runlog import LogReader
@@ -111,22 +110,6 @@ def test_tokens_of_a_step_are_those_of_a_run(finished_run: FinishedRun) -> None:
     assert "hand-written" in blind.assumed and told.assumed == "nothing"
 
 
-def test_tokens_that_an_update_forwards() -> None:
-    config = load_config(EMBEDDED)
-    policy = Policy.load(locate_weights(config.base_model.path), config.model)
-    from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.workflow.prompt import Layer1
-
-    prompt = Layer1(config.workflow)
-    problems = open_problems(config).sampler.sample(config.training.rollout_batch_size)
-    prompts = [policy.encode(prompt(p.question)) for p in problems for _ in range(8)]
-    # Completions that differ from the first token on: what they share is not planned.
-    completions = [[i % 90 + 100, *[5] * 119] for i in range(len(prompts))]
-    work = make_plan(config, ["1x80"], Assumed(completion=120)).tokens_a_step
-    assert work["padded"] == pytest.approx(tree.padded_tokens(prompts, completions), rel=WITHIN)
-    assert work["unique"] == pytest.approx(tree.plan(prompts, completions).unique_tokens, rel=WITHIN)
-
-
 def test_what_does_not_fit_is_shown_with_a_setting_that_helps() -> None:
     here = make_plan(load_config(TRAINING)).machines
     assert [here[name].fits == "yes" for name in ("1xA100-40", "1xA100-80", "2xA100-80")] == [False, False, True]
@@ -139,23 +122,24 @@ def test_what_does_not_fit_is_shown_with_a_setting_that_helps() -> None:
     assert make_plan(served, ["1x80"]).machines["1x80"].on_card == {"trainer": 0, "policy server": 0}
 
 
-def test_examples_evaluations_and_vllms_share_are_planned() -> None:
+def test_examples_evaluations_long_prompts_and_vllms_share_are_planned() -> None:
     away = ["executor.base_url=https://example.org/v1"]
 
     def memory(*settings: str) -> dict[str, float]:
         return dict(make_plan(load_config(TRAINING, [*away, *settings]), ["1x80"]).machines["1x80"].memory_GB)
 
     with_examples, bare = (make_plan(load_config(TRAINING, [f"experience_buffer.top_k={k}"])) for k in (3, 0))
-    more = with_examples.tokens_a_step["padded"] - bare.tokens_a_step["padded"]
-    assert more > 24 * 3 * 100 and "3 examples" in with_examples.assumed and "examples" not in bare.assumed
-    # Two evaluations of 3 calls a workflow, and the 40 calls of all plans.
-    evaluated = bare.tokens_a_run["requests"] - 500 * bare.tokens_a_step["requests"]
-    assert evaluated == 150 * (2 * 3 + 40)
-    single = make_plan(load_config(TRAINING, ["plan_matrix=false"]))
-    assert single.tokens_a_run["requests"] == 500 * 96 + 150 * (2 * 3 + 1)
+    assert with_examples.tokens_a_step["padded"] - bare.tokens_a_step["padded"] > 24 * 3 * 100
+    assert "3 examples" in with_examples.assumed and "examples" not in bare.assumed
+    padded, shared = (
+        make_plan(load_config(TRAINING, [f"training.shared_prefix={on}"]), ["2x80"]).machines["2x80"].step_seconds
+        for on in ("false", "true")
+    )
+    assert shared["update"] < padded["update"] / 3
+    single = make_plan(load_config(TRAINING, ["plan_matrix=false"]))  # two evaluations and the single call's
+    assert single.tokens_a_run["requests"] == 500 * 96 + 150 * 3 * (2 + 1) < bare.tokens_a_run["requests"]
     # An update alone needs 22 GB; 42 prompts of 5,120 tokens fill the cache of 15 GB.
     assert memory("eval_problems=1")["trainer"] < 25 < 32 < memory()["trainer"] < 37
-    assert memory("eval_problems=1", "prompt_max_length=2048")["trainer"] == memory("eval_problems=1")["trainer"]
     assert memory("generation.engine=vllm")["policy server"] == 28
     assert memory("generation.engine=vllm", "engine.gpu_memory_utilization=0.5")["policy server"] == 40
     here = make_plan(load_config(TRAINING, ["generation.engine=vllm"]), ["2x80"]).machines["2x80"]
@@ -164,34 +148,12 @@ def test_examples_evaluations_and_vllms_share_are_planned() -> None:
     assert served < 20, "weights and cache; its share of the card is its own setting"
 
 
-def test_the_longest_prompt_of_the_data_decides(tmp_path: Path) -> None:
-    rows = [{"problem": "What is 2 + 3? " + "word " * n, "answer": "5", "type": "math"} for n in (1, 9000)]
-    (tmp_path / "train.jsonl").write_text(json.dumps(rows[0]) + "\n", encoding="utf-8")
-    found = []
-    for name, row in zip(("short", "long"), rows, strict=True):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-        files = [f"train_dataset={tmp_path / 'train.jsonl'}", f"test_dataset={tmp_path / name}.jsonl"]
-        settings = [*files, "domain_ratios={math: 1, code: 0, qa: 0}", "prompt_max_length=20000"]
-        found.append(workload_of(load_config(TRAINING, settings), Assumed())[0])
-    assert found[0].prompt == found[1].prompt and found[1].longest == pytest.approx(found[0].longest + 11_250, rel=0.02)
-
-
 def test_seconds_of_a_step() -> None:
-    work = Workload(4, 6, shared=500, prompt=700, completion=300, calls=4, call_input=400, call_output=500)
-    assert execute_seconds(work, 5, 32) == (4 * 5, 15) and execute_seconds(work, 5, 8) == (4 * 5, 96 / 8 * 5)
-    assert [Seconds(3, 4, 20, 10).step(d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
-    assert [Seconds(3, 4, 5, 2).step(d) for d in (0, 1, 2)] == [12, 7, 7]
+    assert [step_seconds(3, 4, 20, 10, d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
+    assert [step_seconds(3, 4, 5, 2, d) for d in (0, 1, 2)] == [12, 7, 7]
     # Steps that ``benchmarks/orchestration.py`` measured with an executor of 1 s per call, with 128 places and with 16.
-    roomy, narrow = Seconds(1.0, 0.9, 8.03 - 1.9, 0.44), Seconds(1.0, 0.9, 8.01 - 1.9, 3.65)
-    assert [roomy.step(1), roomy.step(2), narrow.step(2)] == pytest.approx([3.78, 2.79, 4.10], rel=0.25)
-
-
-def test_prefixes_are_counted_once_as_the_update_does_unless_that_is_switched_off() -> None:
-    def update(*overrides: str) -> float:
-        return make_plan(load_config(TRAINING, list(overrides)), ["2x80"]).machines["2x80"].step_seconds["update"]
-
-    padded = update("training.shared_prefix=false")
-    assert update() == update("training.shared_prefix=true") < padded / 3
+    found = [step_seconds(1.0, 0.9, 6.1, served, d) for served, d in ((0.44, 1), (0.44, 2), (3.65, 2))]
+    assert found == pytest.approx([3.78, 2.79, 4.10], rel=0.25)
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +163,7 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 s each" in printed["assumed"]
     assert main(["plan", "--config", str(TRAINING)]) == 0
     shown = capsys.readouterr().out
-    assert "2xA100-80" in shown and "1xA100-80 is too small; what helps: executor.base_url" in shown
+    assert "2xA100-80" in shown and "1xA100-80 fits: no; helps: executor.base_url" in shown
     assert "…" not in shown, "nothing is cut off"
 
 

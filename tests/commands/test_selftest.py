@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,6 @@ def test_every_part_passes_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out) == report
     details = {part["name"]: part["detail"] for part in report["parts"]}  # type: ignore[attr-defined]
     assert list(details) == ["doctor", "tests", "model", "train"] and report["versions"]["torch"]  # type: ignore[index]
-    assert "tests passed" in details["tests"] and "0 tests" not in details["tests"]
-    assert "5 steps, interrupted and resumed" in details["train"]
+    assert re.search(r"\d+ passed", details["tests"])
+    assert "5 steps, stopped and resumed" in details["train"]
     assert "update: tokens" in details["model"] and "evaluation: seconds" in details["model"]
