@@ -75,23 +75,22 @@ async def open_training(
                 )
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
-            trainer = _trainer(run, services, author, problems, tracked, progress, ranks)
+            parts = _parts(run, services, author, problems, tracked, progress)
+            trainer = Trainer(replace(parts, ranks=ranks), config)
             yield Training(run, services, author, problems, trainer, tracked)
 
 
-def _trainer(
-    run: Started,
-    services: Services,
-    author: PolicyAuthor,
-    problems: Problems,
-    tracked: Tracking,
-    progress: Progress,
-    ranks: Ranks,
-) -> Trainer:
+def _parts(
+    run: Started, services: Services, author: PolicyAuthor, problems: Problems, tracked: Tracking, progress: Progress
+) -> TrainerParts:
+    """The trainer's components; begins the log."""
     folder, log = run.folder, run.log
-    config = folder.config
+    config, device = folder.config, Device()
     recall = Recall(config.experience_buffer, author.policy) if config.experience_buffer.enabled else None
-    device = Device()
+    resumed = str(folder.resumed_from) if folder.resumed_from else None
+    sandbox = str(services.sandbox.describe())
+    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
@@ -103,8 +102,7 @@ def _trainer(
 
     def build_prompt(question: Question) -> Prompt:
         prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
-        event = PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown)
-        log.log(event)
+        log.log(PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown))
         return prompt
 
     def step_done(report: StepReport) -> None:
@@ -112,7 +110,7 @@ def _trainer(
         tracked.step(report)
         progress.step(report, config.training.max_steps)
 
-    parts = TrainerParts(
+    return TrainerParts(
         policy=author.policy,
         engine=author.engine,
         sampler=problems.sampler,
@@ -129,13 +127,7 @@ def _trainer(
         load=services.clients["executor"].load,
         device=device,
         spent=budget(config.budget, log.path, services.usage),
-        ranks=ranks,
     )
-    resumed = str(folder.resumed_from) if folder.resumed_from else None
-    sandbox = str(services.sandbox.describe())
-    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
-    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
-    return Trainer(parts, config)
 
 
 def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[Example]) -> tuple[Prompt, int]:

@@ -35,7 +35,7 @@ class Interrupted(Exception):
 DEFAULT_CONFIG = Path("config/embedded.yaml")
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step lines are not wrapped
-PICTURES = (".png", ".svg", ".pdf")
+EVERY_S = 2.0  # seconds between looks at a run's log
 
 ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
 ModelName = Annotated[
@@ -63,7 +63,6 @@ Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy wit
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: latest run).")
 ]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Polling interval in seconds.")]
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
 EntryPoint = Annotated[
     str | None, typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems.")
@@ -147,13 +146,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     return run
-
-
-def picture(path: Path | None) -> Path | None:
-    """Callback of an option for a picture: refuses unknown formats before any work is done."""
-    if path is not None and path.suffix.lower() not in PICTURES:
-        raise typer.BadParameter(f"{path}: unknown picture format; use one of {', '.join(PICTURES)}")
-    return path
 
 
 def names_in(given: Sequence[str] | None) -> list[str]:

@@ -174,9 +174,6 @@ def inspect(
         Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
-    png: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png).")
-    ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems, and draw the mix."""
@@ -185,13 +182,11 @@ def inspect(
     from llm_as_judge.views.charts import mixture_chart
 
     if file is None:
-        result = inspect_folder(out, examples)
+        result, picture = inspect_folder(out, examples), out / "mixed/mix.png"
+        mixture_chart(result["sides"], picture)
+        result = {**result, "picture": str(picture)}
     else:
         result = {"sides": {file.name: inspect_file(file, examples, load_settings().fields)}}
-    target = png or (None if file else out / "mixed/mix.png")
-    if target:
-        mixture_chart(result["sides"], target)
-        result = {**result, "picture": str(target)}
     if as_json:
         cli.print_json(result)
     else:

@@ -33,9 +33,6 @@ def calibrate(
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
-    png: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
-    ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
     ] = True,
@@ -61,7 +58,7 @@ def calibrate(
 
     counts = asyncio.run(count())  # plain candidates first
     kinds = [row.as_json() for row in counts]
-    chart = png or settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png"
+    chart = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png"
     summary = {name: kinds[0][name] for name in _SUMMARY}
     files = {"file": str(pairs), "picture": str(chart)}
     result = {"mode": mode, **summary, "kinds": kinds, "line": counts[0].line(), **files}

@@ -130,12 +130,11 @@ def view(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = 7575,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
-    browser: Annotated[
-        bool | None, typer.Option("--browser/--no-browser", help="Open a browser (default: if run in a terminal).")
-    ] = None,
-    every: cli.Every = 2.0,
 ) -> None:
-    """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
+    """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C.
+
+    In a terminal, a browser is opened.
+    """
     logs = inspect_logs(options.load(), run)
     written = len(logs.update())
     if write_only:
@@ -143,8 +142,8 @@ def view(
         return
     with inspect_server(logs.folder, port) as address, suppress(KeyboardInterrupt):
         cli.echo(f"{logs.path} at {address}; stop with Ctrl-C")
-        if sys.stdout.isatty() if browser is None else browser:
+        if sys.stdout.isatty():
             webbrowser.open(address)
         while True:
-            time.sleep(every)
+            time.sleep(cli.EVERY_S)
             logs.update()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +16,6 @@ from llm_as_judge.files import write_whole
 def monitor(
     options: cli.SettingsOptions,
     run: cli.RunName = None,
-    every: cli.Every = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
 ) -> None:
     """Follow a run until its last step or Ctrl-C; without a terminal, show its current state once."""
@@ -35,7 +33,7 @@ def monitor(
         return
     with Live(look_panel(look), console=console, auto_refresh=False) as live:
         while not look.done:
-            time.sleep(every)
+            time.sleep(cli.EVERY_S)
             look = look_at_log(reader)
             live.update(look_panel(look), refresh=True)
 
@@ -67,14 +65,8 @@ def analyze(
 
 
 @cli.grouped
-def report(
-    options: cli.SettingsOptions,
-    run: cli.RunName = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Output file (default: next to the run's log).")
-    ] = None,
-) -> None:
-    """Write one HTML file with a run's curves, workflow shapes, costs, best and worst rollouts."""
+def report(options: cli.SettingsOptions, run: cli.RunName = None) -> None:
+    """Write one HTML file, next to the log, with a run's curves, shapes, costs, best and worst rollouts."""
     from llm_as_judge.assembly.logs import find_log
     from llm_as_judge.evaluation.analysis import read_story
     from llm_as_judge.views.report import report_page  # needs an extra
@@ -84,7 +76,7 @@ def report(
     story = read_story(log, config.output.results_dir / "training" / log.parent.name / f"{log.stem}.json")
     if not story.steps:
         raise ConfigError(f"{log}: no finished step yet; follow the run with llm-as-judge monitor")
-    file = output or log.with_suffix(".html")
+    file = log.with_suffix(".html")
     write_whole(file, report_page(story))
     cli.echo(f"report  {file}")
 
@@ -97,7 +89,6 @@ def trace(
         str | None, typer.Option(metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Continue as the run grows, until Ctrl-C.")] = False,
-    every: cli.Every = 2.0,
 ) -> None:
     """Send rollouts to Phoenix, Langfuse, Jaeger or another OpenTelemetry collector."""
     from llm_as_judge.assembly.logs import find_log
@@ -112,6 +103,6 @@ def trace(
                 cli.echo(f"{sent:,} rollouts sent")
             if not follow:
                 return
-            time.sleep(every)
+            time.sleep(cli.EVERY_S)
     finally:
         spans.close()

@@ -6,22 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from helpers.finished import FinishedRun
-from torch.profiler import ProfilerActivity, profile
-from transformers import Qwen2Config
 
-from llm_as_judge.assembly.estimates import ModelSizes, sizes_of, step_seconds, update_memory
+from llm_as_judge.assembly.estimates import sizes_of, step_seconds
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.plan import make_plan
-from llm_as_judge.config.loading import load_config, locate_weights
-from llm_as_judge.config.schema import ModelConfig
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.runlog import LogReader
-from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
 TRAINING, EMBEDDED = ROOT / "config/training.yaml", ROOT / "config/embedded.yaml"
@@ -35,67 +28,6 @@ def test_parameters_are_the_published_ones() -> None:
         for name in published
     }
     assert found == pytest.approx(published, rel=1e-3)
-
-
-def peak(policy: Policy, length: int, count: int) -> float:
-    """Bytes allocated at the most during a forward and backward pass and an optimiser step, by torch's own count."""
-    optimizer = torch.optim.AdamW(policy.trainable_parameters())
-    sequences = [tuple((7 * i + k) % 90 for i in range(length - 50)) for k in range(count)]
-
-    def step(which: list[tuple[int, ...]]) -> None:
-        made = [Completion("", ids, (5,) * 50, (0.0,) * 50, "stop") for ids in which]
-        for batch in policy.micro_batches(made, Sampling(), "padded", 10**9):
-            batch.scores.logprobs.sum().backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    step([sequences[0][:10]])
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        step(sequences)
-    events = [e for e in profiled.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = most = 0
-    for _, size in sorted((e.start_ns(), e.nbytes()) for e in events):
-        held += size
-        most = max(most, held)
-    return float(most)
-
-
-def test_memory_of_an_update() -> None:
-    wrong = []
-    for hidden, intermediate, heads, kv_heads, rank, checkpointing in (
-        (256, 512, 4, 2, 64, False), (128, 768, 4, 1, 8, False), (256, 512, 4, 2, 64, True),
-    ):  # fmt: skip
-        architecture = Qwen2Config(
-            hidden_size=hidden,
-            intermediate_size=intermediate,
-            num_hidden_layers=4,
-            num_attention_heads=heads,
-            num_key_value_heads=kv_heads,
-            vocab_size=1000,
-        )
-        config = ModelConfig(lora_rank=rank, gradient_checkpointing=checkpointing, dtype="float32")
-        measured = peak(Policy.from_config(architecture, None, config), 250, 8)
-        shape = ModelSizes(hidden, intermediate, 4, heads, kv_heads, hidden // heads, 1000, True)
-        found = update_memory(shape, "all-linear", rank, "float32", 2000, 400, checkpointing=checkpointing)
-        estimate = found.activations + found.logits + found.adapter / 4  # the gradient alone is new in the adapter
-        if estimate != pytest.approx(measured, rel=WITHIN):
-            wrong.append((hidden, rank, checkpointing, estimate, measured))
-    assert not wrong
-
-
-def test_memory_of_the_nano_policy_whose_first_layers_keep_nothing() -> None:
-    config = load_config(EMBEDDED)
-    policy = Policy.load(locate_weights(config.base_model.path), config.model)
-    shape, model = sizes_of(config), config.model
-    assert shape.parameters == pytest.approx(policy.base.num_parameters(), rel=0.15)
-    found = update_memory(
-        shape, str(model.lora_target_modules), model.lora_rank, "float32", 2000, 400, checkpointing=False
-    )
-    everywhere = update_memory(shape, "all-linear", 1, "float32", 2000, 400, checkpointing=False)
-    # Its adapters are in the last layer.
-    measured = peak(policy, 250, 8)
-    planned = found.activations + found.logits + found.adapter / 4
-    assert planned == pytest.approx(measured, rel=0.1) and planned < everywhere.activations / 2
 
 
 def test_tokens_of_a_step_are_those_of_a_run(finished_run: FinishedRun) -> None:
