@@ -7,6 +7,7 @@ Exit status: 0 success, 1 negative finding (lint, doctor) or no answer (solve), 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -67,9 +68,12 @@ _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"llm-as-judge {version('llm-as-judge')}")
+        try:
+            typer.echo(f"llm-as-judge {version('llm-as-judge')}")
+        except PackageNotFoundError:
+            typer.echo("llm-as-judge, not installed: run from its sources")
         raise typer.Exit
 
 
@@ -141,10 +145,12 @@ def _explained(error: Exception) -> str | None:
             f"error: not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
             "num_return_sequences_in_group, prompt_max_length or response_max_length, or use a smaller model"
         )
-    if isinstance(error, OSError) and error.filename and not isinstance(error, FileNotFoundError):
+    named = isinstance(error, OSError) and (error.filename or error.errno == errno.ENOSPC)
+    if isinstance(error, OSError) and named and not isinstance(error, FileNotFoundError):
+        place = os.fsdecode(error.filename or "standard output")
         return (
-            f"error: {os.fsdecode(error.filename)}: {os.strerror(error.errno or 0).lower()}; make room there, make it "
-            "writable or name another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
+            f"error: {place}: {os.strerror(error.errno or 0).lower()}; make room there, make it writable or name "
+            "another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
         )
     return None
 

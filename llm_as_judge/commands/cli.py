@@ -73,27 +73,21 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
 
 
-@dataclass(frozen=True)
-class SettingsOptions:
-    """The configuration of a command that loads no model."""
+@dataclass(frozen=True, slots=True)
+class ConfigOptions:
+    """The options that choose the configuration."""
 
     config: ConfigPath = DEFAULT_CONFIG
     model: ModelName = None
+    device: Device = None
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> Config:
         """``flags`` are typed values by a setting's bare or full name."""
         from llm_as_judge.config.loading import load_config
 
-        return load_config(self.config, self.overrides or [], extra={"model.model_name": self.model, **flags})
-
-
-@dataclass(frozen=True)
-class ConfigOptions(SettingsOptions):
-    device: Device = None
-
-    def load(self, **flags: Any) -> Config:
-        return super().load(**{"model.device": self.device, **flags})
+        own = {"model.model_name": self.model, "model.device": self.device}
+        return load_config(self.config, self.overrides or [], extra={**own, **flags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +99,17 @@ class AdapterOptions:
 
     def choose(self, settings: Config) -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
-        checkpoint = self.checkpoint
-        if self.untrained and checkpoint:
-            raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
-        if checkpoint and not (checkpoint / "adapter_config.json").is_file():
-            inside = sorted(path.parent for path in checkpoint.glob("**/adapter_config.json"))
-            hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
-            raise ConfigError(f"--checkpoint {checkpoint}: no adapter_config.json in it{hint}")
-
         from llm_as_judge.assembly.policy import newest_checkpoint
 
-        return None if self.untrained else checkpoint or newest_checkpoint(settings)
+        if self.untrained and self.checkpoint:
+            raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
+        if self.untrained or not self.checkpoint:
+            return None if self.untrained else newest_checkpoint(settings)
+        if not (self.checkpoint / "adapter_config.json").is_file():
+            inside = sorted(path.parent for path in self.checkpoint.glob("**/adapter_config.json"))
+            hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
+            raise ConfigError(f"--checkpoint {self.checkpoint}: no adapter_config.json in it{hint}")
+        return self.checkpoint
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

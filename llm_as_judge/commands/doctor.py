@@ -108,10 +108,7 @@ def _printed(code: str, *words: str, python: str = sys.executable) -> str:
 
 
 def _torch(settings: Config) -> str:
-    try:
-        found = _printed("import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')")
-    except OSError as error:
-        raise OSError(f"cannot be imported: {error}; run `make setup`") from error
+    found = _printed("import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')")
     device = settings.model.device
     if device.startswith("cuda") and found.endswith("CPU only"):
         raise OSError(
@@ -138,8 +135,7 @@ def _gpu(settings: Config) -> str:
     try:
         return _printed(_ON_GPU, settings.model.device)
     except OSError as error:
-        cure = "FlexAttention needs Triton, a C compiler and Python's headers"
-        raise OSError(f"{settings.model.device}: {error}; {cure}") from error
+        raise OSError(f"{error}; FlexAttention needs Triton, a C compiler and Python's headers") from error
 
 
 def _machine() -> str:

@@ -35,7 +35,7 @@ from llm_as_judge.assembly.estimates import (
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
-from llm_as_judge.types import DOMAINS, Prompt, Question
+from llm_as_judge.types import DOMAINS, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,12 +126,17 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
     training, prompt, notes = config.training, Layer1(config.workflow), list[str]()
-    count, length = _counters(config, notes)
+    count = _counter(config, notes)
     limit, buffer = training.prompt_max_length, config.experience_buffer
+
+    def length(question: Question) -> float:
+        shown = prompt(question)
+        return count("".join([shown.system, *sum(shown.turns, ()), shown.user]))
+
     try:
         problems = open_problems(config)
         questions = [p.question for p in problems.sampler.sample(_SAMPLE)]
-        longest = max((length(prompt(p.question)) for p in problems.heldout), default=0.0)
+        longest = max((length(p.question) for p in problems.heldout), default=0.0)
     except (DataError, ConfigError):
         notes.append(f"problems of {_OWN_TEXT / _CHARACTERS:.0f} tokens, because the data cannot be read")
         questions = [Question("", "x" * _OWN_TEXT, domain) for domain in DOMAINS]
@@ -140,12 +145,14 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     written = sum(map(count, texts)) / len(texts) + 1
     if given.completion is None:
         notes.append(f"workflows of {written:.0f} tokens, like the hand-written ones")
-    prompts = [length(prompt(question)) for question in questions]
-    if shown := buffer.top_k if buffer.enabled and config.workflow.layer1 else 0:
+    shown = buffer.top_k if buffer.enabled and config.workflow.layer1 else 0
+    if shown:
         notes.append(f"{shown} examples from the buffer in a prompt where they fit")
-        own = [count(question.statement) + written for question in questions]  # an example: a problem and a workflow
-        fitting = [min(shown, max(0, int((limit - size) // one))) for size, one in zip(prompts, own, strict=True)]
-        prompts = [size + n * one for size, n, one in zip(prompts, fitting, own, strict=True)]
+
+    def with_examples(question: Question) -> float:
+        size, example = length(question), count(question.statement) + written
+        return size + min(shown, max(0, (limit - size) // example)) * example
+
     judged = config.judge.mode != "rules"
     notes.append(
         f"{given.calls:g} executor calls per workflow{', and one of the judge' if judged else ''}, "
@@ -155,7 +162,7 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
         problems=training.rollout_batch_size,
         group=training.num_return_sequences_in_group,
         shared=count(prompt.system),
-        prompt=sum(prompts) / len(prompts),
+        prompt=sum(map(with_examples, questions)) / len(questions),
         completion=min(given.completion or written, training.response_max_length),
         calls=given.calls + judged,
         call_input=given.call_input,
@@ -165,24 +172,17 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     return work, notes
 
 
-def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float], Callable[[Prompt], float]]:
-    """Tokens of a text and of a prompt, by the policy's tokenizer if it is on this machine."""
+def _counter(config: Config, notes: list[str]) -> Callable[[str], float]:
+    """Tokens of a text, by the policy's tokenizer if it is on this machine."""
     path = config.base_model.path
     if path.startswith("pip:") or Path(path).exists():
         from llm_as_judge.config.loading import locate_weights
-        from llm_as_judge.policy.chat import chat_ids
         from llm_as_judge.policy.weights import load_tokenizer
 
         tokenizer = load_tokenizer(locate_weights(path))
-        return (
-            lambda text: float(len(tokenizer.encode(text, add_special_tokens=False))),
-            lambda prompt: float(len(chat_ids(tokenizer, prompt))),
-        )
+        return lambda text: float(len(tokenizer.encode(text, add_special_tokens=False)))
     notes.append(f"{_CHARACTERS:g} characters per token, because the policy's tokenizer is not on this machine")
-    return (
-        lambda text: len(text) / _CHARACTERS,
-        lambda prompt: len("".join([prompt.system, *sum(prompt.turns, ()), prompt.user])) / _CHARACTERS,
-    )
+    return lambda text: len(text) / _CHARACTERS
 
 
 def _measured(work: Workload, log: Path) -> Workload:
@@ -194,17 +194,17 @@ def _measured(work: Workload, log: Path) -> Workload:
     rollouts = [event for event in reader.new() if isinstance(event, RolloutEvent)]
     if not rollouts:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
-    names = ("calls", "prompt_tokens", "completion_tokens")
-    total = {name: sum(usage[name] for usage in reader.usage.values()) for name in names}
-    executor, calls = reader.usage["executor"], max(1, total["calls"])
-    each = (executor["prompt_tokens"] + executor["completion_tokens"]) / max(1, executor["calls"])
-    asked = sum(rollout.executor_tokens for rollout in rollouts) / len(rollouts) / max(each, 1e-9)
+    read, answered, calls = (
+        sum(usage[name] for usage in reader.usage.values()) for name in ("prompt_tokens", "completion_tokens", "calls")
+    )
+    executor = sum(reader.usage["executor"][name] for name in ("prompt_tokens", "completion_tokens"))
+    scale = sum(rollout.executor_tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
     return replace(
         work,
         completion=sum(rollout.completion_tokens for rollout in rollouts) / len(rollouts),
-        calls=asked * calls / max(1, executor["calls"]),  # with those of the judge
-        call_input=total["prompt_tokens"] / calls,
-        call_output=total["completion_tokens"] / calls,
+        calls=calls * scale / len(rollouts),
+        call_input=read / max(calls, 1),
+        call_output=answered / max(calls, 1),
     )
 
 
@@ -346,7 +346,7 @@ def _tables(plan: Plan) -> Iterator[RenderableType]:
 
 @cli.grouped
 def plan(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     assumed: Assumed,
     machine: Annotated[
         list[str] | None,

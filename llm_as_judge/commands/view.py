@@ -124,7 +124,7 @@ def inspect_server(folder: Path, port: int) -> Iterator[str]:
 
 @cli.grouped
 def view(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     run: cli.RunName = None,
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")

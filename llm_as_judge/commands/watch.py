@@ -14,7 +14,7 @@ from llm_as_judge.files import write_whole
 
 @cli.grouped
 def monitor(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     run: cli.RunName = None,
     once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
 ) -> None:
@@ -40,7 +40,7 @@ def monitor(
 
 @cli.grouped
 def analyze(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: the configured run)."),
@@ -65,7 +65,7 @@ def analyze(
 
 
 @cli.grouped
-def report(options: cli.SettingsOptions, run: cli.RunName = None) -> None:
+def report(options: cli.ConfigOptions, run: cli.RunName = None) -> None:
     """Write one HTML file, next to the log, with a run's curves, shapes, costs, best and worst rollouts."""
     from llm_as_judge.assembly.logs import find_log
     from llm_as_judge.evaluation.analysis import read_story
@@ -83,7 +83,7 @@ def report(options: cli.SettingsOptions, run: cli.RunName = None) -> None:
 
 @cli.grouped
 def trace(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     run: cli.RunName = None,
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces.")
