@@ -6,13 +6,11 @@ written again; a step that a resumed run repeats replaces the earlier one.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.errors import DataError, InfrastructureError
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -96,39 +94,11 @@ def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
     return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
 
 
-@contextmanager
-def inspect_server(folder: Path, port: int) -> Iterator[str]:
-    """Runs ``inspect view`` on ``folder`` and gives its address. Raises ``ConfigError`` if the port is taken."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ConfigError(f"--port {port} is in use ({error.strerror}); choose another, or 0 for any") from error
-        port = probe.getsockname()[1]
-    words = ["view", "start", "--log-dir", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-    with subprocess.Popen([sys.executable, "-m", "inspect_ai", *words], stdout=subprocess.DEVNULL) as server:
-        try:
-            for _ in range(600):
-                with socket.socket() as client:
-                    if client.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                if server.poll() is not None:
-                    raise InfrastructureError(f"inspect view ended with status {server.returncode}; see above")
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.kill()
-
-
 @cli.grouped
 def view(
     options: cli.ConfigOptions,
     run: cli.RunName = None,
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
-    ] = 7575,
+    port: Annotated[int, typer.Option(metavar="N", min=1, max=65535, help="Port to listen on.")] = 7575,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
 ) -> None:
     """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C.
@@ -140,10 +110,17 @@ def view(
     if write_only:
         cli.echo(f"{written} new Inspect logs in {logs.folder}")
         return
-    with inspect_server(logs.folder, port) as address, suppress(KeyboardInterrupt):
-        cli.echo(f"{logs.path} at {address}; stop with Ctrl-C")
-        if sys.stdout.isatty():
-            webbrowser.open(address)
-        while True:
-            time.sleep(cli.EVERY_S)
-            logs.update()
+    logs.folder.mkdir(parents=True, exist_ok=True)
+    words = ["view", "start", "--log-dir", str(logs.folder), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([sys.executable, "-m", "inspect_ai", *words]) as server:
+        try:
+            cli.echo(f"{logs.path} at http://127.0.0.1:{port}; stop with Ctrl-C")
+            time.sleep(cli.EVERY_S)  # the server starts
+            if sys.stdout.isatty():
+                webbrowser.open(f"http://127.0.0.1:{port}")
+            while server.poll() is None:
+                logs.update()
+                time.sleep(cli.EVERY_S)
+            raise InfrastructureError(f"inspect view ended with status {server.returncode}; choose another --port?")
+        except KeyboardInterrupt:
+            server.terminate()

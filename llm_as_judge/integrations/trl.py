@@ -1,16 +1,4 @@
-"""TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names.
-
-    config = load_config("config/training.yaml")
-    model = locate_weights(config.base_model.path)
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=load_tokenizer(model),
-        reward_funcs=WorkflowReward(config),
-        args=GRPOConfig(output_dir="out", **grpo_arguments(config)),
-        train_dataset=dataset(config),
-        peft_config=LoraConfig(**lora_arguments(config)),
-    )
-
+"""TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names. docs/integrations.md has a whole program.
 The reward of a rollout that could not be scored is None: TRL leaves it out of its group and gives it no advantage.
 """
 
