@@ -1,5 +1,7 @@
-"""TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names. docs/integrations.md has a whole program.
-The reward of a rollout that could not be scored is None: TRL leaves it out of its group and gives it no advantage.
+"""TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names.
+
+docs/integrations.md has a whole program. The reward of a rollout that could not be scored is None: TRL leaves it out of
+its group and gives it no advantage.
 """
 
 from __future__ import annotations
