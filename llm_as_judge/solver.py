@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import secrets
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
@@ -24,20 +23,13 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.rollout import Runner, extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.source import initialise_unbound
 
-_FALLBACK = """class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem: str{entry}):
-        result = await self.custom(input=problem, instruction="")
-        return result['response'], 0.0
-"""
 #: Maximum number of questions per call of the policy.
 _BATCH = 16
 
@@ -96,11 +88,11 @@ class Solution:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Request:
     question: Question
     draw: Draw
-    written: asyncio.Future[Completion]
+    written: Completion | DataError | None = None
 
 
 class Solver:
@@ -129,19 +121,15 @@ class Solver:
         self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_checkpoint(self.config)
         self._open = AsyncExitStack()
         self._waiting: list[_Request] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._writing, self._device = asyncio.Lock(), Device()
 
     async def __aenter__(self) -> Solver:
         services = await self._open.enter_async_context(open_services(self.config, judging=False))
         self._runner: Runner = services.runner
         self._author = load_author(self.config, self.checkpoint)
-        self._thread = ThreadPoolExecutor(1, "policy")  # keeps the event loop free
-        self._open.push_async_callback(self._finish)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._open.aclose()
 
     async def solve(
@@ -176,73 +164,52 @@ class Solver:
         *,
         repair: bool = False,
         fallback: bool = False,
-        on_workflow: Callable[[str], None] = lambda source: None,
+        on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:
         """As ``solve``; ``on_workflow`` is called with the workflow before it runs."""
         completion = await self._write(question, draw)
-        workflow, repaired = extract_code(completion.text, completion.prefill), False
+        source = written = extract_code(completion.text, completion.prefill)
         if repair:
-            changed = initialise_unbound(workflow, lint(workflow, entry_point=question.entry_point))
-            workflow, repaired = changed, changed != workflow
-        on_workflow(workflow)
-        execution = await self._runner.run(workflow, question, draw.seed)
-        failed = execution.outcome != "finished"
-        if fallback and failed:
-            entry = ", entry_point: str" if question.entry_point else ""
-            execution = await self._runner.run(_FALLBACK.format(entry=entry), question, draw.seed)
+            source = initialise_unbound(written, lint(written, entry_point=question.entry_point))
+        if on_workflow:
+            await on_workflow(source)
+        execution = await self._runner.run(source, question, draw.seed)
+        if failed := fallback and execution.outcome != "finished":
+            direct = workflow(SHAPES["direct"], "code" if question.entry_point else "qa")
+            execution = await self._runner.run(direct, question, draw.seed)
         tokens = len(completion.prompt_ids), len(completion.token_ids)
-        return Solution(self.checkpoint, workflow, execution, repaired, fallback and failed, *tokens)
-
-    async def _finish(self) -> None:
-        """Wait for the batch in progress, which cannot be stopped."""
-        for request in self._waiting:
-            request.written.cancel()
-        self._waiting.clear()
-        if self._writing is not None:
-            await asyncio.gather(self._writing, return_exceptions=True)
-        self._thread.shutdown()
+        return Solution(self.checkpoint, source, execution, source != written, failed, *tokens)
 
     async def _write(self, question: Question, draw: Draw) -> Completion:
-        loop = asyncio.get_running_loop()
-        request = _Request(question, draw, loop.create_future())
-        self._waiting.append(request)
-        if self._writing is None or self._writing.done():
-            self._writing = loop.create_task(self._write_batches())
-        return await request.written
+        """Waits for its turn, and writes for all that wait by then and are sampled the same way."""
+        own = _Request(question, draw)
+        self._waiting.append(own)
+        try:
+            async with self._writing:
+                if own.written is None:
+                    unwritten = (one for one in self._waiting if one.draw == draw and one.written is None)
+                    await self._device.run(self._write_for, list(itertools.islice(unwritten, _BATCH)))
+        finally:
+            self._waiting.remove(own)
+        if isinstance(own.written, DataError):
+            raise own.written
+        assert own.written is not None
+        return own.written
 
-    async def _write_batches(self) -> None:
-        """One batch after the other: the oldest request and those that are sampled the same way."""
-        loop = asyncio.get_running_loop()
-        while waiting := [request for request in self._waiting if not request.written.done()]:
-            draw = waiting[0].draw
-            batch = [request for request in waiting if request.draw == draw][:_BATCH]
-            self._waiting = [request for request in waiting if request not in batch]
-            results: Sequence[Completion | Exception]
-            try:
-                questions = [request.question for request in batch]
-                results = await loop.run_in_executor(self._thread, self._sample, questions, draw)
-            except Exception as error:  # each waiting caller gets it
-                results = [error] * len(batch)
-            for request, result in zip(batch, results, strict=True):
-                if request.written.done():  # cancelled
-                    continue
-                if isinstance(result, Exception):
-                    request.written.set_exception(result)
-                else:
-                    request.written.set_result(result)
-
-    def _sample(self, questions: list[Question], draw: Draw) -> list[Completion | DataError]:
-        """A workflow for each question, or why it does not fit."""
-        author = self._author
+    def _write_for(self, requests: Sequence[_Request]) -> None:
+        author, draw = self._author, requests[0].draw
         changes = {"eval_temperature": draw.temperature, "top_p": draw.top_p}
         if given := {name: value for name, value in changes.items() if value is not None}:
             generation = author.config.generation.model_copy(update=given)
             author = dataclasses.replace(author, config=author.config.model_copy(update={"generation": generation}))
-        errors = [_too_long(author, question) for question in questions]
-        fitting = [question for question, error in zip(questions, errors, strict=True) if error is None]
+        for request in requests:
+            request.written = _too_long(author, request.question)
+        fitting = [request for request in requests if request.written is None]
         start = secrets.randbits(31) if draw.seed is None else draw.seed % 2**31
-        written = iter(author.write(fitting, start=start, any_length=True) if fitting else ())
-        return [error or next(written)[0] for error in errors]
+        questions = [request.question for request in fitting]
+        written = author.write(questions, start=start, any_length=True) if fitting else ()
+        for request, (completion,) in zip(fitting, written, strict=True):
+            request.written = completion
 
 
 def _too_long(author: PolicyAuthor, question: Question) -> DataError | None:

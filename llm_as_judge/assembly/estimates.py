@@ -203,34 +203,26 @@ class Workload:
     @property
     def tokens(self) -> dict[str, float]:
         """By the names in ``TOKENS``. ``unique`` ignores prefixes that completions share."""
-        generated, requests = self.rollouts * self.completion, self.rollouts * self.calls
+        generated = self.rollouts * self.completion
         return {
             "generated": generated,
             "padded": self.rollouts * self.prompt + generated,
             "unique": self.shared + self.problems * (self.prompt - self.shared) + generated,
-            "executor_input": requests * self.call_input,
-            "executor_output": requests * self.call_output,
-            "requests": requests,
+            **self.asked(self.rollouts * self.calls),
         }
 
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """Of one step."""
-
-    generate: float
-    update: float
-    execute: float  # calls of one workflow, one after the other
-    served: float  # all requests, limited by the executor's concurrency
-
-    def step(self, lookahead: int) -> float:
-        """With d batches of lookahead, d + 1 are processed at once, unless policy or executor is always busy."""
-        device = self.generate + self.update
-        if not lookahead:
-            return device + max(self.execute, self.served)
-        return max(device, self.served, (device + self.execute) / (lookahead + 1))
+    def asked(self, requests: float) -> dict[str, float]:
+        """Tokens of ``requests`` to executor and judge."""
+        tokens = {"executor_input": requests * self.call_input, "executor_output": requests * self.call_output}
+        return {**tokens, "requests": requests}
 
 
-def execute_seconds(work: Workload, latency: float, slots: int) -> tuple[float, float]:
-    """``Seconds.execute`` and ``Seconds.served``."""
-    return math.ceil(work.calls) * latency, work.tokens["requests"] / slots * latency
+def step_seconds(generate: float, update: float, execute: float, served: float, lookahead: int) -> float:
+    """Seconds of a step. ``execute``: calls of one workflow, one after the other; ``served``: all requests, limited by
+    the executor's concurrency. With d batches of lookahead, d + 1 are processed at once, unless policy or executor is
+    always busy.
+    """
+    device = generate + update
+    if not lookahead:
+        return device + max(execute, served)
+    return max(device, served, (device + execute) / (lookahead + 1))

@@ -32,23 +32,18 @@ def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progre
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
-    _refuse(config, ranks)
-    ranks.tell(_Job(config, warm_up))
-    return load_author(config, policy=_load(config, ranks) if ranks.size > 1 else None, progress=progress)
-
-
-def _refuse(config: Config, ranks: Ranks) -> None:
     device = config.model.device
     if ranks.size > 1 and device not in ("auto", "cpu", "cuda"):
         raise ConfigError(
             f"model.device={device!r} with {ranks.size} processes: each takes a GPU by its LOCAL_RANK; use auto, "
             "cuda or cpu, and CUDA_VISIBLE_DEVICES to choose among GPUs"
         )
+    ranks.tell(_Job(config, warm_up))
+    return load_author(config, policy=_load(config, ranks) if isinstance(ranks, Team) else None, progress=progress)
 
 
-def _load(config: Config, ranks: Ranks) -> Policy:
+def _load(config: Config, ranks: Team) -> Policy:
     """This rank's policy, on its own device."""
-    assert isinstance(ranks, Team)
     device = "cpu" if config.model.device == "cpu" else str(ranks.device)
     model = config.model.model_copy(update={"device": device})
     with ranks.together():
@@ -63,20 +58,16 @@ def follow() -> None:
     with join() as ranks:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        job: _Job | None = ranks.hear()
+        if job is None or not isinstance(ranks, Team):
+            return
         try:
-            _work(ranks)
+            config, policy = job.config, _load(job.config, ranks)
+            if job.warm_up:
+                WarmUp(policy, config.warmup, config.training, ranks).follow()
+            else:
+                Updater(policy, config.training, ranks).follow()
         except RankLost:
             raise
         except LLMAsJudgeError:  # rank 0 reports it
             return
-
-
-def _work(ranks: Ranks) -> None:
-    job: _Job | None = ranks.hear()
-    if job is None:
-        return
-    config, policy = job.config, _load(job.config, ranks)
-    if job.warm_up:
-        WarmUp(policy, config.warmup, config.training, ranks).follow()
-    else:
-        Updater(policy, config.training, ranks).follow()

@@ -17,22 +17,16 @@ def find_log(config: Config, run: str | None, *, newest: bool = False) -> Path:
     """
     folder = config.output.log_dir
     known = sorted(folder.glob("*/*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
-    names = ", ".join(f"{path.parent.name}/{path.stem}" for path in known[:10]) or "none"
-    if run is None:
-        own = folder / config.base_model.key / f"{config.output.run_name}.jsonl"
-        chosen = [*known, own][0] if newest else own
-        if not chosen.is_file():
-            raise ConfigError(f"{chosen}: no such log; runs in {folder}: {names}")
-        return chosen
-    if Path(run).is_file():
+    names = [f"{path.parent.name}/{path.stem}" for path in known]
+    if run is not None and Path(run).is_file():
         if not is_log(Path(run)):
-            raise ConfigError(f"{run} is not the log of a run; runs in {folder}: {names}")
+            raise ConfigError(f"{run} is not the log of a run; runs in {folder}: {', '.join(names[:10])}")
         return Path(run)
-    model, _, name = run.rpartition("/")
-    found = [path for path in known if path.stem == name and model in ("", path.parent.name)]
-    if len(found) > 1:
-        many = ", ".join(f"{path.parent.name}/{path.stem}" for path in found)
-        raise ConfigError(f"several models have a run {run!r}: {many}")
-    if not found:
-        raise ConfigError(f"run {run!r}: no such log and no such run in {folder}; runs: {names}")
+    found = known[:1]
+    if run is not None or not newest:
+        run = run or f"{config.base_model.key}/{config.output.run_name}"
+        found = [path for path, name in zip(known, names, strict=True) if f"/{name}".endswith(f"/{run}")]
+    if len(found) != 1:
+        problem = "several models have such a run" if found else f"no such log and no such run in {folder}"
+        raise ConfigError(f"run {run or 'newest'!r}: {problem}; runs: {', '.join(names[:10]) or 'none'}")
     return found[0]

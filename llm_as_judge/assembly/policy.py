@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from llm_as_judge.assembly.problems import Problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config, ModelConfig
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.vllm import VLLMEngine
@@ -61,6 +63,11 @@ def load_author(
     else:
         engine = LocalEngine(policy, policy.tokenizer)
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
+
+
+def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
+    """What ``author`` writes for four training problems per domain; the sampler does not advance."""
+    return look_at(author, [problem.question for problem in problems.sampler.peek(4)], samples=2)
 
 
 def _own_server(config: Config, policy: Policy, dtype: str, progress: Progress) -> OwnServer:

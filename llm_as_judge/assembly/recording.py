@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,11 @@ async def policy_results(
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
         author = load_author(config, checkpoint, progress=progress)
-        watch = partial(progress.advance, name, total=len(problems))
-        done = await evaluate(problems, author, services.official, lambda done: watch(done=done), log=ledger)
-    return done.records
+
+        def advance(done: int) -> None:
+            progress.advance(name, done, len(problems))
+
+        return (await evaluate(problems, author, services.official, advance, log=ledger)).records
 
 
 def policy_records(
@@ -65,24 +66,19 @@ def policy_records(
 ) -> Path:
     """File for the policy's workflows on ``problems``, named by ``source``; ``given``: texts used instead of it."""
     settings = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
-    parts = [
-        {**settings, "model": {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}},
-        adapter_digest(checkpoint),
-        [repr(problem) for problem in problems],
-        samples,
-        [config.training.seed, config.training.response_max_length],
-        *given,
-    ]
-    return _file(config, "evaluation", f"{config.base_model.key}_{source}", parts)
+    model = {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}
+    training = [config.training.seed, config.training.response_max_length]
+    policy = [{**settings, "model": model}, adapter_digest(checkpoint), samples, training, *given]
+    return _file(config, "evaluation", f"{config.base_model.key}_{source}", problems, policy)
 
 
 def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
     """File for a plan's ``texts`` on ``problems``; no policy is involved."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
-    parts = [settings, [repr(problem) for problem in problems], list(texts)]
-    return _file(config, "comparison", f"{source}_{plan}", parts)
+    return _file(config, "comparison", f"{source}_{plan}", problems, [settings, list(texts)])
 
 
-def _file(config: Config, folder: str, name: str, parts: Sequence[Any]) -> Path:
-    """The name ends in eight hexadecimal digits of ``parts``."""
-    return config.output.results_dir / folder / f"{name}_{digest(parts)[:8]}.jsonl"
+def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:
+    """The name ends in eight hexadecimal digits of what decides the records."""
+    decided_by = digest([[repr(problem) for problem in problems], *parts])
+    return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

@@ -51,7 +51,7 @@ class RunFolder:
     log_file: Path
     results: Path
     resumed_from: Path | None
-    previous: str  # id of the run whose files are there; '' without one
+    previous: str  # id of the run whose files are there, or "unknown"; '' without files
 
     @property
     def curve(self) -> Path:
@@ -87,19 +87,15 @@ class RunFolder:
         """Make the buffer's folder this run's. A resumed run has its own workflows in the checkpoint."""
         config = self.config.experience_buffer
         folder = config.persistence_dir if config.enabled else None
-        if folder is None:
+        if folder is None or (owner := _id(folder)) == run_id:
             return
-        owner = _id(folder)
-        if owner == run_id:
-            return
-        files = [file for file in sample_files(folder).values() if file.exists() and file.stat().st_size]
-        if files:
-            owner = owner or _age(*files)
+        for file in sample_files(folder).values():
+            if not file.exists() or not file.stat().st_size:
+                continue
             if config.reuse and self.resumed_from is None:
-                progress.say(f"begins with the workflows in {folder} of the earlier run {owner}")
+                progress.say(f"begins with the workflows in {file} of the earlier run {owner or 'unknown'}")
             else:
-                for file in files:
-                    _move_aside(file, owner, progress)
+                _move_aside(file, owner or "unknown", progress)
         write_json(folder / _IDENTITY, {"id": run_id})
 
 
@@ -125,28 +121,27 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         make_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, os.strerror(13), str(folder))
-    buffer = config.experience_buffer
+    shared = config.experience_buffer.persistence_dir if config.experience_buffer.enabled else None
     with ExitStack() as locks:
-        own_name = "give this run another name: --set output.run_name=NAME"
-        locks.enter_context(locked(checkpoints.with_name(f".{checkpoints.name}.lock"), _taken(checkpoints, own_name)))
-        if buffer.enabled and (kept := buffer.persistence_dir) is not None:
-            own_folder = "give this run another folder: --set experience_buffer.persistence_dir=DIR"
-            locks.enter_context(locked(kept / ".lock", _taken(kept, own_folder)))
+        own_name = _taken(checkpoints, "name: --set output.run_name=NAME")
+        locks.enter_context(locked(checkpoints.with_name(f".{checkpoints.name}.lock"), own_name))
+        if shared is not None:
+            own_folder = _taken(shared, "folder: --set experience_buffer.persistence_dir=DIR")
+            locks.enter_context(locked(shared / ".lock", own_folder))
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
-        if resume and newest is None:
-            raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
-        there = checkpoints.exists() or log_file.exists() or results.exists()
         previous = _id(checkpoints)
-        written_by = checkpoint.verify(newest) if newest else ""
-        if newest is not None and previous and written_by != previous:
-            raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it or start anew")
-        if there and not previous:
-            previous = written_by or _age(checkpoints, log_file, results)
-        if newest is not None and (changed := _changed(config, newest)):
-            raise ConfigError(
-                f"--resume with settings that differ from {newest}: {'; '.join(changed)}. Set them back to continue, "
-                "or start a new run with --fresh"
-            )
+        if newest is not None:
+            if previous not in ("", checkpoint.verify(newest)):
+                raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it")
+            if changed := _changed(config, newest):
+                raise ConfigError(
+                    f"--resume with settings that differ from {newest}: {'; '.join(changed)}. Set them back to "
+                    "continue, or start a new run with --fresh"
+                )
+        elif resume:
+            raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
+        if not previous and any(place.exists() for place in (checkpoints, log_file, results)):
+            previous = "unknown"
         yield RunFolder(config, to_yaml(config), checkpoints, log_file, results, newest, previous)
 
 
@@ -169,12 +164,6 @@ def _id(folder: Path) -> str:
     return str(read_json(folder / _IDENTITY).get("id") or "")
 
 
-def _age(*places: Path) -> str:
-    """A name for a run without an identity: when its files were last written."""
-    newest = max(place.stat().st_mtime for place in places if place.exists())
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(newest))
-
-
 def _move_aside(place: Path, owner: str, progress: Progress) -> None:
     aside = place.with_name(f"{place.stem}.{owner}{place.suffix}")
     while aside.exists():
@@ -183,8 +172,9 @@ def _move_aside(place: Path, owner: str, progress: Progress) -> None:
     progress.say(f"{place} of the earlier run {owner} is now {aside}")
 
 
-def _taken(place: Path, cure: str) -> Callable[[str], ConfigError]:
+def _taken(place: Path, other: str) -> Callable[[str], ConfigError]:
     """The error of a second run that needs ``place``."""
     return lambda holder: ConfigError(
-        f"{place} is in use by a training run of another process ({holder}); wait for it, or {cure}"
+        f"{place} is in use by a training run of another process ({holder}); wait for it, or give this run another "
+        f"{other}"
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -26,58 +26,37 @@ from llm_as_judge.events import StepReport
 logger = logging.getLogger(__name__)
 
 
-class Tracker(Protocol):
-    def log(self, metrics: Mapping[str, float], step: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Client:
-    """A run of trackio or wandb, which have the same interface."""
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        with redirect_stdout(sys.stderr):
-            self._run.finish()
-
-
+@dataclass(frozen=True)
 class _TensorBoard:
-    def __init__(self, run: Started) -> None:
-        from tensorboard.summary import Writer
-
-        self._writer = Writer(str(run.folder.log_file.parent / "tensorboard" / _name(run)))
+    writer: Any
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         for name, value in metrics.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
+            self.writer.add_scalar(name, value, step)
+        self.writer.flush()
 
-    def close(self) -> None:
-        self._writer.close()
+    def finish(self) -> None:
+        self.writer.close()
 
 
-def _open_tracker(tool: str, project: str, run: Started) -> Tracker:
-    """Open the run in ``tool``, or continue it there if it is resumed."""
+def _open_tracker(tool: str, project: str, run: Started) -> Any:
+    """Open the run in ``tool``, or continue it there if it is resumed: a run with ``log`` and ``finish``."""
+    config, folder = run.folder.config, run.folder.log_file.parent
+    name = f"{config.base_model.key}-{config.output.run_name}-{run.id}"
+    about: dict[str, Any] = {"project": project, "name": name, "config": yaml.safe_load(run.folder.config_text)}
     if tool == "tensorboard":
-        return _TensorBoard(run)
-    about: dict[str, Any] = {"project": project, "name": _name(run), "config": yaml.safe_load(run.folder.config_text)}
+        from tensorboard.summary import Writer
+
+        return _TensorBoard(Writer(str(folder / "tensorboard" / name)))
     if tool == "wandb":
         import wandb
 
         quiet = wandb.Settings(console="off", silent=True)
-        return _Client(
-            wandb.init(**about, id=run.id, resume="allow", dir=str(run.folder.log_file.parent), settings=quiet)
-        )
+        return wandb.init(**about, id=run.id, resume="allow", dir=str(folder), settings=quiet)
     import trackio
 
     resume = "allow" if run.folder.resumed_from else "never"
-    with redirect_stdout(sys.stderr):  # standard output belongs to the command
-        return _Client(trackio.init(**about, resume=resume, embed=False, auto_log_gpu=False, auto_log_cpu=False))
+    return trackio.init(**about, resume=resume, embed=False, auto_log_gpu=False, auto_log_cpu=False)
 
 
 @dataclass
@@ -86,11 +65,12 @@ class Tracking:
 
     tools: Sequence[str]
     project: str
-    _open: dict[str, Tracker] = field(default_factory=dict)
+    _open: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, run: Started) -> None:
-        for name in self.tools:
-            self._open[name] = _open_tracker(name, self.project, run)
+        with redirect_stdout(sys.stderr):  # standard output belongs to the command
+            for name in self.tools:
+                self._open[name] = _open_tracker(name, self.project, run)
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
@@ -102,18 +82,19 @@ class Tracking:
         self._log({f"eval/{problems}{name}": value for name, value in shares.items()}, step)
 
     def close(self) -> None:
-        for name in list(self._open):
-            self._safely(name, self._open[name].close)
+        for name, run in list(self._open.items()):
+            self._safely(name, run.finish)
         self._open.clear()
 
     def _log(self, metrics: Mapping[str, float], step: int) -> None:
         known = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        for name in list(self._open):
-            self._safely(name, lambda tracker=self._open[name]: tracker.log(known, step))
+        for name, run in list(self._open.items()):
+            self._safely(name, run.log, known, step=step)
 
-    def _safely(self, name: str, act: Any) -> None:
+    def _safely(self, name: str, act: Any, *given: Any, **named: Any) -> None:
         try:
-            act()
+            with redirect_stdout(sys.stderr):
+                act(*given, **named)
         except Exception as error:  # tracking must not stop the training
             logger.warning("%s failed and gets no more metrics of this run: %s: %s", name, type(error).__name__, error)
             self._open.pop(name, None)
@@ -137,11 +118,10 @@ def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
 
 def step_metrics(report: StepReport) -> dict[str, float]:
     """Metrics of a step by name; NaN if not measured."""
-    groups = report.groups or math.nan
-    trl = {
+    train = {
         "reward": report.reward_mean,
         "reward_std": report.reward_std,
-        "frac_reward_zero_std": report.skipped_groups / groups,
+        "frac_reward_zero_std": report.skipped_groups / (report.groups or math.nan),
         "completions/mean_length": report.completion_tokens,
         "completions/clipped_ratio": report.truncated,
         "clip_ratio/region_mean": report.clip_fraction,
@@ -152,8 +132,7 @@ def step_metrics(report: StepReport) -> dict[str, float]:
         "learning_rate": report.learning_rate,
         "step_time": sum(report.seconds.values()),
         **{f"rewards/{term}/mean": mean for term, mean in report.terms.items()},
-    }
-    own = {
+        # Without a name in TRL:
         "accuracy": report.accuracy,
         "valid_rate": report.valid_rate,
         **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
@@ -165,10 +144,6 @@ def step_metrics(report: StepReport) -> dict[str, float]:
         "temperature": report.temperature,
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
-    groups_of = {"train": {**trl, **own}, "rollout": rollout}
-    return {f"{group}/{name}": float(value) for group, own in groups_of.items() for name, value in own.items()}
-
-
-def _name(run: Started) -> str:
-    config = run.folder.config
-    return f"{config.base_model.key}-{config.output.run_name}-{run.id}"
+    return {f"train/{name}": float(value) for name, value in train.items()} | {
+        f"rollout/{name}": float(value) for name, value in rollout.items()
+    }

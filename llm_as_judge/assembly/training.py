@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from llm_as_judge.assembly.budget import Budget
+from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.follow import load_together
-from llm_as_judge.assembly.probe import PROBLEMS, probe_examples
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.run_folder import Started, open_folder
@@ -18,7 +16,7 @@ from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.events import ExamplesProbeEvent, LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.parts import TrainerParts
@@ -27,8 +25,6 @@ from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
 from llm_as_judge.workflow.shapes import Example
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,47 +75,43 @@ async def open_training(
                 )
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
-            warn = logger.warning if progress is SILENT else progress.say
-            trainer = _trainer(run, services, author, problems, _Reports(tracked, progress, warn), ranks)
+            parts = _parts(run, services, author, problems, tracked, progress)
+            trainer = Trainer(replace(parts, ranks=ranks), config)
             yield Training(run, services, author, problems, trainer, tracked)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reports:
-    tracked: Tracking
-    progress: Progress
-    warn: Callable[[str], None]
-
-
-def _trainer(
-    run: Started, services: Services, author: PolicyAuthor, problems: Problems, reports: _Reports, ranks: Ranks
-) -> Trainer:
+def _parts(
+    run: Started, services: Services, author: PolicyAuthor, problems: Problems, tracked: Tracking, progress: Progress
+) -> TrainerParts:
+    """The trainer's components; begins the log."""
     folder, log = run.folder, run.log
-    config = folder.config
+    config, device = folder.config, Device()
     settings = config.experience_buffer
     recall = ExperienceBuffer(settings, author.policy.embed) if settings.enabled else None
-    device = Device()
+    resumed = str(folder.resumed_from) if folder.resumed_from else None
+    sandbox = str(services.sandbox.describe())
+    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
         summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
-        reports.tracked.evaluation(step, summary)
-        reports.progress.say(validation_line(step, summary))
+        tracked.evaluation(step, summary)
+        progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
     def build_prompt(question: Question) -> Prompt:
         prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
-        event = PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown)
-        log.log(event)
+        log.log(PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown))
         return prompt
 
     def step_done(report: StepReport) -> None:
         log.log(UsageEvent(step=report.step, models=services.usage()))
-        reports.tracked.step(report)
-        reports.progress.step(report, config.training.max_steps)
+        tracked.step(report)
+        progress.step(report, config.training.max_steps)
 
-    parts = TrainerParts(
+    return TrainerParts(
         policy=author.policy,
         engine=author.engine,
         sampler=problems.sampler,
@@ -135,19 +127,8 @@ def _trainer(
         run_id=run.id,
         load=services.clients["executor"].load,
         device=device,
-        spent=Budget(config.budget, log.path, services.usage).spent,
-        ranks=ranks,
+        spent=budget(config.budget, log.path, services.usage),
     )
-    resumed = str(folder.resumed_from) if folder.resumed_from else None
-    sandbox = str(services.sandbox.describe())
-    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
-    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
-    if folder.resumed_from is None and (probe := probe_examples(config, author, problems.sampler.peek(PROBLEMS))):
-        shown, without = probe.shown.value, probe.without.value
-        log.log(ExamplesProbeEvent(valid=shown, valid_without=without, harmful=probe.harmful))
-        if probe.harmful:
-            reports.warn(str(probe))
-    return Trainer(parts, config)
 
 
 def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[Example]) -> tuple[Prompt, int]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.ablation import Outcome, Worth
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.events import StepReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, prog
     if not parts:
         raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
-    changes: dict[str, Mapping[str, object]] = {part: without(part, weights) for part in parts}
+    changes = {part: without(part, weights) for part in parts}
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
     runs: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}
 
@@ -82,27 +81,11 @@ async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, prog
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """Progress of one run without a line for each step."""
-
-    progress: Progress
-
-    def say(self, line: str) -> None:
-        self.progress.say(line)
-
-    def step(self, report: StepReport, total: int) -> None:
-        self.progress.advance("training", report.step, total)
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        self.progress.advance(what, done, total)
-
-
 async def _trained(config: Config, progress: Progress) -> Summary:
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation.evaluate import evaluate
 
-    async with open_training(config, measured=True, progress=_Bar(progress)) as training:
+    async with open_training(config, measured=True, progress=progress) as training:
         await training.train()
         return (await evaluate(training.problems.heldout, training.trained, training.services.official)).summary
 

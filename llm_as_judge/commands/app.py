@@ -23,7 +23,6 @@ from typing import Annotated, Any
 import typer
 
 from llm_as_judge.commands import (
-    analyze,
     compare,
     data,
     doctor,
@@ -31,17 +30,15 @@ from llm_as_judge.commands import (
     evaluate,
     export,
     judge,
-    monitor,
     plan,
-    report,
     sandbox,
     selftest,
     serve,
     solve,
-    trace,
     train,
     view,
     warmup,
+    watch,
     workflow,
 )  # fmt: skip
 from llm_as_judge.commands.cli import Interrupted, printable
@@ -56,25 +53,15 @@ app = typer.Typer(
     add_completion=False,
 )
 for _command in (
-    train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, analyze.analyze, monitor.monitor,
-    view.view, report.report, trace.trace, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
+    train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, watch.analyze, watch.monitor,
+    view.view, watch.report, watch.trace, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
 ):  # fmt: skip
     app.command()(_command)
-for _name, _group in (
-    ("workflow", workflow), ("sandbox", sandbox), ("judge", judge), ("embedded", embedded), ("data", data),
-):  # fmt: skip
-    app.add_typer(_group.app, name=_name)
+for _group in (workflow, sandbox, judge, embedded, data):
+    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 
 #: Base class of typer's usage errors, which typer itself does not export.
 (UsageError,) = typer.BadParameter.__bases__
-#: Error numbers that concern a path that the user named, and what helps.
-_MOVE = "name another path, or move what is in the way"
-_WRITABLE = "make it writable or free space, or write the outputs elsewhere: "
-_CURES = {
-    **dict.fromkeys((errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP), _MOVE),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO), _WRITABLE),
-}
-_ELSEWHERE = "--set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
 #: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
 
@@ -112,7 +99,9 @@ def start(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. ``LLM_AS_JUDGE_DEBUG=1`` shows tracebacks."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    _print_any_character()
+    for stream in (sys.stdout, sys.stderr):  # characters that the terminal's encoding lacks are escaped
+        if (stream.encoding or "").lower().replace("-", "") != "utf8" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     terminated: list[int] = []
     try:
         with _sigterm_as_interrupt(terminated):
@@ -133,44 +122,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             return _interrupted(arguments, error, bool(terminated))
         message = _explained(error)
-        if message is not None and message.startswith("Usage:"):  # a group of commands without a command
-            sys.stderr.write(f"{message}\n")
-            return 2
         if message is None or os.environ.get("LLM_AS_JUDGE_DEBUG") == "1":
             raise
         message = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...", _without_secrets(message, arguments))
-        sys.stderr.write(f"error: {printable(message)}\n")
+        sys.stderr.write(f"{printable(message)}\n")
         return 2
 
 
 def _explained(error: Exception) -> str | None:
     """Message with value and cure of an error that the user can correct; None for a bug."""
     if isinstance(error, LLMAsJudgeError):
-        return str(error)
+        return f"error: {error}"
     if isinstance(error, UsageError):
         message: str = error.format_message()  # type: ignore[attr-defined]
-        if message.startswith("Usage:"):
+        if message.startswith("Usage:"):  # a group of commands without a command
             return message
         message = " ".join(message.split()).removesuffix(".")
-        return f"{message[:1].lower()}{message[1:]}; see --help"
+        return f"error: {message[:1].lower()}{message[1:]}; see --help"
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))):
         size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
         return (
-            f"not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
+            f"error: not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
             "num_return_sequences_in_group, prompt_max_length or response_max_length, or use a smaller model"
         )
-    if isinstance(error, OSError) and (cure := _CURES.get(error.errno or 0)):
-        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        return f"{place}{os.strerror(error.errno or 0).lower()}; {cure}{_ELSEWHERE if cure == _WRITABLE else ''}"
+    named = isinstance(error, OSError) and (error.filename or error.errno == errno.ENOSPC)
+    if isinstance(error, OSError) and named and not isinstance(error, FileNotFoundError):
+        place = os.fsdecode(error.filename or "standard output")
+        return (
+            f"error: {place}: {os.strerror(error.errno or 0).lower()}; make room there, make it writable or name "
+            "another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
+        )
     return None
-
-
-def _print_any_character() -> None:
-    """Write characters that the terminal's encoding lacks as escapes instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)  # streams of tests may have none
-        if reconfigure is not None and (stream.encoding or "").lower().replace("-", "") != "utf8":
-            reconfigure(errors="backslashreplace")
 
 
 @contextmanager
@@ -197,12 +179,10 @@ def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
 def _interrupted(arguments: Sequence[str], error: BaseException, terminated: bool) -> int:
     """Say how to continue, where that is possible; returns the exit status."""
     hint = ""
-    if isinstance(error, Interrupted) and error.resumable:
-        again = [word for word in arguments if word not in ("--resume", "--fresh")]
-        command = _without_secrets(f"llm-as-judge {shlex.join(again)} --resume", arguments)
-        hint = f"; continue with: {command}"
-    elif isinstance(error, Interrupted):
-        hint = "; nothing was saved yet"
+    if isinstance(error, Interrupted):
+        again = shlex.join(word for word in arguments if word not in ("--resume", "--fresh"))
+        command = _without_secrets(f"llm-as-judge {again} --resume", arguments)
+        hint = f"; continue with: {command}" if error.resumable else "; nothing was saved yet"
     sys.stderr.write(f"{'terminated' if terminated else 'interrupted'}{hint}\n")
     return 143 if terminated else 130
 

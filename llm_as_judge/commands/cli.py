@@ -35,7 +35,7 @@ class Interrupted(Exception):
 DEFAULT_CONFIG = Path("config/embedded.yaml")
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step lines are not wrapped
-PICTURES = (".png", ".svg", ".pdf")
+EVERY_S = 2.0  # seconds between looks at a run's log
 
 ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
 ModelName = Annotated[
@@ -63,7 +63,6 @@ Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy wit
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: latest run).")
 ]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Polling interval in seconds.")]
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
 EntryPoint = Annotated[
     str | None, typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems.")
@@ -74,27 +73,21 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
 
 
-@dataclass(frozen=True)
-class SettingsOptions:
-    """The configuration of a command that loads no model."""
+@dataclass(frozen=True, slots=True)
+class ConfigOptions:
+    """The options that choose the configuration."""
 
     config: ConfigPath = DEFAULT_CONFIG
     model: ModelName = None
+    device: Device = None
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> Config:
         """``flags`` are typed values by a setting's bare or full name."""
         from llm_as_judge.config.loading import load_config
 
-        return load_config(self.config, self.overrides or [], extra={"model.model_name": self.model, **flags})
-
-
-@dataclass(frozen=True)
-class ConfigOptions(SettingsOptions):
-    device: Device = None
-
-    def load(self, **flags: Any) -> Config:
-        return super().load(**{"model.device": self.device, **flags})
+        own = {"model.model_name": self.model, "model.device": self.device}
+        return load_config(self.config, self.overrides or [], extra={**own, **flags})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +99,17 @@ class AdapterOptions:
 
     def choose(self, settings: Config) -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
-        checkpoint = self.checkpoint
-        if self.untrained and checkpoint:
-            raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
-        if checkpoint and not (checkpoint / "adapter_config.json").is_file():
-            inside = sorted(path.parent for path in checkpoint.glob("**/adapter_config.json"))
-            hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
-            raise ConfigError(f"--checkpoint {checkpoint}: no adapter_config.json in it{hint}")
-
         from llm_as_judge.assembly.policy import newest_checkpoint
 
-        return None if self.untrained else checkpoint or newest_checkpoint(settings)
+        if self.untrained and self.checkpoint:
+            raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
+        if self.untrained or not self.checkpoint:
+            return None if self.untrained else newest_checkpoint(settings)
+        if not (self.checkpoint / "adapter_config.json").is_file():
+            inside = sorted(path.parent for path in self.checkpoint.glob("**/adapter_config.json"))
+            hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
+            raise ConfigError(f"--checkpoint {self.checkpoint}: no adapter_config.json in it{hint}")
+        return self.checkpoint
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -149,13 +142,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def picture(path: Path | None) -> Path | None:
-    """Callback of an option for a picture: refuses unknown formats before any work is done."""
-    if path is not None and path.suffix.lower() not in PICTURES:
-        raise typer.BadParameter(f"{path}: unknown picture format; use one of {', '.join(PICTURES)}")
-    return path
-
-
 def names_in(given: Sequence[str] | None) -> list[str]:
     """Unique names in an option's values, separated by commas or spaces."""
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
@@ -163,21 +149,18 @@ def names_in(given: Sequence[str] | None) -> list[str]:
 
 def followed() -> bool:
     """Do this process's part if a launcher started it as another rank than 0; False on rank 0 and without launcher."""
-    numbers = {name: os.environ.get(name, default) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0"))}
-    for name, value in numbers.items():
-        if not value.isdecimal():
-            raise ConfigError(f"{name}={value}: not a number; unset it, or start with torchrun, which sets it")
-    if int(numbers["WORLD_SIZE"]) == 1:
-        return False
-    if "MASTER_ADDR" not in os.environ:
-        raise ConfigError(f"WORLD_SIZE={numbers['WORLD_SIZE']} without MASTER_ADDR; unset it, or start with torchrun")
-    if int(numbers["RANK"]) == 0:
-        return False
+    try:
+        size, rank = (int(os.environ.get(name, default)) for name, default in (("WORLD_SIZE", "1"), ("RANK", "0")))
+    except ValueError as error:
+        raise ConfigError(f"WORLD_SIZE or RANK is not a number ({error}); unset it, or start with torchrun") from error
+    if size > 1 and "MASTER_ADDR" not in os.environ:
+        raise ConfigError(f"WORLD_SIZE={size} without MASTER_ADDR; unset it, or start with torchrun")
+    if size > 1 and rank > 0:
+        from llm_as_judge.assembly.follow import follow
 
-    from llm_as_judge.assembly.follow import follow
-
-    follow()
-    return True
+        follow()
+        return True
+    return False
 
 
 def printable(text: str) -> str:
@@ -191,15 +174,12 @@ def echo(text: object, *, err: bool = False) -> None:
 
 
 def make_console(as_json: bool) -> Console:
-    """A console; on standard error if standard output is for JSON."""
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.segment import Segment
+    """A console that prints no control characters of texts; on standard error if standard output is for JSON."""
+    from rich.console import Console
 
     class PlainConsole(Console):
-        """Prints texts without control characters, which a terminal would obey."""
-
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-            for segment in super().render(renderable, options):
+        def render(self, *given: Any, **named: Any) -> Any:
+            for segment in super().render(*given, **named):
                 yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     console = PlainConsole(stderr=as_json, markup=False)
@@ -224,28 +204,30 @@ def print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=escaped, default=str) + "\n")
 
 
-def print_result(result: Mapping[str, Any], as_json: bool, console: Console) -> None:
-    """JSON, or a table with dotted names for nested values."""
-    if as_json:
-        print_json(result)
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _flat(result):
-        table.add_row(Text(name, style="bold"), Text(value))
-    console.print(table)
-
-
-def _flat(result: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows = []
+def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and values of nested mappings."""
     for name, value in result.items():
         if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
-            rows.append((f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)))
-    return rows
+            yield f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def print_result(result: Mapping[str, Any], as_json: bool) -> None:
+    """JSON, or a line for each value."""
+    if as_json:
+        print_json(result)
+    else:
+        rows = list(flat(result))
+        width = max(len(name) for name, _ in rows)
+        echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+
+
+def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
+    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
+    if not text.strip():
+        raise ConfigError("the problem is empty; give its text or --file FILE")
+    return Question(id="cli", text=text, domain=check_domain(domain), entry_point=entry_point)
 
 
 def check_domain(domain: str) -> Domain:
@@ -254,11 +236,3 @@ def check_domain(domain: str) -> Domain:
         if domain == known:
             return known
     raise ConfigError(f"--domain {domain!r}: unknown domain; use one of {', '.join(DOMAINS)}")
-
-
-def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
-    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    known = check_domain(domain)
-    if not text.strip():
-        raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question(id="cli", text=text, domain=known, entry_point=entry_point)

@@ -223,25 +223,23 @@ def compare(
     from llm_as_judge.commands.ablate import Ablation, run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
-    settings, parts, console = options.load(), cli.names_in(ablate), cli.make_console(as_json)
+    settings, console = options.load(), cli.make_console(as_json)
     result: Ablation | Comparison
-    if ablate is not None:
-        given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
-        if wrong := [name for name, value in {**given, "--limit": limit, "--tokens": tokens}.items() if value]:
-            raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
-        with TerminalProgress(console) as progress:
-            result = asyncio.run(run_ablation(settings, parts, seeds, progress=progress))
-        cli.show(console, f"figures {result.file}")
-    else:
-        checkpoint = adapter.choose(settings)
-        cli.show(console, cli.policy_name(checkpoint))
-        with TerminalProgress(console) as progress:
+    with TerminalProgress(console) as progress:
+        if ablate is not None:
+            given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
+            if wrong := [name for name, value in {**given, "--limit": limit, "--tokens": tokens}.items() if value]:
+                raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
+            result = asyncio.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
+        else:
+            checkpoint = adapter.choose(settings)
+            progress.say(cli.policy_name(checkpoint))
             result = asyncio.run(
                 run_comparison(
                     settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress
                 )
             )
-        cli.show(console, f"figures {result.file}", f"picture {result.picture}")
+    cli.show(console, f"figures {result.file}")
     if as_json:
         cli.print_json(result.as_json())
     else:

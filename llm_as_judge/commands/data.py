@@ -28,7 +28,7 @@ Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder."
 
 _RAW = Path("data/raw")
 _OUT = Path("data")
-_SHOWN = 21  # lines per report
+_SHOWN = 20  # faults per report
 
 
 def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
@@ -75,15 +75,8 @@ def process(
         if not any(splits_there(raw, name, source) for name, source in sources.items()):
             datasets = ["none"]
             say(f"no benchmark is in {raw}: using only your own problems")
-    settings = _settings(
-        config,
-        datasets,
-        train_size=train_size,
-        test_size=test_size,
-        val_fraction=val_fraction,
-        seed=seed,
-        domain_ratios=_ratios(ratios),
-    )
+    changes = {"train_size": train_size, "test_size": test_size, "val_fraction": val_fraction, "seed": seed}
+    settings = _settings(config, datasets, domain_ratios=_ratios(ratios), **changes)
     info = run(Job(settings, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
     if as_json:
         cli.print_json(info)
@@ -133,21 +126,21 @@ def check(
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
             raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
-    say = partial(cli.show, cli.make_console(as_json))
+    console = cli.make_console(as_json)
 
     async def run() -> dict[str, GoldReport]:
         reports = {}
         async with Sandbox(SandboxConfig(cpu_seconds=10)) as sandbox:
             for name, paths in files.items():
                 if not paths:
-                    say(f"{name}: no files")
+                    cli.show(console, f"{name}: no files")
                     continue
                 report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, settings.fields)
+                faults = [f"  {failure.id}: {failure.reason}" for failure in report.failures]
+                if len(faults) > _SHOWN:
+                    faults[_SHOWN:] = [f"  ... and {len(faults) - _SHOWN} more (--json shows all)"]
                 judged = f"{report.golds} answers of {report.records} records, {len(report.failures)} faults"
-                lines = [f"{name}: {judged}", *(f"  {failure.id}: {failure.reason}" for failure in report.failures)]
-                if len(lines) > _SHOWN:
-                    lines[_SHOWN:] = [f"  ... and {len(lines) - _SHOWN} more (--json shows all)"]
-                say("\n".join(lines))
+                cli.show(console, f"{name}: {judged}", *faults)
         return reports
 
     reports = asyncio.run(run())
@@ -160,20 +153,14 @@ def check(
 @app.command()
 def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: cli.AsJson = False) -> None:
     """Download raw files from the Hugging Face hub; resumes an interrupted download."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from llm_as_judge.data.download import download as run
+    from llm_as_judge.views.terminal import TerminalProgress
 
     settings = _settings(config, datasets)
-    columns = (TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    tasks: dict[str, Any] = {}
-    with Progress(*columns, console=cli.make_console(as_json)) as bars:
+    with TerminalProgress(cli.make_console(as_json)) as bars:
 
         def progress(name: str, split: str, done: int, total: int) -> None:
-            title = f"{name} {split}"
-            if title not in tasks:
-                tasks[title] = bars.add_task(title, total=total)
-            bars.update(tasks[title], completed=done)
+            bars.advance(f"{name} {split}", done, total)
 
         manifest = run(settings, raw, settings.mix.datasets, progress=progress)
     if as_json:
@@ -187,9 +174,6 @@ def inspect(
         Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
-    png: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="Chart file (default: DIR/mixed/mix.png).")
-    ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems, and draw the mix."""
@@ -198,13 +182,11 @@ def inspect(
     from llm_as_judge.views.charts import mixture_chart
 
     if file is None:
-        result = inspect_folder(out, examples)
+        result, picture = inspect_folder(out, examples), out / "mixed/mix.png"
+        mixture_chart(result["sides"], picture)
+        result = {**result, "picture": str(picture)}
     else:
         result = {"sides": {file.name: inspect_file(file, examples, load_settings().fields)}}
-    target = png or (None if file else out / "mixed/mix.png")
-    if target:
-        mixture_chart(result["sides"], target)
-        result = {**result, "picture": str(target)}
     if as_json:
         cli.print_json(result)
     else:

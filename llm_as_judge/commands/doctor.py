@@ -5,7 +5,6 @@ It creates the output folders and changes nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import subprocess
@@ -22,10 +21,9 @@ import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault
-from llm_as_judge.types import OperatorCall, Question
+from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.endpoints import EndpointConfig
     from llm_as_judge.config.schema import Config
 
 
@@ -65,7 +63,7 @@ def checks_of(settings: Config) -> dict[str, Callable[[], str]]:
     """Each check returns what it found, and raises if that is not enough."""
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
-        "python": _python,
+        "python": lambda: f"{platform.python_version()} ({sys.executable})",
         "torch": partial(_torch, settings),
         **({"gpu": partial(_gpu, settings)} if settings.model.device.startswith("cuda") else {}),
         "machine": _machine,
@@ -74,8 +72,8 @@ def checks_of(settings: Config) -> dict[str, Callable[[], str]]:
     }
     if settings.data.source == "files":
         checks["data"] = partial(_data, settings)
-    for role, endpoint in settings.endpoints().items():
-        checks[role] = partial(_endpoint, endpoint)
+    for role in settings.endpoints():
+        checks[role] = partial(_endpoint, settings, role)
     if settings.generation.engine == "vllm":
         checks["engine"] = partial(_engine, settings)
     for folder in (output.output_dir, output.log_dir, output.results_dir):
@@ -101,18 +99,17 @@ def show_checks(checks: list[Check]) -> None:
     cli.make_console(False).print(table)
 
 
-def _python() -> str:
-    return f"{platform.python_version()} ({sys.executable})"
+def _printed(code: str, *words: str, python: str = sys.executable) -> str:
+    """What ``code`` prints in its own process, since a broken installation may crash. Raises ``OSError``."""
+    done = subprocess.run([python, "-c", code, *words], check=False, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise OSError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    return done.stdout.strip()
 
 
 def _torch(settings: Config) -> str:
-    # In its own process: a broken installation may crash.
-    code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise OSError(f"cannot be imported: {last}; run `make setup`")
-    found, device = done.stdout.strip(), settings.model.device
+    found = _printed("import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')")
+    device = settings.model.device
     if device.startswith("cuda") and found.endswith("CPU only"):
         raise OSError(
             f"{found}, but model.device={device}: check nvidia-smi; a driver older than the CUDA of this torch needs "
@@ -135,19 +132,10 @@ torch.compile(flex_attention)(x, x, x).sum().backward()
 
 
 def _gpu(settings: Config) -> str:
-    command = [sys.executable, "-c", _ON_GPU, settings.model.device]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-    found = done.stdout.strip()
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        what = "FlexAttention does not compile" if found else settings.model.device
-        raise OSError(
-            f"{found}{'; ' if found else ''}{what}: {last}; it needs Triton, a C compiler and Python's headers"
-        )
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        found += f", driver {subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]}"
-    return found
+    try:
+        return _printed(_ON_GPU, settings.model.device)
+    except OSError as error:
+        raise OSError(f"{error}; FlexAttention needs Triton, a C compiler and Python's headers") from error
 
 
 def _machine() -> str:
@@ -160,16 +148,15 @@ def _sandbox(settings: Config) -> str:
     import asyncio
 
     from llm_as_judge.sandbox.host import Sandbox
-    from llm_as_judge.sandbox.results import CodeResult, Confinement
 
-    async def ask() -> tuple[CodeResult, Confinement]:
+    async def ask() -> str:
         async with Sandbox(settings.sandbox) as sandbox:
-            return await sandbox.run_code("def answer():\n    return 6 * 7\n", call="answer"), sandbox.describe()
+            result = await sandbox.run_code("def answer():\n    return 6 * 7\n", call="answer")
+            if result.outcome != "finished" or result.value != 42:
+                raise SandboxFault(f"a test run ended with {result.outcome} {result.error}")
+            return str(sandbox.describe()).removeprefix("sandbox: ")
 
-    result, confinement = asyncio.run(ask())
-    if result.outcome != "finished" or result.value != 42:
-        raise SandboxFault(f"mode {confinement.mode}: a test run ended with {result.outcome} {result.error}")
-    return str(confinement).removeprefix("sandbox: ")
+    return asyncio.run(ask())
 
 
 def _model(settings: Config) -> str:
@@ -178,11 +165,9 @@ def _model(settings: Config) -> str:
 
     path = settings.base_model.path
     folder = Path(locate_weights(path))
-    if folder.suffix == ".gguf" and folder.is_file():
-        return str(folder)
     if not folder.is_absolute() and not folder.is_dir():
         return f"{path} (from the Hugging Face hub or its cache)"
-    if not any(folder.glob("*.safetensors")):
+    if folder.suffix != ".gguf" and not any(folder.glob("*.safetensors")):
         raise ConfigError(f"{folder}: no *.safetensors in it; for the nano models run `make pretrain`")
     return str(folder)
 
@@ -194,49 +179,41 @@ def _data(settings: Config) -> str:
     return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 
-def _endpoint(endpoint: EndpointConfig) -> str:
+def _endpoint(settings: Config, role: str) -> str:
     """One completion by the client of training; the embedded server is started for it."""
     import asyncio
-    from contextlib import AsyncExitStack
 
-    from llm_as_judge.llm.client import LLMClient
+    from llm_as_judge.assembly.services import open_clients
 
-    async def ask() -> list[str]:
-        async with AsyncExitStack() as stack:
-            if endpoint.provider == "embedded":
-                from llm_as_judge.embedded.supervise import EmbeddedServer
+    async def ask() -> str:
+        async with open_clients(settings, [role]) as clients:
+            endpoint = clients[role].config
+            return f"{endpoint.base_url}: {endpoint.model} answers"
 
-                await stack.enter_async_context(EmbeddedServer(endpoint.base_url))
-            client = LLMClient(endpoint.model_copy(update={"max_retries": 0}))
-            return await (await stack.enter_async_context(client)).check()
-
-    names = asyncio.run(ask())
-    return f"{endpoint.base_url}: {endpoint.model} answers" + (f"; models: {', '.join(names)}" if names else "")
+    return asyncio.run(ask())
 
 
 def _engine(settings: Config) -> str:
     from llm_as_judge.policy.vllm import VLLMEngine
 
-    if not settings.engine.base_url:
-        python = settings.engine.python or sys.executable
-        command = [python, "-c", "import vllm; print(vllm.__version__)"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-        if done.returncode:
-            reason = done.stderr.strip().rpartition("\n")[2]
-            raise ConfigError(
-                f"{python} has no vLLM for the run's own server ({reason}): install it in a separate environment and "
-                "set engine.python (docs/training.md), or set engine.base_url"
-            )
-        return f"own server, vLLM {done.stdout.split()[-1]}"
-    config, model = settings.engine.model_copy(update={"max_retries": 0}), settings.base_model.path
-    names = VLLMEngine(config, model, Path(), None).check()
-    return f"{config.base_url}: {model} answers; models: {', '.join(names)}"
+    engine = settings.engine
+    if engine.base_url:
+        model = settings.base_model.path
+        VLLMEngine(engine.model_copy(update={"max_retries": 0}), model, Path(), None).check()
+        return f"{engine.base_url}: {model} answers"
+    try:
+        found = _printed("import vllm; print(vllm.__version__)", python=engine.python or sys.executable)
+    except OSError as error:
+        raise ConfigError(
+            f"no vLLM for the run's own server ({error}): install it in a separate environment and set engine.python "
+            "(docs/training.md), or set engine.base_url"
+        ) from error
+    return f"own server, vLLM {found.split()[-1]}"
 
 
 def _policy(settings: Config) -> str:
     """Fails if so few workflows are valid that GRPO would have nothing to compare."""
-    from llm_as_judge.assembly.policy import load_author
-    from llm_as_judge.assembly.probe import probe_policy
+    from llm_as_judge.assembly.policy import load_author, probe_policy
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 
@@ -265,30 +242,26 @@ def _operators(settings: Config, problems: int) -> str:
     from llm_as_judge.evaluation.evaluate import Given, evaluate
     from llm_as_judge.operators.catalog import load_operators
 
-    operators = load_operators(settings.workflow.operators)
     sample = open_problems(settings, measured=False).sampler.peek(problems)
+    lines, failed = [], []
 
-    async def ask() -> list[OperatorCall]:
+    async def ask() -> None:
         async with open_services(settings, judging=False) as services:
-            done = [
-                await evaluate(sample, Given(partial(_single_call, operator)), services.official)
-                for operator in operators.values()
-            ]
-        return [call for evaluation in done for rollout in evaluation.rollouts for call in rollout.execution.calls]
+            for name, operator in load_operators(settings.workflow.operators).items():
+                done = await evaluate(sample, Given(partial(_single_call, operator)), services.official)
+                calls = [call for rollout in done.rollouts for call in rollout.execution.calls if call.name == name]
+                reasons = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
+                cut = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
+                parsed = f"{len(calls) - reasons.total()} of {len(calls)} parsed" + (f", {cut} cut off" if cut else "")
+                lines.append("; ".join([f"{name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
+                if reasons.total() == len(calls):
+                    failed.append(name)
 
-    calls, lines, failed = asyncio.run(ask()), [], []
-    for name in operators:
-        own = [call for call in calls if call.name == name]
-        reasons = Counter(call.error or "an empty reply" for call in own if not call.parse_ok)
-        cut_off = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in own)
-        parsed = f"{len(own) - reasons.total()} of {len(own)} parsed" + (f", {cut_off} cut off" if cut_off else "")
-        lines.append("; ".join([f"  {name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
-        if reasons.total() == len(own):
-            failed.append(name)
+    asyncio.run(ask())
     found = "\n".join(lines)
     if failed:
         raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
-    return f"{sum(call.parse_ok for call in calls)} of {len(calls)} calls parsed\n{found}"
+    return found
 
 
 def _single_call(operator: Any, question: Question) -> str:

@@ -48,23 +48,21 @@ class EvaluationResult:
     def as_json(self) -> dict[str, Any]:
         from llm_as_judge.assembly.policy import adapter_digest
 
-        own: dict[str, Any] = {
+        shared = {
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
             "adapter": adapter_digest(self.checkpoint),
+            "workflow": str(self.workflow) if self.workflow else None,
             "executor": self.executor,
             "samples": self.samples,
+            "records": str(self.records),
+            "sandbox": self.sandbox,
         }
-        if self.workflow:
-            own["workflow"] = str(self.workflow)
-        rest = {"records": str(self.records), "sandbox": self.sandbox}
-        return {
-            "model": self.model,
-            "datasets": [
-                {"dataset": name, **own, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **rest}
-                for name, row in self.rows.items()
-            ],
-            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
-        }
+        rows = [
+            {"dataset": name, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **shared}
+            for name, row in self.rows.items()
+        ]
+        usage = {role: asdict(usage) for role, usage in self.usage.items()}
+        return {"model": self.model, "datasets": rows, "usage": usage}
 
 
 async def run_evaluation(
@@ -84,8 +82,6 @@ async def run_evaluation(
     recorded; with ``resume`` the records of an interrupted run of the same evaluation are reused. The row of each
     dataset replaces an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
-    import asyncio
-
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.problems import heldout_problems
     from llm_as_judge.assembly.recording import policy_records, recording
@@ -99,7 +95,7 @@ async def run_evaluation(
     model, source = config.base_model.key, data.name.partition(".")[0] if data else "heldout"
     given = (workflow.text, workflow.prompt) if workflow else ()
     records = policy_records(config, source, problems, checkpoint, samples, given)
-    count = len(problems) * samples
+    count = recorded = len(problems) * samples
     async with open_services(config, progress, judging=False) as services:
         await refuse_vacuous(problems, services.sandbox)
         author: Author
@@ -110,8 +106,6 @@ async def run_evaluation(
             author, parts = load_author(config, checkpoint, progress=progress), services.official
         with recording(records, resume) as ledger:
             known = recorded = len(ledger.known)
-            if resume:
-                progress.say(f"{known} of {count} workflows are recorded in {records}")
 
             def advance(done: int) -> None:
                 nonlocal recorded
@@ -120,9 +114,9 @@ async def run_evaluation(
 
             try:
                 evaluation = await measure(problems, author, parts, advance, samples=samples, log=ledger)
-            except (KeyboardInterrupt, asyncio.CancelledError):
-                progress.say(f"{recorded} of {count} workflows are recorded in {records}")
-                raise
+            finally:
+                if resume or recorded < count:
+                    progress.say(f"{recorded} of {count} workflows are recorded in {records}")
         sandbox, usage = str(services.sandbox.describe()), services.usage()
     result = EvaluationResult(
         model=model,
@@ -207,71 +201,42 @@ def evaluate(
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], cli.names_in(datasets))
     data = each_set(data or ())
-    for folder in data:
-        _refuse_several(folder)
     checkpoint = None if given else adapter.choose(settings)
 
     import asyncio
-    import time
 
+    from llm_as_judge.assembly.budget import added
     from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.views.evaluation import evaluation_report, summary_tables
     from llm_as_judge.views.terminal import TerminalProgress
 
     console, embedded = cli.make_console(as_json), settings.executor.provider == "embedded"
     if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
-        console.print(CAVEAT, highlight=False, soft_wrap=True)
-    what: dict[str, Any] = {"checkpoint": checkpoint, "workflow": given, "limit": limit, "samples": samples}
-    results, begun = [], time.time()
+        cli.show(console, CAVEAT)
+    results = []
     for path in data or (None,):
         try:
             with TerminalProgress(console) as progress:
-                result = asyncio.run(run_evaluation(settings, data=path, resume=resume, progress=progress, **what))
+                result = asyncio.run(
+                    run_evaluation(
+                        settings, data=path, checkpoint=checkpoint, workflow=given, limit=limit, samples=samples,
+                        resume=resume, progress=progress,
+                    )
+                )  # fmt: skip
         except KeyboardInterrupt as error:
-            # A file system's clock may lag behind by a tick.
-            raise cli.Interrupted(_recorded_since(settings, begun - 1)) from error
+            raise cli.Interrupted(resumable=True) from error
         results.append(result)
         cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
         for part in evaluation_report(result.rows, result.usage):
             console.print(part, highlight=False)
-        if result.scored:
-            cli.show(console, f"results  {result.file}")
-        cli.show(console, f"records  {result.records}")
+        cli.show(console, f"records  {result.records}", *([f"results  {result.file}"] if result.scored else []))
     for part in summary_tables([row for result in results for row in result.rows.items()]):
         console.print(part, highlight=False)
     if as_json:
-        cli.print_json(_joined(results))
+        parts = [result.as_json() for result in results]
+        usage = functools.reduce(added, (result.usage for result in results))
+        rows = [row for part in parts for row in part["datasets"]]
+        cli.print_json({**parts[0], "datasets": rows, "usage": {role: asdict(of) for role, of in usage.items()}})
     if not all(result.scored for result in results):
         cli.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)
-
-
-def _refuse_several(folder: Path) -> None:
-    """Raises ``ConfigError`` for a folder of several benchmarks' folders, which would be read as one set."""
-    from contextlib import suppress
-
-    from llm_as_judge.data.problems import read_problems
-
-    datasets: dict[Path, str] = {}
-    for place in sorted(path for path in folder.glob("*") if path.is_dir()):
-        with suppress(DataError):
-            datasets[place] = read_problems(place, 1)[0].question.dataset
-    if len(set(datasets.values())) > 1:
-        each = " ".join(f"--data {place}" for place in datasets)
-        raise ConfigError(f"--data {folder}: holds several datasets; name the test set of each: {each}")
-
-
-def _joined(results: Sequence[EvaluationResult]) -> dict[str, Any]:
-    """The rows of all files, and the usage of each model over all of them."""
-    from llm_as_judge.assembly.budget import added
-
-    parts = [result.as_json() for result in results]
-    usage = functools.reduce(added, (result.usage for result in results))
-    rows = [row for part in parts for row in part["datasets"]]
-    return {"model": parts[0]["model"], "datasets": rows, "usage": {role: asdict(u) for role, u in usage.items()}}
-
-
-def _recorded_since(config: Config, moment: float) -> bool:
-    """Whether an evaluation of the configured policy has written records since ``moment`` (Unix seconds)."""
-    files = (config.output.results_dir / "evaluation").glob(f"{config.base_model.key}_*.jsonl")
-    return any(file.stat().st_size and file.stat().st_mtime >= moment for file in files)

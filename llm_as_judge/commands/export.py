@@ -28,9 +28,6 @@ class Exported:
     files: Mapping[str, int]  # bytes of each
     scores: bool  # whether the card has scores
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"folder": str(self.folder), "checkpoint": str(self.checkpoint)}
-
 
 def run_export(
     config: Config, folder: Path, checkpoint: Path, *, merge: bool = False, base_model: str | None = None
@@ -42,7 +39,6 @@ def run_export(
     ``ConfigError`` if ``folder`` is not empty, ``DataError`` for a damaged checkpoint.
     """
     import shutil
-    import tempfile
 
     from llm_as_judge.config.loading import load_config
     from llm_as_judge.policy.export import write_adapter, write_merged
@@ -65,18 +61,15 @@ def run_export(
     facts = CardFacts(
         folder.resolve().name, name, on_hub, merge, dtype, step_of(checkpoint), trained, training, rows, _mix(trained)
     )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         if merge:
-            write_merged(policy, aside)
+            write_merged(policy, folder)
         else:
-            write_adapter(policy, aside, name)
-        (aside / CARD).write_text(model_card(facts), encoding="utf-8")
-        aside.chmod(0o755)
-        aside.replace(folder)
+            write_adapter(policy, folder, name)
+        (folder / CARD).write_text(model_card(facts), encoding="utf-8")
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
     return Exported(folder, checkpoint, name, merge, files, bool(training or rows))
@@ -127,7 +120,7 @@ def export(
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
-        cli.print_json(result.as_json())
+        cli.print_json(asdict(result))
         return
     console = cli.make_console(as_json)
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))

@@ -33,9 +33,6 @@ def calibrate(
     mode: Annotated[
         str | None, typer.Option(metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
     ] = None,
-    png: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=cli.picture, help="File of the confusion chart.")
-    ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
     ] = True,
@@ -60,18 +57,11 @@ def calibrate(
             return await calibration.calibrate(judge, labelled, *hostile, concurrency=concurrency)
 
     counts = asyncio.run(count())  # plain candidates first
-    kinds, chart = (
-        [row.as_json() for row in counts],
-        png or settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png",
-    )
-    result = {
-        "mode": mode,
-        "file": str(pairs),
-        **{name: kinds[0][name] for name in _SUMMARY},
-        "kinds": kinds,
-        "line": counts[0].line(),
-        "picture": str(chart),
-    }
+    kinds = [row.as_json() for row in counts]
+    chart = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png"
+    summary = {name: kinds[0][name] for name in _SUMMARY}
+    files = {"file": str(pairs), "picture": str(chart)}
+    result = {"mode": mode, **summary, "kinds": kinds, "line": counts[0].line(), **files}
     confusion_chart(kinds, chart, f"{pairs.stem}: judge, mode {mode}")
     write_json(chart.with_suffix(".json"), result)
     console.print(calibration_table(counts))

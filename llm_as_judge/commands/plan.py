@@ -6,6 +6,7 @@ formulae are in ``assembly.estimates``.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,17 +26,16 @@ from llm_as_judge.assembly.estimates import (
     TOKENS,
     Card,
     ModelSizes,
-    Seconds,
     Workload,
-    execute_seconds,
     sampling_memory,
     sizes_of,
+    step_seconds,
     update_memory,
 )
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
-from llm_as_judge.types import DOMAINS, Prompt, Question
+from llm_as_judge.types import DOMAINS, Question
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,17 +96,26 @@ def make_plan(
     """``log`` of an earlier run replaces assumptions. Raises ``ConfigError`` for an unknown machine or model and
     ``DataError`` for a log without rollouts.
     """
+    from llm_as_judge.workflow.shapes import SHAPES
+
     given, shape = assumed or Assumed(), sizes_of(config)
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
+    # Two held-out evaluations, and one of each single workflow; no judge is asked.
+    single = len(SHAPES) if config.evaluation.plan_matrix else int(config.evaluation.baselines)
+    evaluations = work.asked(config.data.eval_problems * given.calls * (2 + single))
+    steps = config.training.max_steps
+    run = {name: tokens * steps + evaluations.get(name, 0.0) for name, tokens in work.tokens.items()}
     return Plan(
         policy_parameters=shape.parameters,
         rollouts_a_step=work.rollouts,
         tokens_a_step={name: round(value) for name, value in work.tokens.items()},
-        tokens_a_run={name: round(value) for name, value in run_tokens(config, work, given).items()},
+        tokens_a_run={name: round(value) for name, value in run.items()},
         assumed="; ".join(notes) or "nothing",
-        machines={name: _on(config, shape, work, given, *_machine(name)) for name in machines},
+        machines={
+            name: _on(config, shape, work, given, evaluations["requests"], run, *_machine(name)) for name in machines
+        },
     )
 
 
@@ -114,37 +123,37 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     """A step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.workflow.prompt import Layer1
-    from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
+    from llm_as_judge.workflow.shapes import SHAPES, workflow
 
     training, prompt, notes = config.training, Layer1(config.workflow), list[str]()
-    count, length = _counters(config, notes)
-    limit, buffer, longest = training.prompt_max_length, config.experience_buffer, 0.0
+    count = _counter(config, notes)
+    limit, buffer = training.prompt_max_length, config.experience_buffer
+
+    def length(question: Question) -> float:
+        shown = prompt(question)
+        return count("".join([shown.system, *sum(shown.turns, ()), shown.user]))
+
     try:
         problems = open_problems(config)
         questions = [p.question for p in problems.sampler.sample(_SAMPLE)]
-        longest = max((length(prompt(p.question)) for p in problems.heldout), default=0.0)
+        longest = max((length(p.question) for p in problems.heldout), default=0.0)
     except (DataError, ConfigError):
         notes.append(f"problems of {_OWN_TEXT / _CHARACTERS:.0f} tokens, because the data cannot be read")
         questions = [Question("", "x" * _OWN_TEXT, domain) for domain in DOMAINS]
         longest = limit
+    texts = [workflow(source, domain) for source in SHAPES.values() for domain in DOMAINS]
+    written = sum(map(count, texts)) / len(texts) + 1
+    if given.completion is None:
+        notes.append(f"workflows of {written:.0f} tokens, like the hand-written ones")
     shown = buffer.top_k if buffer.enabled and config.workflow.layer1 else 0
     if shown:
         notes.append(f"{shown} examples from the buffer in a prompt where they fit")
 
     def with_examples(question: Question) -> float:
-        """Tokens of the prompt with as many examples as fit, each a problem of the same domain."""
-        alike = [q for q in questions if q.domain == question.domain]
-        sources = list(SHAPES.values())[:shown]
-        made = [Example(alike[i % len(alike)].statement, workflow(s, question.domain)) for i, s in enumerate(sources)]
-        sizes = (length(prompt(question, made[:n])) for n in range(shown, 0, -1))
-        return next((size for size in sizes if size <= limit), length(prompt(question)))
+        size, example = length(question), count(question.statement) + written
+        return size + min(shown, max(0, (limit - size) // example)) * example
 
-    completion = given.completion
-    if completion is None:
-        texts = [workflow(source, domain) for source in SHAPES.values() for domain in DOMAINS]
-        completion = sum(map(count, texts)) / len(texts) + 1
-        notes.append(f"workflows of {completion:.0f} tokens, like the hand-written ones")
-    judged = 0.0 if config.judge.mode == "rules" else 1.0
+    judged = config.judge.mode != "rules"
     notes.append(
         f"{given.calls:g} executor calls per workflow{', and one of the judge' if judged else ''}, "
         f"{given.call_input:g} tokens in and {given.call_output:g} out each, {given.latency:g} s each"
@@ -154,7 +163,7 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
         group=training.num_return_sequences_in_group,
         shared=count(prompt.system),
         prompt=sum(map(with_examples, questions)) / len(questions),
-        completion=min(completion, training.response_max_length),
+        completion=min(given.completion or written, training.response_max_length),
         calls=given.calls + judged,
         call_input=given.call_input,
         call_output=given.call_output,
@@ -163,47 +172,17 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     return work, notes
 
 
-def evaluation_tokens(config: Config, given: Assumed) -> dict[str, float]:
-    """What the held-out evaluations of a run ask of the executor, by the names in ``TOKENS``; no judge is asked."""
-    from llm_as_judge.workflow.shapes import SHAPES, workflow
-
-    measured, single = config.evaluation, 0.0
-    if measured.plan_matrix:  # each workflow by itself; those with a loop call an operator three times
-        texts = [workflow(shape, "math") for shape in SHAPES.values()]
-        single = sum(text.count("await ") + 2 * text.count("range(3)") for text in texts)
-    elif measured.baselines:
-        single = 1.0
-    requests = config.data.eval_problems * (2 * given.calls + single)
-    asked = {"executor_input": requests * given.call_input, "executor_output": requests * given.call_output}
-    return {**asked, "requests": requests}
-
-
-def run_tokens(config: Config, work: Workload, given: Assumed) -> dict[str, float]:
-    """Tokens of all steps and of the held-out evaluations."""
-    measured = evaluation_tokens(config, given)
-    return {name: value * config.training.max_steps + measured.get(name, 0.0) for name, value in work.tokens.items()}
-
-
-def _counters(config: Config, notes: list[str]) -> tuple[Callable[[str], float], Callable[[Prompt], float]]:
-    """Tokens of a text and of a prompt, by the policy's tokenizer if it is on this machine."""
+def _counter(config: Config, notes: list[str]) -> Callable[[str], float]:
+    """Tokens of a text, by the policy's tokenizer if it is on this machine."""
     path = config.base_model.path
     if path.startswith("pip:") or Path(path).exists():
         from llm_as_judge.config.loading import locate_weights
-        from llm_as_judge.policy.chat import chat_ids
         from llm_as_judge.policy.weights import load_tokenizer
 
         tokenizer = load_tokenizer(locate_weights(path))
-        return (
-            lambda text: float(len(tokenizer.encode(text, add_special_tokens=False))),
-            lambda prompt: float(len(chat_ids(tokenizer, prompt))),
-        )
+        return lambda text: float(len(tokenizer.encode(text, add_special_tokens=False)))
     notes.append(f"{_CHARACTERS:g} characters per token, because the policy's tokenizer is not on this machine")
-
-    def length(prompt: Prompt) -> float:
-        turns = "".join(text for turn in prompt.turns for text in turn)
-        return len(prompt.system + turns + prompt.user + prompt.prefill) / _CHARACTERS
-
-    return lambda text: len(text) / _CHARACTERS, length
+    return lambda text: len(text) / _CHARACTERS
 
 
 def _measured(work: Workload, log: Path) -> Workload:
@@ -212,25 +191,26 @@ def _measured(work: Workload, log: Path) -> Workload:
     from llm_as_judge.runlog import LogReader
 
     reader = LogReader(log)
-    lengths = [(e.executor_tokens, e.completion_tokens) for e in reader.new() if isinstance(e, RolloutEvent)]
-    if not lengths:
+    rollouts = [event for event in reader.new() if isinstance(event, RolloutEvent)]
+    if not rollouts:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
-    usage, executor = reader.usage.values(), reader.usage["executor"]
-    calls, own = max(1, sum(u["calls"] for u in usage)), max(1, executor["calls"])
-    each = (executor["prompt_tokens"] + executor["completion_tokens"]) / own
-    asked = sum(tokens for tokens, _ in lengths) / len(lengths) / max(each, 1e-9)
+    read, answered, calls = (
+        sum(usage[name] for usage in reader.usage.values()) for name in ("prompt_tokens", "completion_tokens", "calls")
+    )
+    executor = sum(reader.usage["executor"][name] for name in ("prompt_tokens", "completion_tokens"))
+    scale = sum(rollout.executor_tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
     return replace(
         work,
-        completion=sum(tokens for _, tokens in lengths) / len(lengths),
-        calls=asked * (1 + (calls - executor["calls"]) / own),  # the judge's calls per call of the executor
-        call_input=sum(u["prompt_tokens"] for u in usage) / calls,
-        call_output=sum(u["completion_tokens"] for u in usage) / calls,
+        completion=sum(rollout.completion_tokens for rollout in rollouts) / len(rollouts),
+        calls=calls * scale / len(rollouts),
+        call_input=read / max(calls, 1),
+        call_output=answered / max(calls, 1),
     )
 
 
 def _machine(name: str) -> tuple[int, Card]:
     """``2x80`` (A100) or ``4xH100-80``."""
-    if found := re.fullmatch(r"(\d+)x([\w-]+)", name):
+    if found := re.fullmatch(r"(\d{1,4})x([\w-]+)", name):
         count, card = int(found[1]), CARDS.get(found[2]) or CARDS.get(f"A100-{found[2]}")
         if count and card:
             return count, card
@@ -259,15 +239,13 @@ def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dic
         least = update.weights + shape.cache_bytes(work.tokens["unique"], dtype) + _SERVER
         own = not config.engine.base_url  # then vLLM takes its share, whatever it needs
         parts["policy server"] = max(least, config.engine.gpu_memory_utilization * card.memory if own else 0.0)
-    else:
-        response, resting = config.training.response_max_length, update.weights + update.adapter
-        for name, prompts, group, longest in (
-            ("sampling", work.problems, work.group, work.prompt),
-            ("evaluation", min(EVALUATED_AT_ONCE, config.data.eval_problems), 1, work.longest),
-        ):
-            parts[name] = resting + sampling_memory(shape, dtype, prompts, group, work.shared, longest, response)
-        # One after the other, in the same process.
-        parts = {"trainer": max(parts.values())}
+    else:  # one after the other, in the same process
+        evaluated = min(EVALUATED_AT_ONCE, config.data.eval_problems)
+        needed = max(
+            sampling_memory(shape, dtype, prompts, group, work.shared, longest, config.training.response_max_length)
+            for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
+        )
+        parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
     local = urlsplit(config.executor.base_url).hostname in ("localhost", "127.0.0.1", "::1")
     if local and config.executor.provider == "openai" and config.executor.model in _EXECUTORS:
         parts["executor"] = _EXECUTORS[config.executor.model]
@@ -276,9 +254,9 @@ def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dic
 
 def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
     """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
-    engine = config.engine
-    shared = ["trainer", "policy server"] if "policy server" in parts and not (engine.gpus or engine.base_url) else []
-    groups = [names for names in [shared, *([name] for name in parts if name not in shared)] if names]
+    together = not (config.engine.gpus or config.engine.base_url)
+    groups = [["trainer", "policy server"]] if together else [["trainer"], ["policy server"]]
+    groups = [[name for name in names if name in parts] for names in [*groups, ["executor"]]]
     left, found = [card.memory * USABLE] * count, dict[str, int]()
     for size, names in sorted(((sum(parts[name] for name in names), names) for names in groups), reverse=True):
         place = max(range(count), key=left.__getitem__)
@@ -289,7 +267,11 @@ def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) 
     return found
 
 
-def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count: int, card: Card) -> OnMachine:
+def _on(
+    config: Config, shape: ModelSizes, work: Workload, given: Assumed, evaluations: float, run: Mapping[str, float],
+    count: int, card: Card,
+) -> OnMachine:  # fmt: skip
+    """``evaluations``: requests of the held-out evaluations; ``run``: tokens of the run."""
     training, executor, parts = config.training, config.executor, _parts(config, shape, work, card)
     cards, tokens, fits = _placed(config, parts, count, card), work.tokens, "yes"
     if cards is None:
@@ -299,23 +281,22 @@ def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count
     weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
     passes = 6 if config.model.gradient_checkpointing else 4
-    seconds = Seconds(
+    seconds = {
         # All sequences decode together, after a forward pass over the prompts.
-        work.completion * token + 2 * shape.parameters * (tokens["unique"] - tokens["generated"]) / speed,
-        training.ppo_epochs * passes * shape.parameters * _forwarded(config, work) / speed,
-        *execute_seconds(work, given.latency, executor.concurrency),
-    )
-    step = seconds.step(training.lookahead)
-    measured = evaluation_tokens(config, given)
-    hours = (step * training.max_steps + measured["requests"] / executor.concurrency * given.latency) / 3600
-    all_tokens = run_tokens(config, work, given)
-    asked = all_tokens["executor_input"] * executor.price_per_million_input
-    asked += all_tokens["executor_output"] * executor.price_per_million_output
+        "generate": work.completion * token + 2 * shape.parameters * (tokens["unique"] - tokens["generated"]) / speed,
+        "update": training.ppo_epochs * passes * shape.parameters * _forwarded(config, work) / speed,
+        "execute": math.ceil(work.calls) * given.latency,
+        "served": tokens["requests"] / executor.concurrency * given.latency,
+    }
+    step = step_seconds(**seconds, lookahead=training.lookahead)
+    hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
+    asked = run["executor_input"] * executor.price_per_million_input
+    asked += run["executor_output"] * executor.price_per_million_output
     return OnMachine(
         fits=fits,
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
         on_card=cards or {},
-        step_seconds={name: round(value, 2) for name, value in {**asdict(seconds), "step": step}.items()},
+        step_seconds={name: round(value, 2) for name, value in {**seconds, "step": step}.items()},
         run_hours=round(hours, 3),
         run_cost=round(asked / 1e6 + hours * count * given.gpu_price, 2),
     )
@@ -323,12 +304,11 @@ def _on(config: Config, shape: ModelSizes, work: Workload, given: Assumed, count
 
 def _changes(config: Config) -> dict[str, Config]:
     """Settings that free memory, each with the changed configuration."""
-    longest = config.training.prompt_max_length + config.training.response_max_length
     values: dict[str, Any] = {
         "generation.engine": "local",
         "model.gradient_checkpointing": True,
         "training.shared_prefix": True,
-        "training.micro_batch_tokens": longest,
+        "training.micro_batch_tokens": config.training.prompt_max_length + config.training.response_max_length,
         "data.eval_problems": 16,
         "model.lora_rank": 16,
         "executor.base_url": "http://elsewhere/v1",
@@ -342,28 +322,21 @@ def _changes(config: Config) -> dict[str, Config]:
     return found
 
 
-def plan_tables(plan: Plan, steps: int) -> Iterator[RenderableType]:
+def _tables(plan: Plan) -> Iterator[RenderableType]:
     """The machines next to each other, the tokens, and the assumptions."""
     from rich.text import Text
 
     from llm_as_judge.views.terminal import make_table
 
-    size, machines = plan.policy_parameters / 1e9, plan.machines.values()
-    yield Text(f"A policy of {size:.2f} billion parameters, {plan.rollouts_a_step} workflows a step, {steps} steps")
-    table = make_table("Memory, seconds of a step, and the run", "", *plan.machines)
-    table.add_row("fits", *(on.fits.partition(";")[0] for on in machines))
-    first = next(iter(machines))  # all have the same parts and phases
-    for part in first.memory_GB:
-        cells = (f"{on.memory_GB[part]:.2f}{f' (card {on.on_card[part]})' if on.on_card else ''}" for on in machines)
-        table.add_row(f"{part}, GB", *cells)
-    for phase in first.step_seconds:
-        table.add_row(f"{phase}, s", *(f"{on.step_seconds[phase]:.2f}" for on in machines))
-    table.add_row("the run, hours", *(f"{on.run_hours:.2f}" for on in machines))
-    table.add_row("the run, cost", *(f"{on.run_cost:.2f}" for on in machines))
+    size = plan.policy_parameters / 1e9
+    yield Text(f"A policy of {size:.2f} billion parameters, {plan.rollouts_a_step} workflows a step")
+    table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
+    facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
+    for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
+        table.add_row(name, *(of.get(name, "") for of in facts))
     yield table
     for name, on in plan.machines.items():
-        if not on.on_card:
-            yield Text(f"{name} is too small; what {on.fits.partition('; ')[2]}")
+        yield Text(f"{name} fits: {on.fits}")
     table = make_table("Tokens", "", "a step", "the run")
     for name, title in TOKENS.items():
         table.add_row(title, f"{plan.tokens_a_step[name]:,}", f"{plan.tokens_a_run[name]:,}")
@@ -373,7 +346,7 @@ def plan_tables(plan: Plan, steps: int) -> Iterator[RenderableType]:
 
 @cli.grouped
 def plan(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     assumed: Assumed,
     machine: Annotated[
         list[str] | None,
@@ -385,11 +358,10 @@ def plan(
     as_json: cli.AsJson = False,
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
-    settings = options.load()
-    found = make_plan(settings, tuple(machine or MACHINES), assumed, log)
+    found = make_plan(options.load(), tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(asdict(found))
         return
     console = cli.make_console(False)
-    for part in plan_tables(found, settings.training.max_steps):
+    for part in _tables(found):
         console.print(part)

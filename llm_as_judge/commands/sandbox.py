@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Settings of the sandbox; None: as configured by default."""
+    """Settings of the sandbox; None: the defaults."""
 
     mode: Annotated[
         str | None, typer.Option("--sandbox", metavar="MODE", help="auto, full, standard, no-open or unsafe.")
@@ -42,9 +42,11 @@ class Limits:
         from llm_as_judge.config.loading import load_config
         from llm_as_judge.sandbox.host import Sandbox
 
+        given = {f"sandbox.{name}": value for name, value in dataclasses.asdict(self).items()}
+        config = load_config(extra=given).sandbox
+
         async def main() -> tuple[T, str]:
-            given = {f"sandbox.{name}": value for name, value in dataclasses.asdict(self).items()}
-            async with Sandbox(load_config(extra=given).sandbox) as sandbox:
+            async with Sandbox(config) as sandbox:
                 return await work(sandbox), sandbox.describe().mode
 
         return asyncio.run(main())
@@ -79,7 +81,7 @@ def verdict(
     found, sandbox = limits.run(judge)
     if found.outcome == "fault":
         raise SandboxFault(f"no verdict: {found.error}")
-    cli.print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, cli.make_console(as_json))
+    cli.print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json)
     if not found.passed:
         raise typer.Exit(1)
 
@@ -97,12 +99,9 @@ def run(
     if found.outcome == "fault":
         raise SandboxFault(f"not run: {found.error}")
     if as_json:
-        result = dataclasses.asdict(found)
-        del result["value"]
-        cli.print_result({**result, "sandbox": sandbox}, as_json, cli.make_console(as_json))
+        cli.print_json({**dataclasses.asdict(found), "sandbox": sandbox})
     else:
         typer.echo(cli.printable(found.stdout) if sys.stdout.isatty() else found.stdout, nl=False)
-        if found.outcome != "finished":
-            cli.echo(f"{found.outcome}: {found.error}", err=True)
     if found.outcome != "finished":
+        cli.echo(f"{found.outcome}: {found.error}", err=True)
         raise typer.Exit(1)

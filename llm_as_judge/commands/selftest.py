@@ -1,81 +1,41 @@
 """``llm-as-judge selftest``: runs on a GPU everything that otherwise only a CPU has run, and writes a report.
 
 Parts: the checks of ``doctor``, the tests marked ``gpu``, an update and an evaluation at the shape of Qwen2.5-7B with
-random weights, the benchmarks against TRL and ``generate``, and five steps of the embedded run, interrupted and
-resumed. Nothing is downloaded. With ``--device cpu`` the nano policy takes the large model's place. A checkout is
-needed.
+random weights, the benchmarks against TRL and ``generate``, and five steps of the embedded run, stopped and resumed.
+Nothing is downloaded. With ``--device cpu`` the nano policy takes the large model's place. A checkout is needed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from importlib import metadata, util
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from xml.etree import ElementTree
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.commands.doctor import Check, checks_of, run_check, show_checks
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
 
-#: Seconds after which a part is ended.
+#: Seconds after which a command is ended.
 LIMIT_S = 900
-STEPS, INTERRUPTED_AFTER = 5, 2
 _ROOT = Path(__file__).parents[2]
 _LIBRARIES = ("torch", "triton", "transformers", "peft", "accelerate", "trl", "vllm")
-
-
-class PartFailed(ConfigError):
-    """A part of the self-test that failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What all parts share. ``folder`` takes each part's output as ``PART.log``."""
-
-    device: str
-    config: Config
-    folder: Path
-
-    @property
-    def on_gpu(self) -> bool:
-        return self.device.startswith("cuda")
-
-    def run(self, part: str, *words: object, **variables: str) -> str:
-        """Standard output of this Python with ``words``. Raises ``PartFailed`` with its last line of errors."""
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", **variables}
-        command = [sys.executable, *map(str, words)]
-        log = self.folder / f"{part}.log"
-        with log.open("a", encoding="utf-8") as file:
-            try:
-                done = subprocess.run(
-                    command, check=False, stdout=subprocess.PIPE, stderr=file, text=True, cwd=_ROOT, env=environment,
-                    timeout=LIMIT_S,
-                )  # fmt: skip
-            except subprocess.TimeoutExpired as error:
-                raise PartFailed(f"not finished within {LIMIT_S} s; see {log}") from error
-            file.write(done.stdout)
-        if done.returncode:
-            lines = log.read_text("utf-8", errors="replace").strip().splitlines() or ["no output"]
-            raise PartFailed(f"exit status {done.returncode}: {lines[-1].strip()[:300]}; see {log}")
-        return done.stdout
 
 
 @cli.grouped
@@ -94,174 +54,99 @@ def selftest(
         raise ConfigError(f"--device {device}: {found.detail}; --device cpu tests what runs there")
     if not (_ROOT / "benchmarks").is_dir():
         raise ConfigError(f"{_ROOT} holds no tests and benchmarks; run the self-test in a checkout (git clone)")
-    folder = settings.output.results_dir.resolve() / "gpu" / platform.node()
-    folder.mkdir(parents=True, exist_ok=True)
-    for log in folder.glob("*.log"):
-        log.unlink()
-    machine = Machine(device, settings, folder)
-    parts = parts_of(machine, checks)
-    if unknown := [name for name in part or () if name not in parts]:
-        raise ConfigError(f"--part {unknown[0]}: unknown; the parts are {', '.join(parts)}")
-    results, console = [], cli.make_console(True)
-    for name in part or parts:
-        cli.show(console, f"{name}: running")
-        begun = time.monotonic()
-        result = run_check(name, parts[name])
-        results.append(Check(name, result.ok, f"{time.monotonic() - begun:.0f} s: {result.detail}"))
-    report = {"host": platform.node(), "device": device, "versions": dict(versions()), "ok": all(r.ok for r in results)}
-    report["parts"] = [asdict(result) for result in results]
-    written = [folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md")]
-    written[0].write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    written[1].write_text(as_markdown(report, results), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as temporary:
+        commands = commands_of(device, settings, Path(temporary))
+        if unknown := [name for name in part or () if name not in ("doctor", *commands)]:
+            raise ConfigError(f"--part {unknown[0]}: unknown; the parts are doctor, {', '.join(commands)}")
+        folder = settings.output.results_dir.resolve() / "gpu" / platform.node()
+        folder.mkdir(parents=True, exist_ok=True)
+        results, console = list[Check](), cli.make_console(True)
+        for name in part or ("doctor", *commands):
+            cli.show(console, f"{name}: running")
+            if name == "doctor":
+                results += [run_check(f"doctor: {one}", check) for one, check in checks.items()]
+            else:
+                results.append(run_check(name, partial(_run, commands[name], folder / f"{name}.log", settings)))
+    report: dict[str, Any] = {"host": platform.node(), "device": device, "versions": versions()}
+    report |= {"ok": all(result.ok for result in results), "parts": [asdict(result) for result in results]}
+    as_data, as_table = (folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md"))
+    write_json(as_data, report)
+    as_table.write_text(as_markdown(report), encoding="utf-8")
     if as_json:
         cli.print_json(report)
     else:
         show_checks(results)
-    cli.show(console, f"report: {written[1]} and {written[0]}, output of each part in {folder}")
+    cli.show(console, f"report: {as_table} and {as_data}, output of each part in {folder}")
     if not report["ok"]:
         cli.show(console, "Report a failure with these files at the project's issues.")
         raise typer.Exit(1)
 
 
-def parts_of(machine: Machine, checks: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], str]]:
-    """Each part returns its figures, and raises if it fails."""
-    parts: dict[str, Callable[[], str]] = {
-        "doctor": partial(_doctor, machine, checks),
-        "tests": partial(_tests, machine),
-        "model": partial(_benchmark, machine, "model", "gpu.py"),
+def commands_of(device: str, config: Config, folder: Path) -> dict[str, list[list[str]]]:
+    """Arguments of Python for each part, one command after the other; runs write to ``folder``."""
+    on_gpu, python = device.startswith("cuda"), config.engine.python
+    tests = ["-m", "pytest", "-q", "-m", "gpu", "--device", device, "-p", "no:cacheprovider", "tests/policy"]
+    parts = {
+        "tests": [[*tests, *(["tests/rl"] if on_gpu else [])]],  # make test runs those of rl on a CPU
+        "model": [["benchmarks/gpu.py", "--device", device, "--strict"]],
     }
-    if machine.on_gpu:
-        parts["update"] = partial(_benchmark, machine, "update", "update.py", "--row", "reference", "--rounds", "1")
-        parts["sampling"] = partial(_benchmark, machine, "sampling", "rollout.py", "--rounds", "1")
-    parts["train"] = partial(_trained, machine, "train", "local")
-    if machine.config.engine.python:
-        parts["vllm"] = partial(_trained, machine, "vllm", "vllm")
+    if on_gpu:
+        measured = ["--device", device, "--rounds", "1"]
+        parts["update"] = [["benchmarks/update.py", *measured, "--row", "reference"]]
+        parts["sampling"] = [["benchmarks/rollout.py", *measured]]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address, size = f"http://127.0.0.1:{free.getsockname()[1]}/v1", 4 if on_gpu else 2
+    for name, engine in (("train", "local"), *([("vllm", "vllm")] if python else [])):
+        settings = {
+            "executor.base_url": address, "judge.base_url": address, "output_dir": folder / name / "checkpoints",
+            "log_dir": folder / name / "logs", "results_dir": folder / name / "results", "eval_problems": size,
+            "persistence_dir": folder / name / "buffer", "rollout_batch_size": size, "max_problems": 40,
+            "num_return_sequences_in_group": size, "plan_matrix": "false", "baselines": "false",
+            "generation.engine": engine, **({"engine.python": _absolute(python)} if python else {}),
+        }  # fmt: skip
+        train = ["-m", "llm_as_judge", "train", "--config", "config/embedded.yaml", "--device", device]
+        train += [word for setting, value in settings.items() for word in ("--set", f"{setting}={value}")]
+        parts[name] = [[*train, "--max-steps", "2"], [*train, "--max-steps", "5", "--resume"]]
     return parts
 
 
-def _doctor(machine: Machine, checks: Mapping[str, Callable[[], str]]) -> str:
-    results = [run_check(name, check) for name, check in checks.items()]
-    lines = [f"{result.name}: {result.detail}" for result in results]
-    (machine.folder / "doctor.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    if failed := [line for result, line in zip(results, lines, strict=True) if not result.ok]:
-        raise PartFailed("; ".join(failed))
-    return "; ".join(result.detail for result in results if result.name in ("gpu", "torch", "machine"))
+def _run(commands: Sequence[Sequence[str]], log: Path, config: Config) -> str:
+    """Seconds and the last lines of output. Raises ``ConfigError`` for a command that fails."""
+    own = {"PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", "VLLM_PYTHON": _absolute(config.engine.python)}
+    begun = time.monotonic()
+    with log.open("w", encoding="utf-8") as file:
+        for words in commands:
+            command = [sys.executable, *words]
+            done = subprocess.run(
+                command, check=False, stdout=file, stderr=file, cwd=_ROOT, env={**os.environ, **own}, timeout=LIMIT_S
+            )
+            if done.returncode:
+                break
+    lines = log.read_text("utf-8", errors="replace").strip().splitlines() or ["no output"]
+    if done.returncode:
+        raise ConfigError(f"exit status {done.returncode}: {lines[-1].strip()[:300]}; see {log}")
+    return f"{time.monotonic() - begun:.0f} s: {'; '.join(' '.join(line.split()) for line in lines[-8:])}"
 
 
-def _tests(machine: Machine) -> str:
-    report = machine.folder / "tests.xml"
-    report.unlink(missing_ok=True)
-    words = ["-m", "gpu", "--device", machine.device, "--junitxml", str(report), "-p", "no:cacheprovider"]
-    if not machine.on_gpu:  # make test runs these on a CPU
-        words += ["--deselect", "tests/rl/test_ranks.py"]
-    failure = ""
-    try:
-        machine.run(
-            "tests", "-m", "pytest", "-q", *words, "tests/policy", "tests/rl", VLLM_PYTHON=_vllm_python(machine)
-        )
-    except PartFailed as error:
-        if not report.exists():
-            raise
-        failure = str(error).rpartition("; see")[2]
-    cases = {case.get("name"): [child.tag for child in case] for case in ElementTree.parse(report).iter("testcase")}
-    bad = [str(name) for name, tags in cases.items() if {"failure", "error"} & set(tags)]
-    skipped = sum("skipped" in tags for tags in cases.values())
-    if failure:
-        raise PartFailed(f"{len(bad)} of {len(cases)} tests failed: {', '.join(bad)}; see{failure}")
-    return f"{len(cases) - skipped} tests passed, {skipped} skipped"
-
-
-def _vllm_python(machine: Machine) -> str:
-    python = machine.config.engine.python
+def _absolute(python: str) -> str:
     return str(Path(python).absolute()) if os.sep in python else python
 
 
-def _benchmark(machine: Machine, part: str, file: str, *words: str) -> str:
-    """Figures of a benchmark. Raises ``PartFailed`` if the memory exceeds the plan."""
-    if file == "update.py" and util.find_spec("trl") is None:
-        return "not run: trl is not installed; make peers"
-    printed = machine.run(part, _ROOT / "benchmarks" / file, "--device", machine.device, "--json", *words)
-    found = json.loads(printed.splitlines()[-1])
-    claims = found["claims"]
-    lines = [f"{name} {text}" for name, text in found["rows"].items()]
-    lines += [f"{name} {claim['value']:g}" for name, claim in claims.items()]
-    if over := [name for name, claim in claims.items() if part == "model" and not claim["met"]]:
-        raise PartFailed(f"{', '.join(over)}: more than planned; {'; '.join(lines)}")
-    return "; ".join(lines)
-
-
-def _trained(machine: Machine, part: str, engine: str) -> str:
-    """Five steps of the embedded run in a temporary folder, ended by SIGTERM after the second and resumed."""
-    from llm_as_judge.events import StepReport
-    from llm_as_judge.runlog import LogReader
-
-    with tempfile.TemporaryDirectory() as temporary, socket.socket() as free:
-        folder = Path(temporary)
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-        free.close()
-        size = "4" if machine.on_gpu else "2"
-        settings = {
-            "executor.base_url": address, "judge.base_url": address, "output_dir": folder / "checkpoints",
-            "log_dir": folder / "logs", "results_dir": folder / "results", "persistence_dir": folder / "buffer",
-            "rollout_batch_size": size, "num_return_sequences_in_group": size, "eval_problems": size,
-            "max_problems": 40, "save_every": 1, "plan_matrix": "false", "baselines": "false",
-            "generation.engine": engine, "engine.python": _vllm_python(machine) if engine == "vllm" else "",
-        }  # fmt: skip
-        words = ["-m", "llm_as_judge", "train", "--config", str(_ROOT / "config/embedded.yaml"), "--device"]
-        words += [machine.device, "--max-steps", str(STEPS)]
-        words += [word for name, value in settings.items() if value != "" for word in ("--set", f"{name}={value}")]
-        _interrupted(machine, part, words, folder / f"checkpoints/nano/grpo_mixed/step_{INTERRUPTED_AFTER}")
-        machine.run(part, *words, "--resume")
-        log = LogReader.read(folder / "logs/nano/grpo_mixed.jsonl")
-    if (steps := [step.step for step in log.steps]) != list(range(1, STEPS + 1)):
-        raise PartFailed(f"the log of the resumed run has the steps {steps}")
-    last: StepReport = log.steps[-1]
-    spent = {name: sum(step.seconds.get(name, 0.0) for step in log.steps) for name in ("generate", "update")}
-    return (
-        f"{STEPS} steps, interrupted and resumed; generate {spent['generate']:.1f} s, update {spent['update']:.1f} s; "
-        f"valid {100 * last.valid_rate:.0f} %"
-    )
-
-
-def _interrupted(machine: Machine, part: str, words: list[str], checkpoint: Path) -> None:
-    """Starts a run and ends it when ``checkpoint`` exists. Raises ``PartFailed`` if it does not end as documented."""
-    log, end = machine.folder / f"{part}.log", time.monotonic() + LIMIT_S
-    with log.open("a", encoding="utf-8") as file:
-        running = subprocess.Popen(
-            [sys.executable, *words], stdout=file, stderr=file, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)}
-        )
-    try:
-        while running.poll() is None and not checkpoint.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        with suppress(ProcessLookupError):
-            running.send_signal(signal.SIGTERM)
-        status = running.wait(LIMIT_S)
-    except subprocess.TimeoutExpired as error:
-        raise PartFailed(f"the run did not end after SIGTERM; see {log}") from error
-    finally:
-        running.kill()
-    if status != 143:
-        raise PartFailed(f"the interrupted run ended with status {status} instead of 143; see {log}")
-
-
-def versions() -> Iterator[tuple[str, str]]:
+def versions() -> dict[str, str]:
     """Versions of this package's Python and of the libraries that are installed."""
-    yield "python", platform.python_version()
+    found = {"python": platform.python_version()}
     for name in _LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
-            yield name, metadata.version(name)
+            found[name] = metadata.version(name)
+    return found
 
 
-def as_markdown(report: Mapping[str, Any], results: list[Check]) -> str:
-    rows = [f"| {r.name} | {'pass' if r.ok else 'fail'} | {r.detail.replace('|', '/')} |" for r in results]
+def as_markdown(report: dict[str, Any]) -> str:
     named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    head = [
-        f"# Self-test on {report['device']}, {report['host']}",
-        "",
-        named,
-        "",
-        "| part | result | figures |",
-        "|---|---|---|",
+    rows = [
+        f"| {part['name']} | {'pass' if part['ok'] else 'fail'} | {part['detail'].replace('|', '/')} |"
+        for part in report["parts"]
     ]
-    return "\n".join([*head, *rows]) + "\n"
+    title = f"# Self-test on {report['device']}, {report['host']}"
+    return "\n".join([title, "", named, "", "| part | result | figures |", "|---|---|---|", *rows]) + "\n"

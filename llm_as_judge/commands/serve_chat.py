@@ -123,12 +123,8 @@ def cut_at(text: str, stops: Sequence[str]) -> str:
 def _conversation(messages: Sequence[Message]) -> str:
     """A single message as it is; several as a dialogue, preceded by the instructions."""
     turns = [(_SPEAKERS[one.role], "".join(part.text for part in one.content)) for one in messages]
-    if turns[-1][0] != "User":
-        raise BadRequest("the last message must be the user's: it is the problem")
-    if not turns[-1][1].strip():
-        raise BadRequest("the last message is empty; it must hold the problem")
-    instructions = [text for role, text in turns if role == "System"]
-    dialogue = [(role, text) for role, text in turns if role != "System"]
-    if len(dialogue) == 1:
-        return "\n\n".join([*instructions, dialogue[0][1]])
-    return "\n\n".join([*instructions, *(f"{role}: {text}" for role, text in dialogue)])
+    if turns[-1][0] != "User" or not turns[-1][1].strip():
+        raise BadRequest("the last message must be the user's and hold the problem; it is another's or empty")
+    instructions = [text for speaker, text in turns if speaker == "System"]
+    dialogue = [f"{speaker}: {text}" for speaker, text in turns if speaker != "System"]
+    return "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])

@@ -12,23 +12,21 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from llm_as_judge.commands.serve import ServeOptions
 from llm_as_judge.commands.serve_chat import ChatRequest, cut_at, read_request
-from llm_as_judge.errors import DataError, InfrastructureError
+from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.llm.protocol import (
     LONGEST_BODY,
     BadRequest,
     Busy,
     NoKey,
-    NoModel,
     RequestError,
     Unavailable,
     body_of,
@@ -36,7 +34,7 @@ from llm_as_judge.llm.protocol import (
     errors_as_json,
 )
 from llm_as_judge.solver import Solution, Solver
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import DOMAINS, Domain
 
 logger = logging.getLogger(__name__)
 
@@ -44,70 +42,87 @@ logger = logging.getLogger(__name__)
 _ALIVE_S = 10.0
 
 
-class Endpoint:
-    def __init__(self, solver: Solver, model: str, options: ServeOptions) -> None:
-        self._solver, self._options = solver, options
-        self.models = {model: options.domain, **{f"{model}:{domain}": domain for domain in DOMAINS}}
-        self._active = 0
+async def run_server(
+    endpoint: Endpoint, host: str, port: int, ready: Callable[[str], None] = lambda address: None
+) -> None:
+    """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` if it cannot."""
+    async with endpoint.solver:
+        # A client that disconnects cancels its workflow.
+        runner = web.AppRunner(endpoint.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1")
+            await asyncio.Event().wait()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot serve at {host}:{port}: {error.strerror}; choose another address with --host and --port"
+            ) from error
+        finally:
+            await runner.cleanup()
 
-    def application(self) -> web.Application:
-        app = web.Application(middlewares=[errors_as_json, self._check_key], client_max_size=LONGEST_BODY)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_get("/v1/models", self._list)
-        app.router.add_get("/v1/models/{name:.+}", self._model)
-        app.router.add_get("/health", self._health)
-        return app
+
+@dataclass
+class Endpoint:
+    solver: Solver
+    domain: Domain = "math"  # of requests without one
+    repair: bool = False
+    fallback: bool = False
+    max_requests: int = 64  # problems in progress at once
+    api_key: str | None = None  # that clients must send; None: none needed
+    active: int = 0
+
+    def __post_init__(self) -> None:
+        model = self.solver.config.base_model.key
+        self.models = {model: self.domain, **{f"{model}:{domain}": domain for domain in DOMAINS}}
+        self.app = web.Application(middlewares=[errors_as_json, self._check_key], client_max_size=LONGEST_BODY)
+        self.app.router.add_post("/v1/chat/completions", self._chat)
+        self.app.router.add_get("/v1/models", self._list)
+        self.app.router.add_get("/health", self._health)
 
     @web.middleware
     async def _check_key(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        key = self._options.api_key
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
-        if key is not None and request.path != "/health" and not hmac.compare_digest(given, key.encode()):
+        if self.api_key and request.path != "/health" and not hmac.compare_digest(given, self.api_key.encode()):
             raise NoKey("the API key is missing or wrong; send it as: Authorization: Bearer KEY")
         return await handler(request)
 
     async def _list(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [_model(name) for name in self.models]})
-
-    async def _model(self, http: web.Request) -> web.Response:
-        name = http.match_info["name"]
-        if name not in self.models:
-            raise NoModel(f"no model {name[:100]!r} here; use one of {', '.join(self.models)}")
-        return web.json_response(_model(name))
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "llm-as-judge"} for name in self.models]
+        return web.json_response({"object": "list", "data": models})
 
     async def _health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "models": list(self.models), "active": self._active})
+        return web.json_response({"status": "ok", "models": list(self.models), "active": self.active})
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
         request = read_request(await body_of(http), self.models)
-        async with self._reserved(request.n):
+        with self._reserved(request.n):
             if request.stream:
                 return await self._stream(http, request)
             solutions = await _all([self._solve(request, i) for i in range(request.n)])
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
         return web.json_response({**_head(request, "chat.completion"), "choices": choices, "usage": _usage(solutions)})
 
-    @asynccontextmanager
-    async def _reserved(self, count: int) -> AsyncIterator[None]:
-        if self._active + count > self._options.max_requests:
-            raise Busy(f"{self._active} of at most {self._options.max_requests} problems in progress; try again later")
-        self._active += count
+    @contextmanager
+    def _reserved(self, count: int) -> Iterator[None]:
+        if self.active + count > self.max_requests:
+            raise Busy(f"{self.active} of at most {self.max_requests} problems in progress; try again later")
+        self.active += count
         try:
             yield
         finally:
-            self._active -= count
+            self.active -= count
 
     async def _solve(
-        self, request: ChatRequest, index: int, on_workflow: Callable[[str], None] = lambda source: None
+        self, request: ChatRequest, index: int, on_workflow: Callable[[str], Awaitable[None]] | None = None
     ) -> Solution:
         """Raises ``RequestError``."""
         draw = request.draw if request.draw.seed is None else replace(request.draw, seed=request.draw.seed + index)
-        options = self._options
         try:
-            return await self._solver.answer(
-                request.question, draw, repair=options.repair, fallback=options.fallback, on_workflow=on_workflow
+            return await self.solver.answer(
+                request.question, draw, repair=self.repair, fallback=self.fallback, on_workflow=on_workflow
             )
         except DataError as error:
             raise BadRequest(str(error)) from error
@@ -119,40 +134,36 @@ class Endpoint:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(http)
         head = _head(request, "chat.completion.chunk")
-        events = asyncio.Queue[tuple[int, str | asyncio.Future[Solution]]]()
 
         async def send(data: object) -> None:
-            await response.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
+            await response.write(f"data: {json.dumps(data)}\n\n".encode())
 
         async def delta(index: int, part: dict[str, Any], reason: str | None = None, **more: Any) -> None:
             await send({**head, "choices": [{"index": index, "delta": part, "finish_reason": reason, **more}]})
 
-        def received(index: int, event: str | asyncio.Future[Solution]) -> None:
-            events.put_nowait((index, event))
+        async def workflow(index: int, source: str) -> None:
+            await delta(index, {"reasoning_content": source})
 
-        tasks = [asyncio.ensure_future(self._solve(request, i, partial(received, i))) for i in range(request.n)]
-        for index, task in enumerate(tasks):
-            task.add_done_callback(partial(received, index))
-        solutions: list[Solution] = []
-        try:
-            for index in range(request.n):
-                await delta(index, {"role": "assistant", "content": ""})
-            while len(solutions) < request.n:
-                try:
-                    index, event = await asyncio.wait_for(events.get(), _ALIVE_S)
-                except asyncio.TimeoutError:
+        async def answered(index: int) -> Solution:
+            await delta(index, {"role": "assistant", "content": ""})
+            solution = await self._solve(request, index, partial(workflow, index))
+            choice = _choice(index, solution, request)
+            await delta(index, {name: choice["message"][name] for name in ("content", "refusal")})
+            await delta(index, {}, choice["finish_reason"], workflow=choice["workflow"])
+            return solution
+
+        async def keep_open() -> None:
+            with suppress(ConnectionError):
+                while True:
+                    await asyncio.sleep(_ALIVE_S)
                     await response.write(b": working\n\n")
-                    continue
-                if isinstance(event, str):
-                    await delta(index, {"reasoning_content": event})
-                    continue
-                solutions.append(event.result())
-                choice = _choice(index, solutions[-1], request)
-                await delta(index, {name: choice["message"][name] for name in ("content", "refusal")})
-                await delta(index, {}, choice["finish_reason"], workflow=choice["workflow"])
+
+        alive = asyncio.ensure_future(keep_open())
+        try:
+            solutions = await _all([answered(i) for i in range(request.n)])
             if request.usage:
                 await send({**head, "choices": [], "usage": _usage(solutions)})
-            await send("[DONE]")
+            await response.write(b"data: [DONE]\n\n")
         except RequestError as error:
             await send(error_body(error.status, str(error)))
         except ConnectionError:  # the client has disconnected
@@ -161,7 +172,7 @@ class Endpoint:
             logger.exception("a stream failed")
             await send(error_body(500, "the server failed; its log says why"))
         finally:
-            await _cancelled(tasks)
+            alive.cancel()
         return response
 
 
@@ -171,17 +182,9 @@ async def _all(work: Sequence[Coroutine[Any, Any, Solution]]) -> list[Solution]:
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        await _cancelled(tasks)
-
-
-async def _cancelled(tasks: Sequence[asyncio.Future[Solution]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "llm-as-judge"}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _head(request: ChatRequest, kind: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import typer
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
 from llm_as_judge.files import write_json
 from llm_as_judge.types import Domain
@@ -83,12 +82,10 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
 
     If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
     """
-    from llm_as_judge.assembly.budget import added, usage_of
-    from llm_as_judge.assembly.probe import probe_policy
+    from llm_as_judge.assembly.budget import usage_of
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.agreement import agreement
-    from llm_as_judge.evaluation.written import NEEDS_WARM_UP
     from llm_as_judge.events import UsageEvent
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
@@ -100,48 +97,37 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
             folder = run.folder
-            earlier = usage_of(folder.log_file)
-            if folder.resumed_from is None:
-                written = probe_policy(training.author, training.problems)
-                progress.say(f"policy before training: {written}")
-                if written.too_few:
-                    progress.say(NEEDS_WARM_UP)
             before = await _before(training, progress)
-
             training_began = time.monotonic()
             await training.train()
             training_seconds = time.monotonic() - training_began
 
-            progress.say(f"held-out evaluation of the trained policy on {len(heldout)} problems")
-            trained = await _measured(training, "trained policy", training.trained, progress)
+            after = await _measured(training, "trained policy", training.trained, progress)
             plans = tuple(SHAPES) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
-            if plans:
-                progress.say(f"held-out evaluation of single workflows: {', '.join(plans)}")
             matrix = await baselines.measure(
                 heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
             )
-            judged = matrix.rollouts or trained.rollouts
+            judged = matrix.rollouts or after.rollouts
             agreed = await agreement(services.alone, judged) if services.alone else None
-            tops = {domain: next(iter(shapes)) for domain, shapes in trained.summary.shapes.items()}
-            learned = {domain: top if top in SHAPES else "" for domain, top in tops.items()}
+            tops = {domain: next(iter(shapes)) for domain, shapes in after.summary.shapes.items()}
             step = training.trainer.step
             run.log.log(UsageEvent(step=step, models=services.usage()))
+            logged = LogReader.read(folder.log_file)
             result = TrainResult(
                 run=run,
                 before=before,
-                after=trained.summary,
+                after=after.summary,
                 baselines=baselines.rows(matrix) if settings.baselines else [],
                 workflows=matrix.accuracies() if settings.plan_matrix else {},
-                learned=learned,
+                learned={domain: top if top in SHAPES else "" for domain, top in tops.items()},
                 judge=agreed,
                 problems=len(heldout),
                 steps=step,
                 sandbox=str(services.sandbox.describe()),
-                usage=added(earlier, services.usage()),
+                usage=usage_of(logged),
                 seconds={"training": training_seconds, "all": time.monotonic() - begun},
             )
             write_json(folder.results, result.as_json())
-            logged = LogReader.read(folder.log_file)
             learning_curve(logged.steps, folder.curve, before.overall, result.after.overall, logged.evals)
     return result
 
@@ -152,6 +138,7 @@ async def _measured(training: Training, name: str, author: PolicyAuthor, progres
     from llm_as_judge.evaluation.records import write_records
 
     config, problems = training.run.folder.config, training.problems.heldout
+    progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
     found = await evaluate(
         problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
     )
@@ -163,20 +150,20 @@ async def _measured(training: Training, name: str, author: PolicyAuthor, progres
 
 async def _before(training: Training, progress: Progress) -> Summary:
     """The held-out evaluation before the first step, which a resumed run reads from its folder."""
+    from llm_as_judge.assembly.policy import probe_policy
     from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 
-    file, problems = training.run.folder.before, training.problems.heldout
-    if file.exists():
-        try:
-            found = Summary.load(file)
-            if len(found.by_problem) == len(problems):
-                return found
-            progress.say(f"{file}: has {len(found.by_problem)} problems instead of {len(problems)}; measured again")
-        except DataError as error:
-            progress.say(f"{error}: measured again")
-    progress.say(f"held-out evaluation of the untrained policy on {len(problems)} problems")
+    folder = training.run.folder
+    if folder.resumed_from is None:
+        written = probe_policy(training.author, training.problems)
+        progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
+    elif folder.before.exists():
+        found = Summary.load(folder.before)
+        if len(found.by_problem) == len(training.problems.heldout):
+            return found
     summary = (await _measured(training, "untrained policy", training.author, progress)).summary
-    summary.save(file)
+    summary.save(folder.before)
     return summary
 
 
@@ -233,6 +220,5 @@ def _print_report(console: Console, result: TrainResult) -> None:
         )
     console.print(usage_table(result.usage))
     seconds, folder = result.seconds, result.run.folder
-    times = f"training {seconds['training']:.0f} s, total {seconds['all']:.0f} s"
-    console.print(f"steps {result.steps}, {times}")
+    console.print(f"steps {result.steps}, training {seconds['training']:.0f} s, total {seconds['all']:.0f} s")
     cli.show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")

@@ -6,26 +6,22 @@ written again; a step that a resumed run repeats replaces the earlier one.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.errors import DataError, InfrastructureError
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.runlog import LogReader
-
-_START_S = 60.0  # for Inspect's server to start
 
 
 @dataclass
@@ -34,16 +30,11 @@ class InspectLogs:
 
     path: Path
     records: Path
-    _reader: LogReader = field(init=False)
 
     def __post_init__(self) -> None:
         from llm_as_judge.runlog import LogReader
 
-        self._reader = LogReader(self.path)
-
-    @property
-    def folder(self) -> Path:
-        return self.path.with_suffix(".inspect")
+        self.folder, self._reader = self.path.with_suffix(".inspect"), LogReader(self.path)
 
     def update(self) -> list[Path]:
         """Writes the logs of new steps and evaluations; raises ``OSError``."""
@@ -89,12 +80,11 @@ class InspectLogs:
             except DataError as error:
                 cli.echo(f"skipped {error}", err=True)
                 continue
-            if not records:
-                continue
-            for other in self.folder.glob(f"*_{name}_*.json"):
-                other.unlink()
-            write_log(records_log(records, name, self.path.parent.name, moment), file)
-            yield file
+            if records:
+                for other in self.folder.glob(f"*_{name}_*.json"):
+                    other.unlink()
+                write_log(records_log(records, name, self.path.parent.name, moment), file)
+                yield file
 
 
 def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
@@ -104,69 +94,33 @@ def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
     return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
 
 
-def _answers(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-@contextmanager
-def inspect_server(folder: Path, port: int) -> Iterator[str]:
-    """Runs ``inspect view`` on ``folder`` and gives its address. Raises ``ConfigError`` if the port is taken."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ConfigError(f"--port {port} is in use ({error.strerror}); choose another, or 0 for any") from error
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "inspect_ai", "view", "start", "--log-dir", str(folder)]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    end = time.monotonic() + _START_S
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            while not _answers(port):
-                if server.poll() is not None:
-                    said = " ".join(server.communicate()[1].strip().splitlines()[-3:])
-                    raise InfrastructureError(f"inspect view ended with status {server.returncode}: {said}")
-                if time.monotonic() > end:
-                    raise InfrastructureError(f"inspect view did not answer on port {port} within {_START_S:.0f} s")
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.kill()
-
-
 @cli.grouped
 def view(
-    options: cli.SettingsOptions,
+    options: cli.ConfigOptions,
     run: cli.RunName = None,
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free one.")
-    ] = 7575,
+    port: Annotated[int, typer.Option(metavar="N", min=1, max=65535, help="Port to listen on.")] = 7575,
     write_only: Annotated[bool, typer.Option("--write-only", help="Write the Inspect logs and exit.")] = False,
-    browser: Annotated[
-        bool | None, typer.Option("--browser/--no-browser", help="Open a browser (default: if run in a terminal).")
-    ] = None,
-    every: cli.Every = 2.0,
 ) -> None:
-    """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C."""
-    settings = options.load()
+    """Browse rollouts: operator calls, prompts, replies, verdicts, rewards. Follows the run until Ctrl-C.
 
-    import webbrowser
-
-    logs = inspect_logs(settings, run)
+    In a terminal, a browser is opened.
+    """
+    logs = inspect_logs(options.load(), run)
     written = len(logs.update())
     if write_only:
         cli.echo(f"{written} new Inspect logs in {logs.folder}")
         return
-    with inspect_server(logs.folder, port) as address:
-        cli.echo(f"{logs.path} at {address}; stop with Ctrl-C")
-        if sys.stdout.isatty() if browser is None else browser:
-            webbrowser.open(address)
+    logs.folder.mkdir(parents=True, exist_ok=True)
+    words = ["view", "start", "--log-dir", str(logs.folder), "--host", "127.0.0.1", "--port", str(port)]
+    with subprocess.Popen([sys.executable, "-m", "inspect_ai", *words]) as server:
         try:
-            while True:
-                time.sleep(every)
+            cli.echo(f"{logs.path} at http://127.0.0.1:{port}; stop with Ctrl-C")
+            time.sleep(cli.EVERY_S)  # the server starts
+            if sys.stdout.isatty():
+                webbrowser.open(f"http://127.0.0.1:{port}")
+            while server.poll() is None:
                 logs.update()
+                time.sleep(cli.EVERY_S)
+            raise InfrastructureError(f"inspect view ended with status {server.returncode}; choose another --port?")
         except KeyboardInterrupt:
-            return
+            server.terminate()

@@ -19,7 +19,6 @@ from llm_as_judge.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.written import Written
-    from llm_as_judge.rl.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,6 @@ class WarmedUp:
     adapter: Path
     looks: Sequence[Look]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"adapter": str(self.adapter), "looks": [look.as_json() for look in self.looks]}
-
 
 def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
@@ -54,60 +50,53 @@ def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SIL
 
     Raises ``ConfigError``, ``DataError``.
     """
-    from llm_as_judge.rl.ranks import join
-
-    with join() as ranks:
-        return _warm_up(config, resume, progress, ranks)
-
-
-def _warm_up(config: Config, resume: bool, progress: Progress, ranks: Ranks) -> WarmedUp:
     from llm_as_judge.assembly.follow import load_together
     from llm_as_judge.assembly.policy import checkpoint_folder
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
     from llm_as_judge.evaluation.written import look_at
     from llm_as_judge.rl import checkpoint
+    from llm_as_judge.rl.ranks import join
     from llm_as_judge.rl.warmup import WarmUp
 
     settings = config.warmup
     folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
-    newest = checkpoint.latest(folder, progress.say) if resume else None
-    if resume and newest is None:
+    best = checkpoint.latest(folder, progress.say) if resume else None
+    if resume and best is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
-    author = load_together(config, ranks, warm_up=True, progress=progress)
-    pairs = Pairs(config, author)
-    loop = WarmUp(author.policy, settings, config.training, ranks)
-    if newest is not None:
-        checkpoint.load(newest, author.policy, loop.optimizer, author.policy.device)
-        loop.optimizer.steps = checkpoint.step_of(newest)
-        for _ in range(loop.steps):
-            pairs.draw()  # skip what these steps learned from
-    loop.optimizer.share()
-    held_out = pairs.held_out()
-    looks: list[Look] = []
+    with join() as ranks:
+        author = load_together(config, ranks, warm_up=True, progress=progress)
+        pairs = Pairs(config, author)
+        loop = WarmUp(author.policy, settings, config.training, ranks)
+        if best is not None:
+            checkpoint.load(best, author.policy, loop.optimizer, author.policy.device)
+            loop.optimizer.steps = checkpoint.step_of(best)
+            for _ in range(loop.steps):
+                pairs.draw()  # skip what these steps learned from
+        loop.optimizer.share()
+        held_out, looks = pairs.held_out(), list[Look]()
 
-    def look() -> None:
-        policy = replace(author, version=loop.steps)
-        written = look_at(policy, pairs.held_out_questions, settings.look_samples)
-        looks.append(Look(loop.steps, loop.loss(held_out), written))
-        progress.say(str(looks[-1]))
+        def look() -> float:
+            policy = replace(author, version=loop.steps)
+            written = look_at(policy, pairs.held_out_questions, settings.look_samples)
+            looks.append(Look(loop.steps, loop.loss(held_out), written))
+            progress.say(str(looks[-1]))
+            return looks[-1].loss
 
-    progress.say(f"first look: what the policy writes for {len(pairs.held_out_questions)} problems before the warm-up")
-    look()
-    best = newest
-    while loop.steps < settings.sft_steps:
-        loop.step(pairs.draw())
-        progress.advance("warm-up", loop.steps, settings.sft_steps)
-        if loop.steps % settings.look_every and loop.steps != settings.sft_steps:
-            continue
+        progress.say(f"what the policy writes for {len(pairs.held_out_questions)} problems before the warm-up:")
         look()
-        least = min(look.loss for look in looks)
-        if least not in (looks[-1].loss, looks[-2].loss):
-            progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
-            break
-        if looks[-1].loss == least:
-            state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
-            best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+        while loop.steps < settings.sft_steps:
+            loop.step(pairs.draw())
+            progress.advance("warm-up", loop.steps, settings.sft_steps)
+            if loop.steps % settings.look_every and loop.steps != settings.sft_steps:
+                continue
+            least = min([look(), *(one.loss for one in looks)])
+            if looks[-1].loss == least:
+                state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
+                best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+            elif looks[-2].loss != least:
+                progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
+                break
     if best is None:
         raise DataError("the held-out loss never fell; lower warmup.sft_learning_rate")
     return WarmedUp(best, looks)
@@ -131,7 +120,8 @@ def warmup(
     with TerminalProgress(console) as progress:
         result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
-        cli.print_json(result.as_json())
+        looks = [look.as_json() for look in result.looks]
+        cli.print_json({"adapter": str(result.adapter), "looks": looks})
     first, last = result.looks[0].written, result.looks[-1].written
     rates = f"{100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after"
     cli.show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import json
 from functools import partial
 from pathlib import Path
 from random import Random
+
+import msgspec
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.types import DOMAINS, Completion, Question
+from llm_as_judge.types import DOMAINS, Completion, Domain, Question
 from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
 #: Workflows of each held-out problem whose loss is measured.
 _HELD_OUT = 4
+
+
+class _Own(msgspec.Struct):
+    domain: Domain
+    workflow: str
 
 
 class Pairs:
@@ -80,24 +86,15 @@ class Pairs:
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:
-    """Domain and workflow of each line of a JSONL file. Raises ``DataError`` with all unusable lines."""
+    """Domain and workflow of each line of a JSONL file. Raises ``DataError`` for a line that cannot be used."""
+    found = list[tuple[str, str]]()
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"warmup.own_workflows={path}: cannot be read: {error}; name a JSONL file") from error
-    found, wrong = [], []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            domain, source = str(record["domain"]), str(record["workflow"])
-        except (ValueError, KeyError, TypeError) as error:
-            wrong.append(f"{path}:{number}: needs domain and workflow ({error})")
-            continue
-        if fatal := next((finding for finding in lint(source) if finding.fatal), None):
-            wrong.append(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
-        found.append((domain, source))
-    if wrong:
-        raise DataError("\n".join(wrong[:20]))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            record = msgspec.json.decode(line, type=_Own)
+            if fatal := next((finding for finding in lint(record.workflow) if finding.fatal), None):
+                raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
+            found.append((record.domain, record.workflow))
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        reason = "cannot be read as JSONL with domain and workflow on each line"
+        raise DataError(f"warmup.own_workflows={path}: {reason}: {error}") from error
     return found

@@ -75,6 +75,6 @@ def run(
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(call.name for call in execution.calls)
-    cli.print_result(result, as_json, cli.make_console(as_json))
+    cli.print_result(result, as_json)
     if execution.outcome != "finished":
         raise typer.Exit(1)

@@ -8,7 +8,9 @@ examples, which only the package's own training has. No prompt shows the referen
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from llm_as_judge.assembly.problems import heldout_problems, open_problems
@@ -17,7 +19,6 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.data.problems import spread
-from llm_as_judge.integrations.background import Background
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.policy.chat import messages_for
 from llm_as_judge.policy.weights import load_tokenizer
@@ -44,12 +45,14 @@ def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any
 
 def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
     """Rows of ``problems``. Without a system message in the chat template, its text is in the user's message."""
+
+    async def check() -> None:
+        async with Sandbox(config.sandbox) as sandbox:
+            await refuse_vacuous(problems, sandbox)
+
     if any(problem.reference.tests and problem.place for problem in problems):
-        background = Background("rows")  # the caller may have an event loop of its own
-        try:
-            background.submit(_refuse_vacuous(config, problems)).result()
-        finally:
-            background.close()
+        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+            thread.submit(asyncio.run, check()).result()
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))
     prompt = Layer1(config.workflow.model_copy(update={"prefill": False}))
     return [
@@ -62,8 +65,3 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
         }
         for problem in problems
     ]
-
-
-async def _refuse_vacuous(config: Config, problems: list[Problem]) -> None:
-    async with Sandbox(config.sandbox) as sandbox:
-        await refuse_vacuous(problems, sandbox)

@@ -61,15 +61,10 @@ class Scorer:
     def __init__(self, config: str | Path | Config = "config/training.yaml", overrides: Sequence[str] = ()) -> None:
         self.config = config if isinstance(config, Config) else load_config(config, overrides)
         self._lock = threading.Lock()
-        self._services: _Services | None = None
+        self._open: _Services | None = None
 
     async def score(
-        self,
-        row: Row,
-        text: str,
-        *,
-        finish_reason: Literal["stop", "length"] = "stop",
-        seed: int | None = None,
+        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None
     ) -> Rollout:
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
 
@@ -78,26 +73,24 @@ class Scorer:
         ``ProviderError`` if the services cannot be opened.
         """
         problem, completion = problem_of(row), Completion(text, (), (), (), finish_reason)
-        services = await asyncio.to_thread(self._opened)
-        return await asyncio.wrap_future(services.background.submit(services.roll_out(problem, completion, seed)))
+        services = await asyncio.to_thread(self._services)
+        return await asyncio.wrap_future(services.loop.submit(services.roll_out(problem, completion, seed)))
 
     def close(self) -> None:
         with self._lock:
-            services, self._services = self._services, None
+            services, self._open = self._open, None
         if services is not None and services.pid == os.getpid():
-            services.close()
+            services.loop.submit(services.stack.aclose()).result()
+            services.loop.close()
 
-    def _opened(self) -> _Services:
+    def _services(self) -> _Services:
         with self._lock:
-            if self._services is None or self._services.pid != os.getpid():  # a fork does not copy threads
-                self._services = _Services(self.config)
-            return self._services
+            if self._open is None or self._open.pid != os.getpid():  # a fork does not copy threads
+                self._open = _Services(self.config)
+            return self._open
 
-    def __getstate__(self) -> Mapping[str, Any]:
-        return {"config": self.config}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__init__(state["config"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[type[Scorer], tuple[Config]]:
+        return Scorer, (self.config,)
 
 
 @shared
@@ -110,19 +103,14 @@ class _Services:
     """The open services of one process, in their own event loop."""
 
     def __init__(self, config: Config) -> None:
-        self.pid = os.getpid()
-        self.background = Background("scorer")
-        self._stack = AsyncExitStack()
+        self.pid, self.loop, self.stack = os.getpid(), Background("scorer"), AsyncExitStack()
         try:
-            self._parts: RolloutParts = self.background.submit(self._enter(config)).result()
+            services = self.loop.submit(self.stack.enter_async_context(open_services(config))).result()
         except BaseException:
-            self.background.close()
+            self.loop.close()
             raise
-
-    async def _enter(self, config: Config) -> RolloutParts:
-        services = await self._stack.enter_async_context(open_services(config))
-        self._limit = asyncio.Semaphore(services.training.concurrency)
-        return services.training
+        self._parts: RolloutParts = services.training
+        self._limit = asyncio.Semaphore(self._parts.concurrency)
 
     async def roll_out(self, problem: Problem, completion: Completion, seed: int | None) -> Rollout:
         async with self._limit:
@@ -131,7 +119,3 @@ class _Services:
             return rollout
         (group,) = await self._parts.extra.add([Group(problem, (rollout,))])
         return group.rollouts[0]
-
-    def close(self) -> None:
-        self.background.submit(self._stack.aclose()).result()
-        self.background.close()

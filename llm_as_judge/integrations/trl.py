@@ -1,17 +1,7 @@
 """TRL's ``GRPOTrainer`` with our environment: reward function, data set, and settings under TRL's names.
 
-    config = load_config("config/training.yaml")
-    model = locate_weights(config.base_model.path)
-    trainer = GRPOTrainer(
-        model=model,
-        processing_class=load_tokenizer(model),
-        reward_funcs=WorkflowReward(config),
-        args=GRPOConfig(output_dir="out", **grpo_arguments(config)),
-        train_dataset=dataset(config),
-        peft_config=LoraConfig(**lora_arguments(config)),
-    )
-
-The reward of a rollout that could not be scored is None: TRL leaves it out of its group and gives it no advantage.
+docs/integrations.md has a whole program. The reward of a rollout that could not be scored is None: TRL leaves it out of
+its group and gives it no advantage.
 """
 
 from __future__ import annotations
@@ -78,42 +68,31 @@ class WorkflowReward:
         records = columns.get(RECORD)
         if records is None:
             raise ConfigError(f"the data set has no column {RECORD!r}; create it with integrations.trl.dataset")
-        cut = [self._cut(ids) for ids in completion_ids] if completion_ids else [False] * len(completions)
-        if cut and all(cut) and not self._warned:
+        cut = [len(ids) >= self._limit and ids[-1] != self._eos for ids in completion_ids or [()] * len(completions)]
+        if all(cut) and not self._warned:
             self._warned = True
             logger.warning(
-                "all %d completions of a batch were cut off after %d tokens without the end token %d: raise "
-                "training.response_max_length, or give GRPOTrainer the policy's tokenizer, "
-                "processing_class=llm_as_judge.policy.weights.load_tokenizer(path)",
-                len(cut),
-                self._limit,
-                self._eos,
+                f"all {len(cut)} completions of a batch were cut off after {self._limit} tokens without the end token "
+                f"{self._eos}: raise training.response_max_length, or give GRPOTrainer the policy's tokenizer, "
+                "processing_class=llm_as_judge.policy.weights.load_tokenizer(path)"
             )
-        step = getattr(trainer_state, "global_step", 0)
-        rollouts = await asyncio.gather(
-            *(
-                self.scorer.score(
-                    {RECORD: record},
-                    _text(completion),
-                    finish_reason="length" if cut[place] else "stop",
-                    seed=derived_seed(self.scorer.config.training.seed, step, record, place),
-                )
-                for place, (record, completion) in enumerate(zip(records, completions, strict=True))
+        step, seed = getattr(trainer_state, "global_step", 0), self.scorer.config.training.seed
+        scores = [
+            self.scorer.score(
+                {RECORD: record},
+                completion if isinstance(completion, str) else completion[-1]["content"],
+                finish_reason="length" if cut[place] else "stop",
+                seed=derived_seed(seed, step, record, place),
             )
-        )
+            for place, (record, completion) in enumerate(zip(records, completions, strict=True))
+        ]
+        rollouts = await asyncio.gather(*scores)
         if log_metric is not None:
             for name, value in _metrics(rollouts).items():
                 log_metric(name, value)
         if log_extra is not None:
             log_extra("outcome", [rollout.execution.outcome for rollout in rollouts])
         return [rollout.reward.total for rollout in rollouts]
-
-    def _cut(self, ids: Sequence[int]) -> bool:
-        return len(ids) >= self._limit and ids[-1] != self._eos
-
-
-def _text(completion: str | Sequence[Message]) -> str:
-    return completion if isinstance(completion, str) else completion[-1]["content"]
 
 
 def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

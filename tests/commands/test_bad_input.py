@@ -75,34 +75,20 @@ FILES = {
     "no-adapter/adapter_config.json": "{}",
     "bad-adapter/adapter_config.json": "{}",
     "bad-adapter/adapter_model.safetensors": "xx",
-    "benchmarks/one/a.jsonl": '{"question": "1 + 1?", "answer": "2\\n#### 2"}\n',
-    "benchmarks/two/b.jsonl": '{"problem": "Who?", "answer": "I", "type": "qa"}\n',
     "folder/note.txt": "nothing to read here\n",
 }  # fmt: skip
 
 #: Settings that are refused when the configuration is loaded, or when the parts that it names are.
 WRONG_SETTINGS = [
-    "lerning_rate=1", "learning_rate", "=1", "learning_rate=fast", "learning_rate=-1", "learning_rate=.nan",
-    "learning_rate=1e38", "learning_rate=.inf", "learning_rate=0", "max_steps=-1", "max_steps=1.5", "max_steps=true",
-    "max_steps='5'", "max_steps=", "max_steps=0", "max_steps=1e3", "max_steps=99999999999999999999999", "seed=-1",
-    "model=nano", "temperature=1", "generation.temperature=0", "executor.temperature=-1", "executor.model=",
-    "gradient_checkpointing=1", "scale_rewards=yes", "min_similarity=2", "num_return_sequences_in_group=1",
-    "model_name=no-such-model", "model_name=", "model_name=./nowhere", "device=gpu", "device=cuda:x",
-    "executor.base_url=localhost", "executor.base_url=http://x:99999/v1", "executor.base_url=http://x:abc/v1",
-    "executor.base_url=http://[::1/v1", "judge.base_url=ftp://x", "judge.mode=strict", "judge.votes=0",
-    "judge.votes=100", "judge.second_base_url=:::", "epsilon_high=1e300", "operators=[]", "operators=[NoSuch]",
-    "operators=[no.such:Thing]", "operators={a: 1}", "operators=[json:dumps]", "operators=[Custom, Custom]",
-    "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]", "weight_decay=1e300", "domain_ratios={math: 1}",
-    "domain_ratios=[1]", "reward_weights={correctness: 1}", "functions={x: 1}", "functions={'no.py:f': 1}",
-    "functions={'json:nope': 1}", "functions={'raises.py:f': 1}", "functions={'own.py:no': 1}",
+    "lerning_rate=1", "learning_rate", "=1", "learning_rate=fast", "learning_rate=.nan", "max_steps='5'", "seed=[",
+    "model=nano", "temperature=1", "executor.model=", "model_name=no-such-model", "device=gpu", "a.b.c=1", "training=1",
+    "executor.base_url=http://x:99999/v1", "judge.base_url=ftp://x", "operators=[NoSuch]", "operators=[no.such:Thing]",
+    "operators=[json:dumps]", "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]",
+    "domain_ratios={math: 1}", "functions={x: 1}", "functions={'no.py:f': 1}", "functions={'raises.py:f': 1}",
     "functions={'own.py:asks': 1}", "functions={'bytes.bin:f': 1}", "functions={'stops.py:f': 1}", "source=files",
-    "run_name=../up", "run_name=a/b", "output_dir=", "lora_rank=0", "lora_dropout=1", "lora_target_modules=[",
-    "epsilon=2", "loss_type=ppo", "wall_seconds=0", "memory_mb=-1", "sandbox.mode=loose", "memory_mb=99999999999999",
-    "open_files=9999999999", "top_p=2", "max_calls=0", "training=1", "a.b.c=1", "seed=[", "seed={", "seed=*a",
-    "max_problems=none", "executor.api_key=${NO_SUCH_VARIABLE}", "executor.model=${", "enhancer=nowhere.yaml",
-    "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt", "enhancer=deep.yaml", "enhancer=bomb.yaml",
-    "guidance=guide.yaml", "guidance=guide2.yaml", "guidance=bytes.bin", "rollout_batch_size=2147483647",
-    "num_return_sequences_in_group=2147483647",
+    "run_name=../up", "lora_target_modules=[", "memory_mb=99999999999999", "executor.api_key=${NO_SUCH_VARIABLE}",
+    "executor.model=${", "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt", "enhancer=deep.yaml",
+    "enhancer=bomb.yaml", "guidance=guide.yaml", "guidance=guide2.yaml", "guidance=bytes.bin",
 ]  # fmt: skip
 #: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
 WRONG_FILES = [
@@ -125,7 +111,7 @@ WRONG_FILES = [
 WRONG_COMMANDS = """
 nope | train --nope | train extra | train --config | train --max-steps many | train --resume | evaluate --limit 0
 evaluate --data no | evaluate --untrained --data empty.jsonl | evaluate --untrained --data notype.jsonl
-evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder | evaluate --untrained --data benchmarks
+evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder
 evaluate --checkpoint no | evaluate --checkpoint folder | evaluate --untrained --checkpoint folder
 evaluate --samples 0 | evaluate --workflow w.py --untrained | solve | solve x --domain art | solve x --file words.txt
 solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate , | compare --tokens 0
@@ -134,21 +120,16 @@ workflow lint bytes.bin | workflow run w.py | workflow run w.py --problem x --do
 sandbox run bytes.bin | sandbox run w.py --sandbox loose | sandbox run w.py --memory-mb 99999999999999999999
 sandbox run w.py --wall-seconds nan | sandbox verdict --solution no.py --tests w.py --entry-point f
 judge calibrate no.jsonl | judge calibrate pairs.jsonl --mode rules | judge calibrate empty.jsonl --mode rules
-judge calibrate good.jsonl --mode kind | judge calibrate labelled.jsonl --mode rules --png a.gif
+judge calibrate good.jsonl --mode kind
 embedded serve --port 0 | embedded serve --host no.such.host.invalid | data process --raw no
 data process --config datasets.yaml | data process --config anchor.yaml | data process --ratios a:b:c
 data process --datasets nope | data process --custom notype.jsonl | data check --datasets nope
-data inspect --file good.jsonl --png words.txt/a.png | doctor --config no.yaml | doctor --device gpu
+doctor --config no.yaml | doctor --device gpu
 serve --domain art | serve --untrained --host 0.0.0.0 --api-key= | export folder --checkpoint folder
 data check --datasets no | data process --custom empty.jsonl | data process --custom digits.json
 data inspect --file digits.json | data process --config mix.yaml | embedded serve --host a..b | analyze deep.jsonl
 monitor --once deep.jsonl | analyze foreign.jsonl | solve x --checkpoint deep
 """
-#: Surroundings in which a command is refused, and a word of the message.
-WRONG_ENVIRONMENTS = [
-    ({"WORLD_SIZE": "abc"}, "WORLD_SIZE=abc"), ({"WORLD_SIZE": ""}, "WORLD_SIZE="),
-    ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2 without MASTER_ADDR"),
-]  # fmt: skip
 ESC = "\x1b]0;title"  # sets the title of a terminal
 
 
@@ -226,28 +207,22 @@ def test_wrong_commands_exit_2_with_one_line(capsys: pytest.CaptureFixture[str])
 def test_wrong_surroundings_exit_2_with_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    wrong = []
-
-    def refused(word: str, *words: str) -> None:
+    def refused(*words: str) -> str:
         status, error = main([*words]), capsys.readouterr().err
-        if status != 2 or word not in error or "Traceback" in error:
-            wrong.append((word, status, error))
+        assert status == 2 and error.count("error: ") == 1 and "Traceback" not in error
+        return error
 
-    for variables, word in WRONG_ENVIRONMENTS:
-        with monkeypatch.context() as patched:
-            for name, value in variables.items():
-                patched.setenv(name, value)
-            refused(word, "train", "--config", str(EMBEDDED))
-    with monkeypatch.context() as patched:
-        patched.chdir(tmp_path / "nul")
-        refused(".env:1", "plan")
+    for value, word in (("abc", "'abc'"), ("", "not a number"), ("2", "WORLD_SIZE=2 without MASTER_ADDR")):
+        monkeypatch.setenv("WORLD_SIZE", value)
+        assert word in refused("train", "--config", str(EMBEDDED))
+    monkeypatch.chdir(tmp_path / "nul")
+    assert ".env:1" in refused("plan")
     gone = tmp_path / "gone"
     gone.mkdir()
-    with monkeypatch.context() as patched:
-        patched.chdir(gone)
-        gone.rmdir()
-        refused("the current folder was deleted", "plan")
-    assert not wrong
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "the current folder was deleted" in refused("plan")
+    monkeypatch.undo()
 
 
 def test_no_control_character_of_a_text_reaches_the_terminal(

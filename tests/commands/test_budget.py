@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.finished import as_options, run_settings
 
-from llm_as_judge.assembly.budget import Budget
+from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import newest_checkpoint
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
@@ -57,9 +57,9 @@ def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     now = {"executor": Usage(1, 10, 10, 1.0)}
 
     def spent(**limits: float) -> str:
-        budget = Budget(BudgetConfig(**limits), path, lambda: now)
+        check = budget(BudgetConfig(**limits), path, lambda: now)
         clock[0] += 1800
-        return budget.spent()
+        return check()
 
     assert spent() == ""
     assert spent(max_cost=6.1, max_tokens=1621, max_hours=1.51) == ""

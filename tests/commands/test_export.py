@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -147,19 +146,6 @@ def test_the_card_has_the_scores_recorded_for_this_adapter_only(config: Config, 
         assert ("No scores are recorded for this adapter." in card) == (not used)
     assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
     assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
-
-
-def test_the_training_data_are_those_of_the_run(config: Config, policy: Any) -> None:
-    Path("mixed").mkdir()
-    facts = {"datasets": {"gsm8k": {"train_mix": {"lines": 6200}}, "mbpp": {"train_mix": {}}}}
-    Path("mixed/info.json").write_text(json.dumps(facts))
-    Path("mixed/train_mixed.jsonl").touch()
-    settings = load_config("config/embedded.yaml", ["train_dataset=mixed/train_mixed.jsonl"])
-    shutil.rmtree("checkpoints")
-    _, step = trained(settings)
-    run_export(config, Path("out"), step)
-    card = Path("out/README.md").read_text(encoding="utf-8")
-    assert "`train_mixed.jsonl`" in card and "| gsm8k | 6200 |" in card and "mbpp" not in card
 
 
 def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, policy: Any) -> None:

@@ -48,10 +48,8 @@ def contents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(
     ("place", "left", "file"),
     [
-        ("checkpoints", 100_000, "checkpoints/nano/grpo_mixed/step_3"),  # within the adapter
         ("checkpoints", 300_000, "checkpoints/nano/grpo_mixed/step_3"),  # within the optimiser
         ("logs", 8192, "logs/nano/grpo_mixed.jsonl"),
-        ("results", 0, "results/evaluation/nano_grpo_mixed_trained_policy.jsonl"),
         ("buffer", 0, "_top_samples.jsonl"),
     ],
 )
@@ -96,25 +94,3 @@ def test_training_stops_whole_and_continues_with_space(
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
     kept = [json.loads(line) for path in places["buffer"].glob("*_top_samples.jsonl") for line in path.open()]
     assert {entry["step"] for entry in kept} == {1, 2, 3}
-
-
-def test_evaluation_stops_whole_and_continues_with_space(
-    finished_run: FinishedRun, disk: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    command = ["evaluate", *finished_run.options, "--set", f"results_dir={disk}/results", "--untrained"]
-    assert main(command) == 0
-    before = contents(disk / "results")
-    fill(disk)
-    capfd.readouterr()
-    assert main([*command, "--limit", "2"]) == 2
-    error = capfd.readouterr().err
-    assert "no space left on device" in error and "evaluation/nano_heldout_" in error
-    assert contents(disk / "results").items() >= before.items()
-    (disk / "filler").unlink()
-    fill(disk, 4096)  # one record or two
-    assert main([*command, "--limit", "2"]) == 2
-    (disk / "filler").unlink()
-    whole = json.loads((disk / "results/evaluation/nano_results.json").read_text())["datasets"]
-    assert main([*command, "--limit", "2", "--resume"]) == 0, capfd.readouterr().err
-    rows = json.loads((disk / "results/evaluation/nano_results.json").read_text())["datasets"]
-    assert sum(row["metrics"]["problems"] for row in rows if row not in whole) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,10 @@ def test_a_part_that_fails_is_reported_with_the_reason(
     assert main(["selftest", "--device", "cpu", "--part", "doctor", *words]) == 1
     assert "FAILED" in capsys.readouterr().out
     report = report_in(tmp_path)
-    ((part),) = report["parts"]  # type: ignore[misc]
-    assert report["ok"] is False and part["name"] == "doctor" and "executor: " in part["detail"]
-    assert "| doctor | fail | " in (tmp_path / f"gpu/{platform.node()}.md").read_text()
+    failed = [part for part in report["parts"] if not part["ok"]]  # type: ignore[attr-defined]
+    assert report["ok"] is False and [part["name"] for part in failed] == ["doctor: executor"]
+    assert "127.0.0.1:9" in failed[0]["detail"]
+    assert "| doctor: executor | fail | " in (tmp_path / f"gpu/{platform.node()}.md").read_text()
 
 
 @pytest.mark.slow
@@ -49,7 +51,6 @@ def test_every_part_passes_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixtur
     report = report_in(tmp_path)
     assert json.loads(capsys.readouterr().out) == report
     details = {part["name"]: part["detail"] for part in report["parts"]}  # type: ignore[attr-defined]
-    assert list(details) == ["doctor", "tests", "model", "train"] and report["versions"]["torch"]  # type: ignore[index]
-    assert "tests passed" in details["tests"] and "0 tests" not in details["tests"]
-    assert "5 steps, interrupted and resumed" in details["train"]
-    assert "update: tokens" in details["model"] and "evaluation: seconds" in details["model"]
+    assert list(details)[-3:] == ["tests", "model", "train"] and report["versions"]["torch"]  # type: ignore[index]
+    assert re.search(r"\d+ passed", details["tests"]) and "steps 5, training" in details["train"]
+    assert "update: seconds" in details["model"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ from helpers.finished import FinishedRun, as_options, run_settings
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
+from llm_as_judge.assembly.training import prompt_within
 from llm_as_judge.commands.app import main
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.runlog import read_events
+from llm_as_judge.types import Question
+from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 ROOT = Path(__file__).parents[2]
 EMBEDDED = ROOT / "config/embedded.yaml"
@@ -85,6 +89,21 @@ def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, capsys: py
     assert all(bool(p.any()) for p in load_author(config).policy.trainable_parameters())
     report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))
     assert report is not None and report.step == 1 and report.kl < 0.1, "the reference is the warmed policy"
+
+
+def test_examples_are_dropped_until_the_prompt_fits() -> None:
+    author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
+    question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
+    examples = [
+        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(SHAPES["direct"], "qa"))
+        for name in ("first", "second", "third")
+    ]
+    prompts = [author.prompt(question, examples[:n]) for n in range(4)]
+    lengths = [len(author.policy.encode(prompt)) for prompt in prompts]
+    for limit, shown in ((lengths[3], 3), (lengths[3] - 1, 2), (lengths[1], 1), (lengths[0], 0), (1, 0)):
+        training = author.config.training.model_copy(update={"prompt_max_length": limit})
+        changed = replace(author, config=author.config.model_copy(update={"training": training}))
+        assert prompt_within(changed, question, examples) == (prompts[shown], shown)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,10 @@ from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.log import resolve_sample_attachments  # noqa: E402
 from inspect_ai.scorer import exact  # noqa: E402
 
-from llm_as_judge.commands.serve import ServeOptions, Serving, run_server  # noqa: E402
+from llm_as_judge.commands.serve_endpoint import Endpoint, run_server  # noqa: E402
 from llm_as_judge.config.loading import load_config  # noqa: E402
 from llm_as_judge.integrations.inspect_ai import workflow_policy  # noqa: E402
+from llm_as_judge.solver import Solver  # noqa: E402
 
 pytestmark = pytest.mark.slow
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
@@ -60,18 +62,12 @@ def test_the_policy_as_a_solver(settings: list[str]) -> None:
 @pytest.fixture
 def endpoint(settings: list[str]) -> Iterator[str]:
     """``serve`` in a thread of this process."""
-    ready, served, loop = threading.Event(), list[Serving](), asyncio.new_event_loop()
-
-    def on_ready(serving: Serving) -> None:
-        served.append(serving)
-        ready.set()
-
-    config = load_config("config/embedded.yaml", settings)
-    task = loop.create_task(run_server(config, "127.0.0.1", 0, checkpoint=None, options=ServeOptions(), ready=on_ready))
+    served, loop = queue.Queue[str](), asyncio.new_event_loop()
+    solver = Solver(config=load_config("config/embedded.yaml", settings), untrained=True)
+    task = loop.create_task(run_server(Endpoint(solver), "127.0.0.1", 0, served.put))
     thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.gather(task, return_exceptions=True),))
     thread.start()
-    assert ready.wait(300)
-    yield served[0].base_url
+    yield served.get(timeout=300)
     loop.call_soon_threadsafe(task.cancel)
     thread.join(120)
 

@@ -19,7 +19,6 @@ from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
-from llm_as_judge.integrations.trl import WorkflowReward
 from llm_as_judge.rl.rollout import roll_out
 from llm_as_judge.types import Completion, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -57,24 +56,6 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
         assert (await scorer.score(row, text("program"))).reward == right.reward
     finally:
         scorer.close()
-
-
-async def test_trls_reward_warns_once_if_a_whole_batch_is_cut_off(
-    config: Callable[..., Config], caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = config("response_max_length=8")
-    reward, record = WorkflowReward(settings), training_rows(settings, 1)[0]["record"]
-    cut, ended = [5] * 8, [5] * 7 + [reward._eos]
-    noted = []
-    try:
-        for batch in ([cut, ended], [[5], [5]], [cut, cut], [cut, cut]):
-            await reward(["", ""], ["import os"] * 2, completion_ids=batch, record=[record] * 2)
-            noted.append(len(caplog.messages))
-        await reward(["", ""], ["import os"] * 2, record=[record] * 2)  # TRL passed no ids
-    finally:
-        reward.scorer.close()
-    assert noted == [0, 0, 1, 1] and len(caplog.messages) == 1
-    assert "all 2 completions" in caplog.text and "after 8 tokens" in caplog.text and "load_tokenizer" in caplog.text
 
 
 async def test_the_score_equals_that_of_training(executor: Knowing, config: Callable[..., Config]) -> None:

@@ -109,7 +109,9 @@ def test_the_pages_snippet_runs_as_it_is_written(
     assert names["config"].training.max_steps == 1
 
 
-async def test_a_batch_as_trl_passes_it(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_a_batch_as_trl_passes_it(
+    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
+) -> None:
     settings = config("response_max_length=8")
     rows = dataset(settings, 1)
     executor.tell(problem_of(rows[0]))
@@ -134,5 +136,9 @@ async def test_a_batch_as_trl_passes_it(executor: Knowing, config: Callable[...,
         batch["trainer_state"] = SimpleNamespace(global_step=1)  # other seeds, so that no reply is cached
         assert await reward(**batch) == [None, None, cut]
         assert logged["workflow/unscored"] == pytest.approx(2 / 3)
+        assert not caplog.messages
+        for _ in range(2):
+            await reward(**batch | {"completion_ids": [[5] * 8] * 3})
+        assert len(caplog.messages) == 1 and "all 3 completions" in caplog.text and "load_tokenizer" in caplog.text
     finally:
         reward.scorer.close()

@@ -99,7 +99,7 @@ def test_without_a_terminal_it_shows_the_newest_run_once(
 def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path) -> None:
     path = write(tmp_path / "run.jsonl", run(), step(18))
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "llm_as_judge", "monitor", str(path), "--every", "0.1"]
+    command = [sys.executable, "-m", "llm_as_judge", "monitor", str(path)]
     environment = {**os.environ, "PYTHONPATH": str(root), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)

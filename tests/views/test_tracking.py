@@ -43,7 +43,7 @@ class Kept:
             raise ConnectionError("no such server")
         self.told.append((step, metrics))
 
-    def close(self) -> None:
+    def finish(self) -> None:
         self.closed = True
 
 
