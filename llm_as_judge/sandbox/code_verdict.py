@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, text
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
 from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan, unittest_assert
+from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
@@ -61,7 +62,7 @@ async def _judge_apart(
     """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
     changed = False
 
-    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+    async def converse(children: Sequence[Child], clock: Clock) -> None:
         """Carry calls from the tests' child to the solution's and values back, until one of them ends.
 
         The other one is killed as ``_STOPPED``.
@@ -69,26 +70,21 @@ async def _judge_apart(
         nonlocal changed
         served, tested = children
         # The tests' child sets up while the solution is executed.
-        _, _, ready = await asyncio.gather(
-            served.send({**job, "kind": "solution"}),
-            tested.send({**job, **tests, "kind": "split tests", "source": ""}),
-            served.receive_last(),
-        )
-        if not (isinstance(ready, dict) and ready.get("ready") is True):
+        await served.send({**job, "kind": "solution"})
+        await tested.send({**job, **tests, "kind": "split tests", "source": ""})
+        reply = await served.receive()
+        if reply is None or reply.get("ready") is not True:
             tested.kill(_STOPPED)
-            return [ready, None]
-        while True:
-            request = await tested.receive_last()
-            if not isinstance(request, dict) or "end" in request:
-                served.kill(_STOPPED)
-                return [None, request]
+            return
+        while (request := await tested.receive()) is not None and "end" not in request:
             await served.send(request)
-            reply = await served.receive_last()
-            if not isinstance(reply, dict) or "end" in reply:
+            reply = await served.receive()
+            if reply is None or "end" in reply:
                 tested.kill(_STOPPED)
-                return [reply, None]
+                return
             changed |= "arguments" in reply
             await tested.send({key: reply[key] for key in _REPLY if key in reply})
+        served.kill(_STOPPED)
 
     served, tested = await run(converse, 2)
     if tested.end.get("end") == "unsplittable":
@@ -111,10 +107,10 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
     """Solution and tests in one child; a number sent with the tests shows that they ran to their end."""
     nonce = secrets.token_hex(16)
 
-    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+    async def converse(children: Sequence[Child], clock: Clock) -> None:
         await children[0].send({**job, "kind": "tests"})
         await children[0].send({"source": tests, "nonce": nonce})
-        return [await children[0].receive_last()]
+        await children[0].receive()
 
     (found,) = await run(converse, 1)
     outcome, error = found.outcome, found.error

@@ -17,9 +17,8 @@ from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, run_children, text
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
 from llm_as_judge.sandbox.code_verdict import judge
-from llm_as_judge.sandbox.guest.frames import FrameError
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import (
@@ -31,7 +30,7 @@ from llm_as_judge.sandbox.results import (
     WorkflowResult,
     cut,
 )
-from llm_as_judge.sandbox.zygote_client import ZygoteClient
+from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
 from llm_as_judge.types import Outcome
 
 __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox", "WorkflowResult"]
@@ -89,9 +88,9 @@ class Sandbox:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
         job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
-        async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        async def converse(children: Sequence[Child], clock: Clock) -> None:
             await children[0].send(job)
-            return [await children[0].receive_last()]
+            await children[0].receive()
 
         (run,) = await self._run(self._code_gate, converse)
         return CodeResult(
@@ -123,7 +122,7 @@ class Sandbox:
         entry_point: str | None,
         call_operator: CallOperator,
         config: WorkflowConfig,
-        operators: Mapping[str, OperatorParameters] | None = None,
+        operators: Mapping[str, OperatorParameters],
         dataset: str = "",
         prompt: str = "",
     ) -> WorkflowResult:
@@ -132,7 +131,7 @@ class Sandbox:
         Args:
             call_operator: a ``WorkflowError`` it raises is raised inside the workflow, ``BudgetExceeded`` ends the run,
                 any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
-            operators: names of the operators and of their parameters; None allows any name, called by keyword.
+            operators: parameters of the operators by name.
             prompt: text of the ``prompt.py`` that a graph imports.
         """
         job = {
@@ -142,16 +141,13 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
+            "operators": {name: asdict(parameters) for name, parameters in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 
-        async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        async def converse(children: Sequence[Child], clock: Clock) -> None:
             await children[0].send(job)
-            try:
-                return [await service.serve(children[0], clock)]
-            except FrameError as error:
-                return [error]
+            await service.serve(children[0], clock)
 
         (run,) = await self._run(self._workflow_gate, converse)
         outcome: Outcome = run.outcome

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.results import Confinement
 from llm_as_judge.sandbox.zygote_client import GUEST, ZygoteClient
 
@@ -72,11 +71,11 @@ async def _tried(zygote: ZygoteClient, mode: str, refused: Mapping[str, str]) ->
     try:
         await child.send({"kind": "code", "source": source, "call": "probe", "args": arguments})
         end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS) or {}
-    except (frames.FrameError, asyncio.TimeoutError) as error:
-        raise SandboxFault(f"its self-test did not end: {error or type(error).__name__}") from None
+    except asyncio.TimeoutError:
+        raise SandboxFault("its self-test did not end") from None
     finally:
         await child.aclose()
-    probes = end.get("value")
-    if not isinstance(probes, dict):
-        raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")
-    return Confinement(mode, zygote.layers, {str(k): str(v) for k, v in probes.items()}, dict(refused))
+    match end:
+        case {"value": dict(probes)}:
+            return Confinement(mode, zygote.layers, probes, dict(refused))
+    raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")

@@ -16,9 +16,10 @@ from shared_box import SharedBox, in_sandbox, shared_box
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox.children import ExitReport, outcome_of
+from llm_as_judge.sandbox.children import outcome_of
 from llm_as_judge.sandbox.host import CodeResult, Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.zygote_client import ExitReport
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SLEEPS = "import time; time.sleep(60)"
@@ -156,8 +157,8 @@ def test_a_cancelled_run_is_killed() -> None:
 
 def test_only_a_child_that_was_never_set_up_is_a_fault() -> None:
     for confined, outcome in ((False, "fault"), (True, "raised")):
-        child: Any = SimpleNamespace(killed_for="", confined=confined)
-        assert outcome_of(child, None, ExitReport(99, 0.0), SandboxConfig())[0] == outcome
+        child: Any = SimpleNamespace(killed_for="", confined=confined, last=None)
+        assert outcome_of(child, ExitReport(99, 0.0), SandboxConfig())[0] == outcome
 
 
 def test_describe_returns_what_the_self_test_found(box: SharedBox) -> None:

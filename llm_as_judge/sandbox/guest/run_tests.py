@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import sys
 import unittest
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llm_as_judge.sandbox.guest import pytest_names
+from llm_as_judge.sandbox.guest.runtime import finished
 
 #: Methods that pytest calls around each test of a class.
 _SETUP, _TEARDOWN = "setup_method", "teardown_method"
@@ -56,9 +56,3 @@ def _run_class(test_class: type) -> None:
             for method in (_SETUP, name, _TEARDOWN):
                 if hasattr(instance, method):
                     finished(getattr(instance, method)())
-
-
-def finished(value: Any) -> None:
-    """Run the coroutine that an asynchronous test returns."""
-    if inspect.iscoroutine(value):
-        asyncio.run(value)
