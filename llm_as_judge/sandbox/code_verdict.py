@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +39,7 @@ async def judge(
         DataError: the tests are missing, not Python, or never use the function.
     """
     how = plan(tests, prelude, entry_point)
-    job = {"source": solution, "prelude": prelude, "entry_point": entry_point, "collected": how.collected}
+    job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
     if how.obstacle:
         return await _judge_together(run, job, tests, how.obstacle)
     split = {"tests": tests, "modules": how.modules}

@@ -111,4 +111,3 @@ class OperatorService:
     def _stop(self, child: Child, error: str) -> None:
         self.over_budget = self.over_budget or error
         child.kill("budget")
-

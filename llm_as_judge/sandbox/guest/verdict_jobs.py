@@ -82,7 +82,7 @@ def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
         namespace[module] = importlib.import_module(module)
     namespace[name] = _Proxy(host, job["in_place"]).function(name)
     sys.modules["__main__"] = sys.modules["solution"]
-    run_tests(job["tests"], namespace, name, job["collected"])
+    run_tests(job["tests"], namespace, name)
     return {"end": "finished"}
 
 
@@ -95,7 +95,7 @@ def test_together(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     namespace = execute(job["source"], "solution", job["prelude"])
     _function(namespace, job["entry_point"])
     tests = host.receive()
-    run_tests(tests["source"], dict(namespace), job["entry_point"], job["collected"])
+    run_tests(tests["source"], dict(namespace), job["entry_point"])
     return {"end": "finished", "nonce": tests["nonce"]}
 
 
