@@ -117,7 +117,7 @@ async def _rejected(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str)
     reasons = [] if verdict.correct else [f"{verdict.reason}; the gold is {gold[-80:]!r}"]
     for test in problem.question.public_tests:
         source = f"{problem.reference.prelude}\n\n{gold}\n\n{_setup(problem)}"
-        result = await run_assert(sandbox, source, test)
+        result = await run_assert(sandbox.run_code, source, test)
         if not result.passed:
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
     return reasons

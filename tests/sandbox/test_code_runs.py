@@ -177,7 +177,7 @@ def test_describe_returns_what_the_self_test_found(box: SharedBox) -> None:
 def test_one_assert_reports_what_it_got_and_what_it_expected(box: SharedBox) -> None:
     solution = "def f(x):\n    return x + 1"
     asserts = ["assert f(1) == 2", "assert f(1) == 3", "assert f(1) > 5", "assert f('a') == 1"]
-    right, wrong, other, error = (box.wait(run_assert(box.sandbox, solution, statement)) for statement in asserts)
+    right, wrong, other, error = (box.wait(run_assert(box.sandbox.run_code, solution, statement)) for statement in asserts)
     assert (right.passed, right.got, right.expected) == (True, "2", "2")
     assert (wrong.passed, wrong.got, wrong.expected) == (False, "2", "3")
     assert (other.passed, other.got) == (False, "")

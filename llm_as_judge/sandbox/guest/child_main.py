@@ -5,7 +5,6 @@ It shares its process with hostile code, so the host believes nothing that it se
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import socket

@@ -6,7 +6,6 @@ import ast
 import inspect
 import sys
 import unittest
-from collections.abc import Iterator
 from typing import Any
 
 from llm_as_judge.sandbox.guest import pytest_names
@@ -42,14 +41,13 @@ def run_tests(source: str, namespace: dict[str, Any], entry_point: str) -> None:
             _run_class(test)
 
 
-def _collected(tree: ast.Module) -> Iterator[str]:
+def _collected(tree: ast.Module) -> list[str]:
     """Test functions and classes that the tests define but do not call themselves."""
     script = [node for node in tree.body if not isinstance(node, _DEFINITIONS)]
     called = {n.id for statement in script for n in ast.walk(statement) if isinstance(n, ast.Name)}
-    for node in tree.body:
-        if isinstance(node, _DEFINITIONS) and node.name not in called:
-            if isinstance(node, ast.ClassDef) or node.name.startswith("test"):
-                yield node.name
+    defined = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    names = [n.name for n in defined if isinstance(n, ast.ClassDef) or n.name.startswith("test")]
+    return [name for name in names if name not in called]
 
 
 def _required(test: Any) -> list[inspect.Parameter]:
