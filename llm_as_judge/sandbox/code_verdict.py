@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
-from llm_as_judge.sandbox.results import CodeVerdict
+from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan, unittest_assert
 from llm_as_judge.sandbox.zygote_client import Child
 
@@ -32,11 +32,8 @@ async def judge(
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
     arguments, and is weak.
 
-    Args:
-        isolated: False if the sandbox isolates nothing, which makes every verdict weak.
-
-    Raises:
-        DataError: the tests are missing, not Python, or never use the function.
+    ``isolated`` False (the sandbox isolates nothing) makes every verdict weak. Raises ``DataError`` for tests that are
+    missing, not Python, or never use the function.
     """
     how = plan(tests, prelude, entry_point)
     job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
@@ -90,16 +87,9 @@ async def _judge_apart(
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
     last = served if tested.killed_for == _STOPPED else tested
     passed = last is tested and tested.outcome == "finished"
-    verdict = CodeVerdict(
-        passed,
-        "raised" if last.outcome == "finished" and not passed else last.outcome,
-        "split",
-        weak=not isolated,
-        error=last.error,
-        seconds=last.seconds,
-        cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
-    )
-    return verdict, changed
+    outcome: CodeOutcome = "raised" if last.outcome == "finished" and not passed else last.outcome
+    cpu = served.cpu_seconds + tested.cpu_seconds
+    return CodeVerdict(passed, outcome, "split", not isolated, last.error, "", last.seconds, cpu), changed
 
 
 async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, obstacle: str) -> CodeVerdict:
@@ -115,14 +105,8 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
     outcome, error = found.outcome, found.error
     if outcome == "finished" and found.end.get("nonce") != nonce:
         outcome, error = "raised", "the run ended before its tests did"
-    return CodeVerdict(
-        outcome == "finished",
-        outcome,
-        error=error,
-        obstacle=obstacle,
-        seconds=found.seconds,
-        cpu_seconds=found.cpu_seconds,
-    )
+    passed = outcome == "finished"
+    return CodeVerdict(passed, outcome, "nonce", True, error, obstacle, found.seconds, found.cpu_seconds)
 
 
 class JudgesCode(Protocol):
@@ -142,11 +126,8 @@ class VacuousTests:
 async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
     """Whether the tests also pass a function that returns None or one that raises; None if they do not.
 
-    Costs one verdict, or two if the tests can catch exceptions.
-
-    Raises:
-        DataError: the tests are missing, not Python, or never use the function.
-        SandboxFault: the sandbox failed.
+    Costs one verdict, or two if the tests can catch exceptions. Raises ``DataError`` as ``judge`` does, and
+    ``SandboxFault``.
     """
     bodies = {"returns None": "return None"}
     nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []

@@ -30,12 +30,8 @@ _NEEDS = {
 async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confinement]:
     """Start a zygote in ``mode``, or for ``auto`` in the strictest mode that works, and report what confines it.
 
-    Args:
-        without: bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
-
-    Raises:
-        ConfigError: the mode, or for ``auto`` every mode, does not work here; the message has the cure.
-        SandboxFault: ``unsafe`` could not be started.
+    ``without`` are bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
+    Raises ``ConfigError`` with the cure if no mode works.
     """
     if mode == "unsafe":
         free = await ZygoteClient.start(mode, without)
@@ -46,12 +42,11 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confin
         try:
             zygote = await ZygoteClient.start(candidate, without)
             found = await _tried(zygote, candidate, refused)
-        except SandboxFault as fault:
-            refused[candidate] = str(fault)
-        else:
             if found.holds or without:
                 return zygote, found
             refused[candidate] = f"its self-test was able to do: {', '.join(found.open)}"
+        except SandboxFault as fault:
+            refused[candidate] = str(fault)
         if zygote is not None:
             await zygote.aclose()
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())

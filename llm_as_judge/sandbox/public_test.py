@@ -24,9 +24,7 @@ class AssertResult:
     error: str = ""
 
 
-async def run_assert(
-    run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str
-) -> AssertResult:
+async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str) -> AssertResult:
     """Run one assert statement after the solution by ``Sandbox.run_code``.
 
     Raises ``SyntaxError`` if ``statement`` is something else.

@@ -121,7 +121,8 @@ def test_the_format_term_requires_a_clean_answer() -> None:
     wrong = []
     warnings.simplefilter("error")  # odd Python gives none
     for answer, domain, clean in (
-        ("1if 0else 2 is 3\n4and", "code", False), ("x = 1if 0else 2", "code", True), ("12", "math", True), (r"\frac{1}{2}", "math", True), ("The answer is 12", "math", False),
+        ("1if 0else 2 is 3\n4and", "code", False), ("x = 1if 0else 2", "code", True),
+        ("12", "math", True), (r"\frac{1}{2}", "math", True), ("The answer is 12", "math", False),
         ("<answer>12</answer>", "math", False), ("12\n", "math", True), ("1\n2", "math", False), ("Paris", "qa", True),
         ("word " * 80, "qa", False), ("def f():\n    return 1", "code", True),
         ("```python\ndef f(): ...\n```", "code", False), ("def f(:", "code", False), ("", "code", False),
