@@ -168,7 +168,8 @@ class ZygoteClient:
             theirs.close()  # so that the end of the process is noticed
             ours.setblocking(False)
             try:
-                ready = await asyncio.wait_for(_record(ours), _START_SECONDS)
+                loop = asyncio.get_running_loop()
+                ready = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
             except asyncio.TimeoutError:
                 raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
             if not ready:
@@ -217,8 +218,9 @@ class ZygoteClient:
 
     async def _watch(self) -> None:
         """Read the ends of children until the zygote dies."""
+        loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            while record := await _record(self._control):
+            while record := await loop.sock_recv(self._control, frames.EVENT.size):  # written in one piece
                 _, number, status, cpu_seconds, _ = frames.EVENT.unpack(record)
                 self._children.pop(number).end(ExitReport(status, cpu_seconds))
         self._died()
@@ -278,17 +280,6 @@ def wrapped(command: Sequence[str]) -> list[str]:
 def _interpreter() -> str:
     """The interpreter itself rather than the link to it in a virtual environment, which is not needed."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
-async def _record(control: socket.socket) -> bytes:
-    """The next record from the zygote; empty at the end."""
-    data = b""
-    while len(data) < frames.EVENT.size:
-        part = await asyncio.get_running_loop().sock_recv(control, frames.EVENT.size - len(data))
-        if not part:
-            return b""
-        data += part
-    return data
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

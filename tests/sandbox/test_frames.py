@@ -27,8 +27,8 @@ MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
 # Data that looks like encoded values: known tags with any content.
 TAGS = st.sampled_from(
     ["int", "float", "dict", "singleton", "type", "Opaque", "list_iterator", "tuple", "set", "range", "slice",
-     "Decimal", "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys", "dict_items", "eval",
-     "stream"]
+     "Decimal", "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys",
+     "dict_items", "eval", "stream"]
 )  # fmt: skip
 TAGGED = st.recursive(
     JSON | st.text(alphabet="0123456789abcdefx-.naif", max_size=6),

@@ -74,7 +74,7 @@ _TABLE: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     type({}.values()): (list, lambda items: dict(enumerate(items)).values()),
     type({}.items()): (lambda v: [list(pair) for pair in v], lambda pairs: dict(pairs).items()),
     type: (lambda v: v.__name__, _TYPES.__getitem__),
-    type(iter([])): (list, iter),
+    type(iter([])): (list, lambda items: iter(list(items))),
     Opaque: (lambda v: [v._name, v._truth], lambda parts: Opaque(*parts)),
 }
 _BUILD = {kind.__name__: build for kind, (_, build) in _TABLE.items()}

@@ -53,8 +53,6 @@ class ZygoteProcess:
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
             end.setblocking(False)
-        self.command = b""
-        self.descriptors: list[int] = []
 
     def run(self) -> None:
         confine.prepare_zygote()
@@ -74,21 +72,13 @@ class ZygoteProcess:
                 key.data()
 
     def read_command(self) -> None:
-        """Read at most the rest of one record, so that a descriptor always belongs to the record it came with."""
-        missing = frames.COMMAND.size - len(self.command)
-        data, ancillary, _, _ = self.control.recvmsg(missing, socket.CMSG_SPACE(4))
-        if not data:
+        """Read one record, so that a descriptor always belongs to the record it came with."""
+        data, ancillary, _, _ = self.control.recvmsg(frames.COMMAND.size, socket.CMSG_SPACE(4), socket.MSG_WAITALL)
+        if len(data) < frames.COMMAND.size:
             self.stop()
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self.descriptors += array.array("i", payload[: len(payload) - len(payload) % 4])
-        self.command += data
-        if len(self.command) < frames.COMMAND.size:
-            return
-        action, number, *limits = frames.COMMAND.unpack(self.command)
-        descriptors, self.command, self.descriptors = self.descriptors, b"", []
+        action, number, *limits = frames.COMMAND.unpack(data)
         if action == frames.SPAWN:
-            self.spawn(number, descriptors[0], limits)
+            self.spawn(number, array.array("i", ancillary[0][2])[0], limits)
         elif action == frames.KILL:
             for pid, (known, _) in self.children.items():
                 if known == number:
