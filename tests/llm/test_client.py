@@ -78,11 +78,16 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
     return caught.value
 
 
-async def test_request_and_reply() -> None:
-    script = Script(completion("4"))
-    async with serving(script, price_per_million_input=1.0, price_per_million_output=2.0) as client:
+async def test_requests_replies_and_usage() -> None:
+    script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
+    async with serving(script, cache=ResponseCache(), **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
-        await client.chat("2+2?", seed=3)
+        for _ in range(2):
+            await client.chat("2+2?", seed=3)
+        script.replies = [web.Response(status=401)]
+        with pytest.raises(ProviderError):
+            await client.chat("another")
+        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
     assert reply.cost == pytest.approx(20e-6)
     sent = script.requests[0]
@@ -188,10 +193,8 @@ async def test_reasoning_models_null_content_and_missing_usage() -> None:
     thinking["choices"][0]["finish_reason"] = "length"
     del thinking["usage"]
     async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
-        cut = await client.chat("q")
-        inline = await client.chat("q")
-    assert (cut.text, cut.reasoning, cut.finish_reason) == ("", "hm", "length")
-    assert cut.prompt_tokens == 0
+        cut, inline = await client.chat("q"), await client.chat("q")
+    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
     assert (inline.text, inline.reasoning) == ("4", "hm")
 
 
@@ -227,17 +230,6 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
         ) as wrong:
             await client.check()
     assert wrong.value.cause == "model"
-
-
-async def test_usage_counts_calls_tokens_cost_cached_and_failed_requests() -> None:
-    script = Script(completion(), completion(), web.Response(status=401))
-    prices = {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
-    async with serving(script, cache=ResponseCache(), **prices) as client:
-        for prompt in ("q", "q", "another"):
-            await client.chat(prompt)
-        with pytest.raises(ProviderError):
-            await client.chat("a third")
-        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
 
 
 async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> None:
