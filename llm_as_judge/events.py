@@ -177,14 +177,6 @@ class PromptTooLongEvent(Event, kw_only=True, frozen=True, tag="prompt_too_long"
     tokens: int
 
 
-class ExamplesProbeEvent(Event, kw_only=True, frozen=True, tag="examples_probe"):
-    """Share of valid workflows with and without examples in the prompt."""
-
-    valid: float
-    valid_without: float
-    harmful: bool
-
-
 @functools.lru_cache(maxsize=4)
 def _parsed(config: str) -> Mapping[str, Any]:
     try:

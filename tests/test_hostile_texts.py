@@ -212,7 +212,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
-    "public test": (KEPT, lambda text: run_assert(Scripted(text), text, "assert f(1) == 2")),
+    "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),
     "reward": (KEPT, reward),
     "log": (KEPT, lambda text: encoded(record_of(0, 0, rollout(text)))),
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),

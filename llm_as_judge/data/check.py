@@ -116,7 +116,8 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     # Code before the first hidden assert, which public asserts may need too.
     setup = problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
     for test in question.public_tests:
-        result = await run_assert(sandbox, f"{problem.reference.prelude}\n\n{gold}\n\n{setup}", test)
+        source = f"{problem.reference.prelude}\n\n{gold}\n\n{setup}"
+        result = await run_assert(sandbox.run_code, source, test)
         if not result.passed:
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
     return [Failure(question.id, reason) for reason in reasons]

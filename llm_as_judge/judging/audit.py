@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -92,23 +92,18 @@ class AuditedJudge:
         ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
         weighted by the confirmed share; None while nothing was checked. ``checks``: number in the window.
         """
-        figures: dict[str, dict[str, float | int | None]] = {}
-        alarms = []
-        verdicts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        decided: dict[str, list[Verdict]] = {domain: [] for domain in self._domains}
         for rollout in (r for group in groups for r in group.rollouts):
             verdict, domain = rollout.verdict, rollout.problem.question.domain
-            if rollout.execution.outcome != "finished" or verdict.correct is None:
-                continue  # not judged, or undecided
-            counts = verdicts[domain]
-            counts["decided"] += 1
-            counts["right"] += verdict.correct
-            counts["by_llm"] += verdict.correct and verdict.tier == "llm"
-            if verdict.confirmed is not None:
-                state = self._domains[domain]
-                state.checks = [*state.checks, verdict.confirmed][-WINDOW:]
-        for name in sorted({*verdicts, *self._domains}):
+            if rollout.execution.outcome == "finished" and verdict.correct is not None:
+                decided.setdefault(domain, []).append(verdict)
+                if verdict.confirmed is not None:
+                    state = self._domains[domain]
+                    state.checks = [*state.checks, verdict.confirmed][-WINDOW:]
+        figures = {name: _figures(verdicts, self._domains[name]) for name, verdicts in sorted(decided.items())}
+        alarms = []
+        for name in figures:
             state = self._domains[name]
-            figures[name] = _figures(verdicts[name], state)
             if state.failed is not None and len(state.checks) >= LEAST:
                 state.lowest = min(state.lowest, state.failed)
                 if state.failed - state.lowest > self._config.audit_gap:
@@ -123,14 +118,13 @@ class AuditedJudge:
         self._domains = defaultdict(_Domain, {domain: _Domain(**saved) for domain, saved in state.items()})
 
 
-def _figures(verdicts: Counter[str], state: _Domain) -> dict[str, float | int | None]:
-    decided, right, by_llm = verdicts["decided"], verdicts["right"], verdicts["by_llm"]
-    checked = None
-    if decided and (state.failed is not None or not by_llm):
-        checked = (right - by_llm * (state.failed or 0.0)) / decided
+def _figures(decided: Sequence[Verdict], state: _Domain) -> dict[str, float | int | None]:
+    right = [verdict for verdict in decided if verdict.correct]
+    by_llm = sum(verdict.tier == "llm" for verdict in right)
+    known = bool(decided) and (state.failed is not None or not by_llm)
     return {
-        "judged": right / decided if decided else None,
-        "checked": checked,
+        "judged": len(right) / len(decided) if decided else None,
+        "checked": (len(right) - by_llm * (state.failed or 0.0)) / len(decided) if known else None,
         "by_llm": by_llm,
         "checks": len(state.checks),
         "failed_checks": state.failed,

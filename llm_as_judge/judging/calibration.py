@@ -9,11 +9,12 @@ keys and lists of hedges, which answer nothing and must be refused. Constants ar
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import last_boxed
@@ -23,6 +24,7 @@ from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
 PLAIN = "plain"
+_Answer = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,38 +111,41 @@ ATTACKS: Mapping[str, Attack] = {
 CONSTANTS = ("I don't know", "yes", "wrong", "see above", "x", "0")
 
 
+class _Line(msgspec.Struct):
+    """One line of a file of pairs."""
+
+    gold: _Answer | list[_Answer]
+    candidate: _Answer
+    equivalent: bool
+    question: str = ""
+    domain: Literal["math", "qa", "choice"] = "math"
+    dataset: str = ""
+    id: str = ""
+
+    def pair(self, name: str) -> Pair:
+        golds = [str(gold) for gold in (self.gold if isinstance(self.gold, list) else [self.gold])]
+        domain: Domain = "math" if self.domain == "math" else "qa"
+        answers = tuple(last_boxed(gold) or gold if domain == "math" else gold for gold in golds)
+        unanswerable = domain == "qa" and all(map(is_no_answer, golds))
+        question = Question(self.id or name, self.question, domain, dataset=self.dataset)
+        reference = Reference(() if unanswerable else answers, unanswerable=unanswerable)
+        return Pair(question.id, Problem(question, reference), str(self.candidate), self.equivalent)
+
+
 def read_pairs(path: Path) -> list[Pair]:
     """The labelled pairs of a JSONL file. Raises ``DataError`` naming the line."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
     pairs = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                pairs.append(_pair(json.loads(line), f"{path.stem}-{number}"))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(f"{path}:{number}: no labelled pair: {error}") from error
+    try:
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            if line.strip():
+                pairs.append(msgspec.json.decode(line, type=_Line).pair(f"{path.stem}-{number}"))
+    except msgspec.DecodeError as error:
+        raise DataError(f"{path}:{number}: no labelled pair: {error}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from error
     if not pairs:
         raise DataError(f"{path}: no pairs; a line is a JSON object with gold, candidate and equivalent")
     return pairs
-
-
-def _pair(record: Mapping[str, Any], name: str) -> Pair:
-    golds = [str(gold) for gold in (record["gold"] if isinstance(record["gold"], list) else [record["gold"]])]
-    named, label = record.get("domain", "math"), record["equivalent"]
-    if named not in ("math", "qa", "choice"):
-        raise ValueError(f"domain must be math, qa or choice, got {named!r}")
-    if not isinstance(label, bool):
-        raise ValueError(f"equivalent must be true or false, got {label!r}")
-    domain: Domain = "math" if named == "math" else "qa"
-    answers = [last_boxed(gold) or gold if domain == "math" else gold for gold in golds]
-    unanswerable = domain == "qa" and all(map(is_no_answer, golds))
-    named, text, dataset = (str(record.get(key, "")) for key in ("id", "question", "dataset"))
-    question = Question(named or name, text, domain, dataset=dataset)
-    reference = Reference(() if unanswerable else tuple(answers), unanswerable=unanswerable)
-    return Pair(question.id, Problem(question, reference), str(record["candidate"]), label)
 
 
 def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:

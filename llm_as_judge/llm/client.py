@@ -13,8 +13,10 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
@@ -33,17 +35,15 @@ _MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
 
 @dataclass(frozen=True, slots=True)
 class LLMReply:
-    """``cost`` is in the currency of the price table; a cached reply keeps its original cost."""
+    """``cost`` is in the currency of the price table; a cached reply keeps its cost and took no time."""
 
     text: str
     reasoning: str
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
-    cost: float
-    seconds: float
-    cached: bool = False
-    usage_known: bool = True  # False: the endpoint reported no usage and the tokens count as 0
+    cost: float = 0.0
+    seconds: float = 0.0
 
     def answering(self, prompt: str) -> Exchange:
         return Exchange(
@@ -92,7 +92,7 @@ def derived_seed(*parts: object) -> int:
 class _UnderWay:
     """A request that several callers may wait for; it is cancelled when none is left."""
 
-    reply: asyncio.Future[dict[str, Any]]
+    reply: asyncio.Future[LLMReply]
     waiting: int = 0
 
 
@@ -144,33 +144,28 @@ class LLMClient:
         entry = {"url": self._servers[0].root, **request}
         if cache is not None and (stored := cache.get(entry)) is not None:
             self._count(cached=1)
-            return LLMReply(**stored, cost=self._cost(stored), seconds=0.0, cached=True)
+            return msgspec.convert(stored, LLMReply)
         started = time.monotonic()
-        if cache is None:
-            message, shared = await self._complete(request, self._servers), False
-        else:
-            message, shared = await self._share(cache, entry, request)
-        return LLMReply(**message, cost=self._cost(message), seconds=time.monotonic() - started, cached=shared)
+        reply = await (self._complete(request, self._servers) if cache is None else self._share(cache, entry, request))
+        return replace(reply, seconds=time.monotonic() - started)
 
-    async def _share(
-        self, cache: ResponseCache, entry: Mapping[str, Any], request: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bool]:
-        """The reply to a request that is sent once for all who wait for it, and whether it was under way already."""
+    async def _share(self, cache: ResponseCache, entry: Mapping[str, Any], request: Mapping[str, Any]) -> LLMReply:
+        """The reply to a request that is sent once, however many callers wait for it."""
 
-        async def fetch() -> dict[str, Any]:
-            message = await self._complete(request, self._servers)
-            cache.put(entry, message)
-            return message
+        async def fetch() -> LLMReply:
+            reply = await self._complete(request, self._servers)
+            cache.put(entry, asdict(reply))
+            return reply
 
         key = request_key(entry)
-        if shared := key in self._under_way:
+        if key in self._under_way:
             self._count(cached=1)
         else:
             self._under_way[key] = _UnderWay(asyncio.ensure_future(fetch()))
         under_way = self._under_way[key]
         under_way.waiting += 1
         try:
-            return await asyncio.shield(under_way.reply), shared
+            return await asyncio.shield(under_way.reply)
         finally:
             under_way.waiting -= 1
             if not under_way.waiting:
@@ -186,24 +181,24 @@ class LLMClient:
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
-        return list(dict.fromkeys([name for server in self._servers for name in await self._check(server)]))
-
-    async def _check(self, server: Transport) -> list[str]:
         from llm_as_judge.llm.transport import model_names
 
-        names: list[str] = []
-        try:
-            names = await server.get("/models", model_names, f"model {self.config.model}")
-        except ProviderError as error:
-            if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
+        found: list[str] = []
+        for server in self._servers:
+            names: list[str] = []
+            try:
+                names = await server.get("/models", model_names, f"model {self.config.model}")
+            except ProviderError as error:
+                if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
+                    raise
+            try:
+                await self._complete(self._request("Reply with the word OK."), [server])
+            except ProviderError as error:
+                if error.cause == "model" and names:
+                    raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
                 raise
-        try:
-            await self._complete(self._request("Reply with the word OK."), [server])
-        except ProviderError as error:
-            if error.cause == "model" and names:
-                raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
-            raise
-        return names
+            found += names
+        return list(dict.fromkeys(found))
 
     def _request(
         self, prompt: str, system: str | None = None, temperature: float | None = None, max_tokens: int | None = None
@@ -219,21 +214,22 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _complete(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> dict[str, Any]:
-        """The message of one completion, added to ``usage``."""
+    async def _complete(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> LLMReply:
+        """The reply of one completion, added to ``usage``."""
         try:
-            message = await self._post(request, list(servers))
+            reply = await self._post(request, list(servers))
         except ProviderError:
             self._count(failed=1)
             raise
-        tokens = {name: message[name] for name in ("prompt_tokens", "completion_tokens")}
-        self._count(calls=1, cost=self._cost(message), **tokens)
-        return message
+        config, prompt, completion = self.config, reply.prompt_tokens, reply.completion_tokens
+        cost = (prompt * config.price_per_million_input + completion * config.price_per_million_output) / 1e6
+        self._count(calls=1, cost=cost, prompt_tokens=prompt, completion_tokens=completion)
+        return replace(reply, cost=cost)
 
     def _count(self, **added: float) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
-    async def _post(self, request: Mapping[str, Any], left: list[Transport]) -> dict[str, Any]:
+    async def _post(self, request: Mapping[str, Any], left: list[Transport]) -> LLMReply:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
         while True:
             now = time.monotonic()
@@ -248,42 +244,38 @@ class LLMClient:
                 if not left:
                     raise
 
-    def _cost(self, message: Mapping[str, Any]) -> float:
-        config = self.config
-        price_in, price_out = config.price_per_million_input, config.price_per_million_output
-        return float(message["prompt_tokens"] * price_in + message["completion_tokens"] * price_out) / 1e6
 
-
-def _message(text: str) -> dict[str, Any]:
-    """The parts of a chat completion that are kept; reasoning models may send null ``content``."""
+def _message(text: str) -> LLMReply:
+    """A chat completion; reasoning models may send null ``content``."""
     from llm_as_judge.llm.transport import Unreadable, parse_json
 
     body = parse_json(text)
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content = message.get("content")
-        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        content = message.get("content") or ""
+        reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
         if isinstance(content, list):
             content = "".join(part.get("text") or "" for part in content)
-        content = str(content or "")
+        content = str(content)
         if not reasoning and content.lstrip().startswith("<think>") and "</think>" in content:
             reasoning, content = content.lstrip().removeprefix("<think>").split("</think>", 1)
         usage = body.get("usage")
-        usage = usage if isinstance(usage, dict) and usage.get("prompt_tokens") is not None else {}
-        return {
-            "text": content.strip("\n") if reasoning else content,
-            "reasoning": str(reasoning or ""),
-            "finish_reason": str(choice.get("finish_reason") or "stop"),
-            "prompt_tokens": _tokens(usage.get("prompt_tokens")),
-            "completion_tokens": _tokens(usage.get("completion_tokens")),
-            "usage_known": bool(usage),
-        }
+        usage = usage if isinstance(usage, dict) else {}
+        return LLMReply(
+            content.strip("\n") if reasoning else content,
+            reasoning,
+            str(choice.get("finish_reason") or "stop"),
+            _tokens(usage.get("prompt_tokens")),
+            _tokens(usage.get("completion_tokens")),
+        )
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Unreadable("no chat completion in the reply") from error
 
 
 def _tokens(count: Any) -> int:
-    if not 0 <= int(count or 0) <= _MOST_TOKENS:
+    """A reported number of tokens; 0 without one."""
+    tokens = int(count or 0)
+    if not 0 <= tokens <= _MOST_TOKENS:
         raise ValueError(f"{count} tokens")
-    return int(count or 0)
+    return tokens

@@ -27,20 +27,15 @@ class Load:
 
 
 class Places:
-    """At most ``limit`` requests in flight."""
+    """At most ``limit`` requests in flight; ``width`` is the limit at present."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._width = float(limit)
+        self.width = float(limit)
         self._narrowed_at = 0.0
         self._free = asyncio.Condition()
         self._used = self._waiting = 0
         self._load, self._since = Load(), time.monotonic()
-
-    @property
-    def width(self) -> int:
-        """The limit at present."""
-        return int(self._width)
 
     @property
     def pressure(self) -> float:
@@ -50,22 +45,22 @@ class Places:
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
         """A place for as long as the context lasts."""
-        self._count(waiting=1)
+        self._change(waiting=1)
         try:
             async with self._free:
-                await self._free.wait_for(lambda: self._used < self.width)
-                self._count(used=1)
+                await self._free.wait_for(lambda: self._used < int(self.width))
+                self._change(used=1)
         finally:
-            self._count(waiting=-1)
+            self._change(waiting=-1)
         try:
             yield
         finally:
-            self._count(used=-1)
+            self._change(used=-1)
             async with self._free:
                 self._free.notify_all()
 
     def answered(self) -> None:
-        self._width = min(self.limit, self._width + 1 / self._width)
+        self.width = min(self.limit, self.width + 1 / self.width)
 
     def overloaded(self, begun: float) -> None:
         """Note that the server did not cope with a request sent at ``begun`` (``time.monotonic``).
@@ -73,14 +68,14 @@ class Places:
         Requests that were sent before the last halving say nothing new.
         """
         if begun >= self._narrowed_at:
-            self._width, self._narrowed_at = max(1.0, self._width / 2), time.monotonic()
+            self.width, self._narrowed_at = max(1.0, self.width / 2), time.monotonic()
 
     def load(self) -> Load:
         """Including requests that are in flight or waiting."""
-        self._count()
+        self._change()
         return self._load
 
-    def _count(self, *, used: int = 0, waiting: int = 0) -> None:
+    def _change(self, *, used: int = 0, waiting: int = 0) -> None:
         now = time.monotonic()
         elapsed, self._since = now - self._since, now
         self._load += Load(max(used, 0), self._used * elapsed, self._waiting * elapsed)

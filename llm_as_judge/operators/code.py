@@ -64,7 +64,7 @@ class Test(Operator):
         if not is_name(entry_point):
             return f"assert callable({entry_point})", "entry_point is not a function name"
         for statement in self.tools.question.public_tests or (f"assert callable({entry_point})",):
-            found = await run_assert(self.tools, source, statement)
+            found = await run_assert(self.tools.run_code, source, statement)
             if not found.passed:
                 seen = self.tools.prompts.got.format(got=found.got, expected=found.expected) if found.got else ""
                 return statement, (seen or found.error or found.outcome)[-_ERROR_LIMIT:]

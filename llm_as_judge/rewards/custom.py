@@ -4,15 +4,9 @@
         return [1.0 if len(text) < 400 else 0.0 for text in completions]
 
 ``reward.functions`` names them as ``package.module:function`` or ``file.py:function``, with a weight. One call sees a
-step's workflows. Arguments are passed by name, as in TRL 1.16 (``GRPOTrainer``, ``reward_funcs``), each a list with an
-item per workflow: ``prompts`` (the problems' statements), ``completions`` (the policy's texts) and ``completion_ids``
-(its tokens). TRL's data set columns are replaced by ``ground_truth`` (the first reference answer, a code problem's
-hidden tests, None for an unanswerable question), ``id``, ``domain`` and ``dataset``; of the run there are ``outcome``,
-``answer``, ``correct``, ``tokens`` (of the executor) and ``operators`` (names, in order). ``trainer_state``,
-``log_extra``, ``log_metric`` and ``environments`` do not exist. A value of None leaves the function out of that
-workflow's reward.
-
-No wrong answer outranks a right one: what the functions add together is limited to ``RewardFunction.slack``.
+step's workflows; arguments are passed by name, as in TRL 1.16 (``GRPOTrainer``, ``reward_funcs``), each a list with an
+item per workflow (``_columns``). None leaves the function out of that workflow's reward. No wrong answer outranks a
+right one: what the functions add together is limited to ``RewardFunction.slack``.
 """
 
 from __future__ import annotations
@@ -118,6 +112,7 @@ async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) ->
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
+    """All arguments. ``ground_truth``: the first reference answer, hidden tests, or None for an unanswerable one."""
     questions = [r.problem.question for r in rollouts]
     return {
         "prompts": [q.statement for q in questions],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +10,10 @@ from typing import Any, Protocol
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, text
-from llm_as_judge.sandbox.results import CodeVerdict
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
+from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan, unittest_assert
+from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
@@ -32,14 +32,11 @@ async def judge(
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
     arguments, and is weak.
 
-    Args:
-        isolated: False if the sandbox isolates nothing, which makes every verdict weak.
-
-    Raises:
-        DataError: the tests are missing, not Python, or never use the function.
+    ``isolated`` False (the sandbox isolates nothing) makes every verdict weak. Raises ``DataError`` for tests that are
+    missing, not Python, or never use the function.
     """
     how = plan(tests, prelude, entry_point)
-    job = {"source": solution, "prelude": prelude, "entry_point": entry_point, "collected": how.collected}
+    job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
     if how.obstacle:
         return await _judge_together(run, job, tests, how.obstacle)
     split = {"tests": tests, "modules": how.modules}
@@ -61,7 +58,7 @@ async def _judge_apart(
     """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
     changed = False
 
-    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+    async def converse(children: Sequence[Child], clock: Clock) -> None:
         """Carry calls from the tests' child to the solution's and values back, until one of them ends.
 
         The other one is killed as ``_STOPPED``.
@@ -69,65 +66,47 @@ async def _judge_apart(
         nonlocal changed
         served, tested = children
         # The tests' child sets up while the solution is executed.
-        _, _, ready = await asyncio.gather(
-            served.send({**job, "kind": "solution"}),
-            tested.send({**job, **tests, "kind": "split tests", "source": ""}),
-            served.receive_last(),
-        )
-        if not (isinstance(ready, dict) and ready.get("ready") is True):
+        await served.send({**job, "kind": "solution"})
+        await tested.send({**job, **tests, "kind": "split tests", "source": ""})
+        reply = await served.receive()
+        if reply is None or reply.get("ready") is not True:
             tested.kill(_STOPPED)
-            return [ready, None]
-        while True:
-            request = await tested.receive_last()
-            if not isinstance(request, dict) or "end" in request:
-                served.kill(_STOPPED)
-                return [None, request]
+            return
+        while (request := await tested.receive()) is not None and "end" not in request:
             await served.send(request)
-            reply = await served.receive_last()
-            if not isinstance(reply, dict) or "end" in reply:
+            reply = await served.receive()
+            if reply is None or "end" in reply:
                 tested.kill(_STOPPED)
-                return [reply, None]
+                return
             changed |= "arguments" in reply
             await tested.send({key: reply[key] for key in _REPLY if key in reply})
+        served.kill(_STOPPED)
 
     served, tested = await run(converse, 2)
     if tested.end.get("end") == "unsplittable":
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
     last = served if tested.killed_for == _STOPPED else tested
     passed = last is tested and tested.outcome == "finished"
-    verdict = CodeVerdict(
-        passed,
-        "raised" if last.outcome == "finished" and not passed else last.outcome,
-        "split",
-        weak=not isolated,
-        error=last.error,
-        seconds=last.seconds,
-        cpu_seconds=served.cpu_seconds + tested.cpu_seconds,
-    )
-    return verdict, changed
+    outcome: CodeOutcome = "raised" if last.outcome == "finished" and not passed else last.outcome
+    cpu = served.cpu_seconds + tested.cpu_seconds
+    return CodeVerdict(passed, outcome, "split", not isolated, last.error, "", last.seconds, cpu), changed
 
 
 async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, obstacle: str) -> CodeVerdict:
     """Solution and tests in one child; a number sent with the tests shows that they ran to their end."""
     nonce = secrets.token_hex(16)
 
-    async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+    async def converse(children: Sequence[Child], clock: Clock) -> None:
         await children[0].send({**job, "kind": "tests"})
         await children[0].send({"source": tests, "nonce": nonce})
-        return [await children[0].receive_last()]
+        await children[0].receive()
 
     (found,) = await run(converse, 1)
     outcome, error = found.outcome, found.error
     if outcome == "finished" and found.end.get("nonce") != nonce:
         outcome, error = "raised", "the run ended before its tests did"
-    return CodeVerdict(
-        outcome == "finished",
-        outcome,
-        error=error,
-        obstacle=obstacle,
-        seconds=found.seconds,
-        cpu_seconds=found.cpu_seconds,
-    )
+    passed = outcome == "finished"
+    return CodeVerdict(passed, outcome, "nonce", True, error, obstacle, found.seconds, found.cpu_seconds)
 
 
 class JudgesCode(Protocol):
@@ -147,11 +126,8 @@ class VacuousTests:
 async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
     """Whether the tests also pass a function that returns None or one that raises; None if they do not.
 
-    Costs one verdict, or two if the tests can catch exceptions.
-
-    Raises:
-        DataError: the tests are missing, not Python, or never use the function.
-        SandboxFault: the sandbox failed.
+    Costs one verdict, or two if the tests can catch exceptions. Raises ``DataError`` as ``judge`` does, and
+    ``SandboxFault``.
     """
     bodies = {"returns None": "return None"}
     nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []

@@ -1,8 +1,7 @@
 """The sandbox: run code, run a workflow, judge a solution by its tests.
 
 Each run is one forked child with limits (``guest.confine``), killed with its descendants at its wall-clock deadline.
-Whatever foreign code does is an outcome; only a failure of the sandbox itself is a ``fault``. ``start()``, or the
-first run, chooses the mode by a self-test, whose result ``describe()`` returns.
+Whatever foreign code does is an outcome; only a failure of the sandbox itself is a ``fault``.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox.children import ChildHandle, ChildRun, Clock, Converse, LastFrame, run_children, text
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
 from llm_as_judge.sandbox.code_verdict import judge
-from llm_as_judge.sandbox.guest.frames import FrameError
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import (
@@ -31,7 +29,7 @@ from llm_as_judge.sandbox.results import (
     WorkflowResult,
     cut,
 )
-from llm_as_judge.sandbox.zygote_client import ZygoteClient
+from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
 from llm_as_judge.types import Outcome
 
 __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox", "WorkflowResult"]
@@ -41,6 +39,8 @@ log = logging.getLogger(__name__)
 
 class Sandbox:
     """Runs foreign code: any number of runs at once, on one event loop for its whole life.
+
+    ``start()``, or the first run, chooses the mode by a self-test, whose result ``describe()`` returns.
 
     Args:
         max_code_runs: concurrent runs of ``run_code`` and ``verdict``, which mostly compute (default: two per core).
@@ -89,28 +89,18 @@ class Sandbox:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
         job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
-        async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        async def converse(children: Sequence[Child], clock: Clock) -> None:
             await children[0].send(job)
-            return [await children[0].receive_last()]
+            await children[0].receive()
 
         (run,) = await self._run(self._code_gate, converse)
-        return CodeResult(
-            run.outcome,
-            value=run.end.get("value") if run.outcome == "finished" else None,
-            stdout=text(run.end.get("stdout")),
-            error=run.error,
-            seconds=run.seconds,
-            cpu_seconds=run.cpu_seconds,
-        )
+        value, stdout = run.end.get("value") if run.outcome == "finished" else None, text(run.end.get("stdout"))
+        return CodeResult(run.outcome, value, stdout, run.error, run.seconds, run.cpu_seconds)
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:
         """Run hidden tests on a solution; see ``code_verdict.judge``.
 
-        Args:
-            prelude: trusted code put before the solution, and before the tests.
-
-        Raises:
-            DataError: the tests are missing, not Python, or never use the function.
+        ``prelude`` is trusted code put before the solution, and before the tests.
         """
         run = partial(self._run, self._code_gate)
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
@@ -123,7 +113,7 @@ class Sandbox:
         entry_point: str | None,
         call_operator: CallOperator,
         config: WorkflowConfig,
-        operators: Mapping[str, OperatorParameters] | None = None,
+        operators: Mapping[str, OperatorParameters],
         dataset: str = "",
         prompt: str = "",
     ) -> WorkflowResult:
@@ -132,7 +122,7 @@ class Sandbox:
         Args:
             call_operator: a ``WorkflowError`` it raises is raised inside the workflow, ``BudgetExceeded`` ends the run,
                 any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
-            operators: names of the operators and of their parameters; None allows any name, called by keyword.
+            operators: parameters of the operators by name.
             prompt: text of the ``prompt.py`` that a graph imports.
         """
         job = {
@@ -142,16 +132,13 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": None if operators is None else {n: asdict(p) for n, p in operators.items()},
+            "operators": {name: asdict(parameters) for name, parameters in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 
-        async def converse(children: Sequence[ChildHandle], clock: Clock) -> list[LastFrame]:
+        async def converse(children: Sequence[Child], clock: Clock) -> None:
             await children[0].send(job)
-            try:
-                return [await service.serve(children[0], clock)]
-            except FrameError as error:
-                return [error]
+            await service.serve(children[0], clock)
 
         (run,) = await self._run(self._workflow_gate, converse)
         outcome: Outcome = run.outcome
@@ -162,13 +149,8 @@ class Sandbox:
             outcome, error = "budget", service.over_budget
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
-        return WorkflowResult(
-            outcome,
-            answer=cut(answer) if outcome == "finished" and isinstance(answer, str) else None,
-            error=cut(error, KEPT_OF_ERROR),
-            seconds=run.seconds,
-            cpu_seconds=run.cpu_seconds,
-        )
+        kept = cut(answer) if outcome == "finished" and isinstance(answer, str) else None
+        return WorkflowResult(outcome, kept, cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
     async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[ChildRun]:
         """One run of ``count`` children; the deadline starts when ``gate`` has admitted it."""
@@ -181,9 +163,8 @@ class Sandbox:
 
     async def _running_zygote(self) -> ZygoteClient:
         """The zygote, started on first use and started again after it has died."""
-        loop = asyncio.get_running_loop()
-        self._loop = self._loop or loop
-        if self._loop is not loop:
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")
         async with self._starting:
             if self._closed:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
-from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.results import Confinement
 from llm_as_judge.sandbox.zygote_client import GUEST, ZygoteClient
 
@@ -31,12 +30,8 @@ _NEEDS = {
 async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confinement]:
     """Start a zygote in ``mode``, or for ``auto`` in the strictest mode that works, and report what confines it.
 
-    Args:
-        without: bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
-
-    Raises:
-        ConfigError: the mode, or for ``auto`` every mode, does not work here; the message has the cure.
-        SandboxFault: ``unsafe`` could not be started.
+    ``without`` are bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
+    Raises ``ConfigError`` with the cure if no mode works.
     """
     if mode == "unsafe":
         free = await ZygoteClient.start(mode, without)
@@ -47,12 +42,11 @@ async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confin
         try:
             zygote = await ZygoteClient.start(candidate, without)
             found = await _tried(zygote, candidate, refused)
-        except SandboxFault as fault:
-            refused[candidate] = str(fault)
-        else:
             if found.holds or without:
                 return zygote, found
             refused[candidate] = f"its self-test was able to do: {', '.join(found.open)}"
+        except SandboxFault as fault:
+            refused[candidate] = str(fault)
         if zygote is not None:
             await zygote.aclose()
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
@@ -72,11 +66,11 @@ async def _tried(zygote: ZygoteClient, mode: str, refused: Mapping[str, str]) ->
     try:
         await child.send({"kind": "code", "source": source, "call": "probe", "args": arguments})
         end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS) or {}
-    except (frames.FrameError, asyncio.TimeoutError) as error:
-        raise SandboxFault(f"its self-test did not end: {error or type(error).__name__}") from None
+    except asyncio.TimeoutError:
+        raise SandboxFault("its self-test did not end") from None
     finally:
         await child.aclose()
-    probes = end.get("value")
-    if not isinstance(probes, dict):
-        raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")
-    return Confinement(mode, zygote.layers, {str(k): str(v) for k, v in probes.items()}, dict(refused))
+    match end:
+        case {"value": dict(probes)}:
+            return Confinement(mode, zygote.layers, probes, dict(refused))
+    raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")

@@ -9,8 +9,9 @@ from typing import Any
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import InfrastructureError, WorkflowError
-from llm_as_judge.sandbox.children import ChildHandle, Clock
+from llm_as_judge.sandbox.children import Clock
 from llm_as_judge.sandbox.guest import frames
+from llm_as_judge.sandbox.zygote_client import Child
 
 log = logging.getLogger(__name__)
 
@@ -37,43 +38,57 @@ class OperatorService:
         self._config = config
         self._frame_bytes = frame_bytes
         self._slots = asyncio.Semaphore(config.max_concurrent_calls)
+        self._count = self._bytes = self._values = 0
         self.over_budget = ""
         self.fault: Exception | None = None
 
-    async def serve(self, child: ChildHandle, clock: Clock) -> dict[str, Any] | None:
-        """Serve calls until the child's last frame, which is returned; raises ``FrameError`` for invalid messages.
+    async def serve(self, child: Child, clock: Clock) -> None:
+        """Serve calls until the child's last message.
 
         Calls that the workflow does not wait for are completed as well, so that what they cost is counted and does not
         depend on timing.
         """
         tasks: set[asyncio.Task[None]] = set()
-        count = held_bytes = held_values = 0
         try:
             while (message := await child.receive(_VALUES)) is not None:
                 if "end" in message:
                     await asyncio.gather(*tasks)
-                    return message
-                count += 1
-                if count > self._config.max_calls:
-                    self._stop(child, f"over {self._config.max_calls} operator calls")
-                    return None
-                more_bytes, more_values = frames.size(message)
-                held_bytes, held_values = held_bytes + more_bytes, held_values + more_values
-                if held_bytes > self._frame_bytes:
-                    raise frames.FrameTooLong(f"its operator calls hold over {self._frame_bytes} bytes")
-                if held_values > _VALUES_OF_RUN:
-                    raise frames.FrameTooLong(f"its operator calls hold over {_VALUES_OF_RUN} values")
-                task = asyncio.create_task(self._answer(child, clock, *_call(message)))
+                    return
+                try:
+                    task = asyncio.create_task(self._answer(child, clock, *self._checked(message)))
+                except BudgetExceeded as error:
+                    self._stop(child, str(error))
+                    return
+                except frames.FrameError as error:
+                    child.last = error
+                    return
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-            return None
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _checked(self, message: Mapping[str, Any]) -> tuple[int, str, dict[str, Any], dict[str, Any]]:
+        """Number, operator, init arguments and arguments of a call, counted."""
+        self._count += 1
+        if self._count > self._config.max_calls:
+            raise BudgetExceeded(f"over {self._config.max_calls} operator calls")
+        memory, values = frames.size(message)
+        self._bytes, self._values = self._bytes + memory, self._values + values
+        for held, most, what in (
+            (self._bytes, self._frame_bytes, "bytes"),
+            (self._values, _VALUES_OF_RUN, "values"),
+        ):
+            if held > most:
+                raise frames.FrameTooLong(f"its operator calls hold over {most} {what}")
+        match message:
+            case {"call": int(number), "operator": str(name), "init": dict(init), "arguments": dict(arguments)}:
+                return number, name, init, arguments
+        raise frames.FrameError("not an operator call")
+
     async def _answer(
-        self, child: ChildHandle, clock: Clock, number: int, name: str, init: dict[str, Any], arguments: dict[str, Any]
+        self, child: Child, clock: Clock, number: int, name: str, init: dict[str, Any], arguments: dict[str, Any]
     ) -> None:
         try:
             with clock.paused():
@@ -93,14 +108,6 @@ class OperatorService:
             return
         await child.send(reply)
 
-    def _stop(self, child: ChildHandle, error: str) -> None:
+    def _stop(self, child: Child, error: str) -> None:
         self.over_budget = self.over_budget or error
         child.kill("budget")
-
-
-def _call(message: Mapping[str, Any]) -> tuple[int, str, dict[str, Any], dict[str, Any]]:
-    number, name = message.get("call"), message.get("operator")
-    init, arguments = message.get("init"), message.get("arguments")
-    if type(number) is int and isinstance(name, str) and isinstance(init, dict) and isinstance(arguments, dict):
-        return number, name, init, arguments
-    raise frames.FrameError("not an operator call")

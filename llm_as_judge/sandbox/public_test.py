@@ -6,18 +6,11 @@ For public tests only, because the expected value is in the solution's process. 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.sandbox.results import CodeOutcome, CodeResult
-
-
-class RunsCode(Protocol):
-    """Part of the sandbox used here."""
-
-    async def run_code(self, source: str, *, call: str | None = None, args: Sequence[object] = ()) -> CodeResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +24,12 @@ class AssertResult:
     error: str = ""
 
 
-async def run_assert(sandbox: RunsCode, solution: str, statement: str) -> AssertResult:
-    """Run one assert statement after the solution; raises ``SyntaxError`` if ``statement`` is something else."""
-    run = await sandbox.run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
+async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str) -> AssertResult:
+    """Run one assert statement after the solution by ``Sandbox.run_code``.
+
+    Raises ``SyntaxError`` if ``statement`` is something else.
+    """
+    run = await run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
         return AssertResult(False, run.outcome, error=run.error)
     match run.value:

@@ -1,4 +1,4 @@
-"""The host's connection to the zygote process, which forks a child for each run; asyncio, no threads.
+"""The host's connections to the zygote process and to the children that it forks; asyncio, no threads.
 
 In mode ``full`` the zygote is started inside bubblewrap: an empty file system, no network, its own process numbers.
 """
@@ -16,21 +16,23 @@ import socket
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
-from llm_as_judge.sandbox.children import ChildHandle, ExitReport
 from llm_as_judge.sandbox.guest import frames, landlock
 from llm_as_judge.sandbox.guest.confine import layer_names
 
 #: The only part of the package that exists inside the sandbox.
 GUEST = Path(landlock.__file__).parent
 _ZYGOTE = GUEST / "zygote_process.py"
-_START_SECONDS = 60.0
-_STOP_SECONDS = 5.0
+_START_SECONDS, _STOP_SECONDS = 60.0, 5.0
+#: Time for a child to exit after its result, or after it closed its connection.
+_GRACE_SECONDS = 0.5
 #: More descriptors than the zygote opens itself.
 _DESCRIPTORS = 1024
 #: Errors of a control connection that is full for now: its buffer, or the number of descriptors in flight.
@@ -42,23 +44,101 @@ _DEVICES = ("/dev/null", "/dev/urandom")
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """The end of a child's process, as the zygote saw it."""
+
+    status: int  # exit status, or minus the signal's number
+    cpu_seconds: float
+
+
+class Child:
+    """The connection to one forked child; ``ended`` resolves to None if the zygote died before it could report.
+
+    ``last`` is the last message, the error of an invalid one, or None if the connection ended after it.
+    """
+
+    def __init__(self, sock: socket.socket, frame_bytes: int, kill: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._kill = kill
+        self._sock = sock
+        self._frames = frames.Decoder(frame_bytes)
+        self._sending = asyncio.Lock()
+        self.ended: asyncio.Future[ExitReport | None] = self._loop.create_future()
+        self.last: Mapping[str, Any] | frames.FrameError | None = None
+        self.confined = False  # set up; whatever happens afterwards is the code's doing
+        self.killed_for = ""
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send a frame; ``receive`` notices a child that is gone."""
+        data = frames.encode(message)
+        async with self._sending:
+            with contextlib.suppress(OSError):
+                await self._loop.sock_sendall(self._sock, data)
+
+    async def receive(self, values: int = frames.VALUES) -> dict[str, Any] | None:
+        """The next message of at most ``values`` values; None after the end and for an invalid one."""
+        self.last = None
+        try:
+            while (message := self._frames.next(values)) is None:
+                data = await self._loop.sock_recv(self._sock, 1 << 16)
+                if not data:
+                    return None
+                if not self.confined:
+                    self.confined = True
+                    data = data[len(frames.CONFINED) :]
+                self._frames.feed(data)
+        except OSError:
+            return None
+        except frames.FrameError as error:
+            self.last = error
+            return None
+        self.last = message
+        return message
+
+    def kill(self, reason: str) -> None:
+        """End the child and its descendants; the first reason is kept."""
+        if not (self.killed_for or self.ended.done()):
+            self.killed_for = reason
+            self._kill()
+
+    def end(self, report: ExitReport | None) -> None:
+        """Note the end of the process, or of the zygote, after which nothing else may close the connection."""
+        if not self.ended.done():
+            self.ended.set_result(report)
+        if report is None:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+
+    async def wait(self) -> ExitReport | None:
+        """Wait for the process to exit; kill it after a grace period."""
+        await asyncio.wait([self.ended], timeout=_GRACE_SECONDS)
+        self.kill("closed")
+        await asyncio.wait([self.ended])
+        return self.ended.result()
+
+    async def aclose(self) -> None:
+        self.kill("closed")
+        try:
+            await asyncio.wait([self.ended])
+        finally:
+            self._sock.close()
+
+
 class ZygoteClient:
     """A running zygote process, created by ``start``; it is not used again once ``alive`` is False."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...], descriptors: int
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._process = process
         self._control = control
-        self._buffer = b""
-        self._children: dict[int, ChildHandle] = {}
+        self._children: dict[int, Child] = {}
         self._count = 0
-        self._pending_kills: list[bytes] = []
         self.layers = layers
         self.descriptors = descriptors  # higher than any descriptor number of the process
         self.alive = True
-        self._loop.add_reader(control, self._readable)
+        self._tasks = {asyncio.create_task(self._watch())}
 
     @property
     def pid(self) -> int:
@@ -88,17 +168,18 @@ class ZygoteClient:
             theirs.close()  # so that the end of the process is noticed
             ours.setblocking(False)
             try:
-                ready = await asyncio.wait_for(_record(ours), _START_SECONDS)
+                loop = asyncio.get_running_loop()
+                ready = await asyncio.wait_for(loop.sock_recv(ours, frames.EVENT.size), _START_SECONDS)
             except asyncio.TimeoutError:
                 raise SandboxFault(f"the zygote did not start within {_START_SECONDS:g} s") from None
-            if len(ready) < frames.EVENT.size:
+            if not ready:
                 status = process.wait()
                 raise SandboxFault(f"the zygote ended at once: {_last_line(process) or 'no message'} (status {status})")
             undo.pop_all()
         _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
         return cls(process, ours, layer_names(layers, landlock_abi), number + _DESCRIPTORS)
 
-    async def spawn(self, config: SandboxConfig) -> ChildHandle:
+    async def spawn(self, config: SandboxConfig) -> Child:
         """Fork a child that waits for its job on a socket of its own; raises ``SandboxFault`` if that fails."""
         try:
             ours, theirs = socket.socketpair()
@@ -108,86 +189,62 @@ class ZygoteClient:
         self._count += 1
         number = self._count
         limits = (config.cpu_seconds, config.memory_mb << 20, config.open_files, config.output_bytes)
-        command = frames.COMMAND.pack(frames.SPAWN, number, *limits, config.frame_bytes)
-        child = self._children[number] = ChildHandle(ours, config.frame_bytes, partial(self._kill, number), self._died)
-        with theirs:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
-            try:
-                while True:
-                    try:
-                        self._control.sendmsg([command], rights)
-                        return child
-                    except OSError as error:
-                        if error.errno not in _FULL or not self.alive:
-                            raise
-                        await asyncio.sleep(0.002)
-            except BaseException as error:
-                self._children.pop(number, None)
-                ours.close()
-                if isinstance(error, OSError):
-                    raise SandboxFault(f"the zygote is gone: {error}") from None
-                raise
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            await self._send(frames.COMMAND.pack(frames.SPAWN, number, *limits, config.frame_bytes), theirs.fileno())
+            if not self.alive:
+                raise SandboxFault("the zygote is gone")
+            undo.pop_all()
+        child = self._children[number] = Child(ours, config.frame_bytes, partial(self._kill, number))
+        return child
 
     def _kill(self, number: int) -> None:
-        self._pending_kills.append(frames.COMMAND.pack(frames.KILL, number, 0, 0, 0, 0, 0))
-        self._send_kills()
+        task = asyncio.create_task(self._send(frames.COMMAND.pack(frames.KILL, number, 0, 0, 0, 0, 0)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _send_kills(self) -> None:
-        try:
-            while self._pending_kills and self.alive:
-                self._control.send(self._pending_kills[0])
-                del self._pending_kills[0]
-        except OSError as error:
-            if error.errno in _FULL:
-                self._loop.call_later(0.002, self._send_kills)
-            else:
-                self._died()
-
-    def _readable(self) -> None:
-        try:
-            data = self._control.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._died()
-            return
-        self._buffer += data
-        while len(self._buffer) >= frames.EVENT.size:
-            event, number, status, cpu_seconds, _ = frames.EVENT.unpack(self._buffer[: frames.EVENT.size])
-            self._buffer = self._buffer[frames.EVENT.size :]
-            if event != frames.EXITED:
-                log.error("the zygote %d sent an invalid record: %r", self._process.pid, event)
-                self._died()
+    async def _send(self, command: bytes, *descriptors: int) -> None:
+        """Send one record as soon as the connection has room for it."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        while self.alive:
+            try:
+                self._control.sendmsg([command], rights)
                 return
-            child = self._children.pop(number, None)
-            if child is not None and not child.ended.done():
-                child.ended.set_result(ExitReport(status, cpu_seconds))
+            except OSError as error:
+                if error.errno in _FULL:
+                    await asyncio.sleep(0.002)
+                else:
+                    self._died()
+
+    async def _watch(self) -> None:
+        """Read the ends of children until the zygote dies."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            while record := await loop.sock_recv(self._control, frames.EVENT.size):  # written in one piece
+                _, number, status, cpu_seconds, _ = frames.EVENT.unpack(record)
+                self._children.pop(number).end(ExitReport(status, cpu_seconds))
+        self._died()
 
     def _died(self) -> None:
-        if not self.alive:
-            return
         self.alive = False
-        self._loop.remove_reader(self._control)
-        self._control.close()
-        for child in self._children.values():
-            if not child.ended.done():
-                child.ended.set_result(None)
-        self._children.clear()
+        while self._children:
+            self._children.popitem()[1].end(None)
 
     async def aclose(self) -> None:
         """Close the control connection, upon which the zygote kills its children and exits; reap it."""
         self._died()
-        deadline = self._loop.time() + _STOP_SECONDS
-        while self._process.poll() is None and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
-        if self._process.poll() is None:
-            log.warning("the zygote %d did not stop; killing it", self._process.pid)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._control.close()
+        try:
+            await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            log.warning("the zygote %d did not stop; killing it", self.pid)
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, 9)
+                os.killpg(self.pid, 9)
         if said := _last_line(self._process):
-            log.error("the zygote %d wrote: %s", self._process.pid, said)
+            log.error("the zygote %d wrote: %s", self.pid, said)
         _close(self._process)
 
 
@@ -225,17 +282,6 @@ def _interpreter() -> str:
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-async def _record(control: socket.socket) -> bytes:
-    """The first record from the zygote; shorter if it ended before."""
-    data = b""
-    while len(data) < frames.EVENT.size:
-        part = await asyncio.get_running_loop().sock_recv(control, frames.EVENT.size - len(data))
-        if not part:
-            break
-        data += part
-    return data
-
-
 def _close(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
@@ -245,8 +291,7 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 def _last_line(process: subprocess.Popen[bytes]) -> str:
     """The last line that the process has written to its standard error so far."""
-    if process.stderr is None or process.stderr.closed:
-        return ""
+    assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)
     lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""

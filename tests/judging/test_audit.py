@@ -10,7 +10,7 @@ from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.types import Completion, Execution, Group, Problem, Reference, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Problem, Reference, Reward, Rollout
 
 
 def problem(i: int) -> Problem:
@@ -22,18 +22,15 @@ def audited(share: float = 1.0, second: ScriptedModel | None = None) -> AuditedJ
     return AuditedJudge(config, Judge(HYBRID, ScriptedModel(TRUE)), second)
 
 
-def group(i: int, answer: str, verdict: Verdict) -> Group:
-    completion = Completion("", (1,), (1,), (0.0,), "stop")
-    return Group(problem(i), [Rollout(problem(i), completion, "", Execution("finished", answer), verdict, Reward(1.0))])
-
-
 async def feed(judge: AuditedJudge, answer: str, n: int = LEAST) -> list[Group]:
+    """Groups of one rollout each, judged."""
     groups = []
     for i in range(n):
-        said = f"{answer} ({i})"
+        said = f"{answer} ({i})" if n > 1 else answer
         verdict = await judge.verdict(problem(i), said)
         assert verdict.correct is True  # an audit changes no verdict
-        groups.append(group(i, said, verdict))
+        completion, run = Completion("", (1,), (1,), (0.0,), "stop"), Execution("finished", said)
+        groups.append(Group(problem(i), [Rollout(problem(i), completion, "", run, verdict, Reward(1.0))]))
     return groups
 
 
@@ -48,29 +45,21 @@ async def test_a_policy_that_learns_to_please_the_judge_raises_the_alarm() -> No
     assert alarm.failed == pytest.approx(15 / 35) and "judge.mode=rules" in str(alarm)
 
 
-async def test_without_the_audit_nothing_is_noticed() -> None:
-    judge = audited(share=0.0)
-    figures, alarms = judge.step(await feed(judge, "the answer matches the reference", 60))
+async def test_a_constant_share_of_failed_checks_and_no_audit_raise_no_alarm() -> None:
+    judge, without = audited(), audited(share=0.0)
+    for _ in range(3):
+        assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
+    figures, alarms = without.step(await feed(without, "the answer matches the reference", 60))
     assert (figures["qa"]["judged"], figures["qa"]["checked"], alarms) == (1.0, None, [])
 
 
-async def test_a_constant_share_of_failed_checks_raises_no_alarm() -> None:
-    judge = audited()
-    for _ in range(3):
-        assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
-
-
-async def test_a_second_judge_confirms_or_refutes() -> None:
+async def test_a_second_judge_confirms_or_refutes_and_verdicts_of_rules_are_not_checked() -> None:
     for text, failed in ((TRUE, 0.0), (FALSE, 1.0)):
         judge = audited(second=ScriptedModel(text))
         groups = await feed(judge, "the discoverer of radium")
         assert judge.step(groups)[0]["qa"]["failed_checks"] == failed
-
-
-async def test_verdicts_of_rules_are_not_checked_and_the_share_is_kept() -> None:
     judge = audited()
-    verdict = await judge.verdict(problem(0), "Marie Curie")
-    assert judge.step([group(0, "Marie Curie", verdict)])[0]["qa"] == {
+    assert judge.step(await feed(judge, "Marie Curie", 1))[0]["qa"] == {
         "judged": 1.0, "checked": 1.0, "by_llm": 0, "checks": 0, "failed_checks": None,
     }  # fmt: skip
     tenth = audited(share=0.1)
@@ -79,25 +68,13 @@ async def test_verdicts_of_rules_are_not_checked_and_the_share_is_kept() -> None
 
 def test_containment_is_of_whole_words() -> None:
     assert contains("It was Marie Curie.", "marie curie")
-    assert not contains("someone", "one")
-    assert not contains("1.55", "1.5")
-    assert not contains("x", "")
+    assert not [pair for pair in (("someone", "one"), ("1.55", "1.5"), ("x", "")) if contains(*pair)]
 
 
-async def test_a_resumed_run_keeps_its_window() -> None:
-    judge = audited()
-    judge.step(await feed(judge, "Marie Curie"))
-    judge.step(await feed(judge, "Pierre", LEAST // 4))
-    resumed = audited()
-    resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
-    alarms = [[str(a) for a in either.step(await feed(either, "Pierre"))[1]] for either in (judge, resumed)]
-    assert alarms[0] == alarms[1] != []
-
-
-async def test_figures_cover_the_given_groups_only() -> None:
-    """Batches ahead of the step may be judged before it ends."""
-    judge, quiet = audited(), audited()
+async def test_a_resumed_run_keeps_its_window_and_figures_cover_the_given_groups_only() -> None:
+    judge, resumed = audited(), audited()
     first = await feed(judge, "Marie Curie")
-    await feed(judge, "Pierre")  # of a later step
-    assert judge.step(first) == quiet.step(await feed(quiet, "Marie Curie"))
-    assert judge.state_dict() == quiet.state_dict()
+    later = await feed(judge, "Pierre", LEAST)  # batches ahead of the step may be judged before it ends
+    assert judge.step(first)[0]["qa"]["checks"] == LEAST
+    resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
+    assert judge.step(later)[1] == resumed.step(later)[1] != []

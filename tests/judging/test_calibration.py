@@ -40,26 +40,20 @@ class Always:
 
 def test_kappa_is_cohens() -> None:
     counts = Counts("plain", true_accepts=20, true_rejects=15, false_accepts=10, false_rejects=5, abstained=3)
-    assert (counts.pairs, counts.decided) == (53, 50)
-    assert counts.agreement == pytest.approx(0.7)
-    assert counts.kappa == pytest.approx(0.4)
     assert counts.line() == ("pairs=53 agreement=0.7000 kappa=0.4000 false_accepts=10 false_rejects=5 abstained=3")
     assert Counts("plain", abstained=3).line().startswith("pairs=3 agreement=- kappa=- ")
     assert count("plain", [True, True], [True, True]).kappa is None
 
 
-async def test_rules_have_no_false_accept_plain_or_attacked(pairs_file: Path) -> None:
+async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many(pairs_file: Path) -> None:
     plain, *hostile = await calibrate(Judge(RULES), read_pairs(pairs_file))
     assert (plain.true_accepts, plain.false_rejects, plain.true_rejects) == (4, 1, 1)
     assert [row.kind for row in hostile] == [*ATTACKS, *(f"always {text!r}" for text in CONSTANTS)]
-    assert [row.false_accepts for row in hostile] == [0] * (len(ATTACKS) + len(CONSTANTS))
-
-
-async def test_a_judge_that_always_says_true_is_found_out(pairs_file: Path) -> None:
+    assert not [row for row in hostile if row.false_accepts]
     rows = {row.kind: row for row in await calibrate(Always(True), read_pairs(pairs_file))}
     assert rows["plain"].false_accepts == 1
-    assert rows["master key"].false_accepts == rows["hedged list"].false_accepts == len(LINES)
-    assert rows["denied"].false_accepts == rows["taken back"].false_accepts == len(LINES)
+    empty = [rows[name].false_accepts for name, attack in ATTACKS.items() if attack.empties]
+    assert empty == [len(LINES)] * 5
     assert all(rows[f"always {text!r}"].false_accepts >= 3 for text in CONSTANTS)
     abstained = await calibrate(Always(None), read_pairs(pairs_file), (), ())
     assert (abstained[0].abstained, abstained[0].false_rejects) == (len(LINES), 0)
@@ -69,9 +63,9 @@ def test_the_wrong_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     for line, message in (
         ("{", "pairs.jsonl:1: no labelled pair"),
-        ('{"gold": "1"}', "candidate|equivalent"),
-        ('{"gold": "1", "candidate": "1", "equivalent": "yes"}', "must be true or false"),
-        ('{"gold": "1", "candidate": "1", "equivalent": true, "domain": "code"}', "domain must be"),
+        ('{"gold": "1"}', "candidate"),
+        ('{"gold": "1", "candidate": "1", "equivalent": "yes"}', "Expected `bool`, got `str` - at `.*equivalent`"),
+        ('{"gold": "1", "candidate": "1", "equivalent": true, "domain": "code"}', "'code' - at `.*domain`"),
         ("", "no pairs"),
     ):
         path.write_text(line, encoding="utf-8")
@@ -85,7 +79,8 @@ def test_the_command_prints_its_line_last_and_draws_the_picture(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = ["judge", "calibrate", str(pairs_file), "--mode", "rules", "--config", str(root / "config/embedded.yaml")]
-    command += [f"--set={name}={root / path}" for name, path in _FILES.items()]
+    files = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}
+    command += [f"--set={name}={root / path}" for name, path in files.items()]
     assert main(command) == 0
     out = capsys.readouterr().out.strip().splitlines()
     assert out[-1] == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
@@ -94,6 +89,3 @@ def test_the_command_prints_its_line_last_and_draws_the_picture(
     shown = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
     assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
-
-
-_FILES = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}

@@ -76,6 +76,9 @@ async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(s
     verdict, requests = await judged(server, "no_schema", asked(structured=True))
     assert verdict.correct is True
     assert ["response_format" in request for request in requests] == [True, False]
+    verdict, requests = await judged(server, "schema", asked(structured=True))
+    assert verdict.correct is True
+    assert requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["analysis", "true_false"]
 
 
 async def test_a_prompt_that_is_too_long_is_not_taken_for_a_server_without_schemas(server: str) -> None:
@@ -88,23 +91,11 @@ async def test_a_prompt_that_is_too_long_is_not_taken_for_a_server_without_schem
     assert "context" in verdicts[0].reason
 
 
-async def test_a_server_with_schemas_answers_in_json(server: str) -> None:
-    verdict, requests = await judged(server, "schema", asked(structured=True))
-    assert verdict.correct is True
-    assert requests[0]["response_format"]["json_schema"]["schema"]["required"] == ["analysis", "true_false"]
-
-
-async def test_the_dataset_has_its_own_line_and_the_embedded_judge_no_system_prompt(server: str) -> None:
+async def test_a_request_has_the_datasets_line_and_the_judges_temperature(server: str) -> None:
     _, requests = await judged(server, "true")
     system = requests[0]["messages"][0]
-    assert system["role"] == "system" and "one number" in system["content"]
-    _, requests = await judged(server, "true", asked(provider="embedded"))
-    assert [message["role"] for message in requests[0]["messages"]] == ["user"]
-
-
-async def test_the_judge_has_its_own_temperature_and_an_extraction_too(server: str) -> None:
-    for config, calls in ((asked(temperature=0.4), 1), (asked(temperature=0.4, two_stage=True), 2)):
-        _, requests = await judged(server, "true", config, temperature=0.4)
-        assert [request["temperature"] for request in requests] == [0.4] * calls
-    _, requests = await judged(server, "true")
-    assert requests[0]["temperature"] == 0
+    assert system["role"] == "system" and "one number" in system["content"] and requests[0]["temperature"] == 0
+    config = asked(provider="embedded", temperature=0.4, two_stage=True)
+    _, requests = await judged(server, "true", config, temperature=0.4)
+    assert [[m["role"] for m in r["messages"]] for r in requests] == [["user"]] * 2, "no system prompt"
+    assert [request["temperature"] for request in requests] == [0.4] * 2

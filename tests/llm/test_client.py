@@ -78,11 +78,16 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
     return caught.value
 
 
-async def test_request_and_reply() -> None:
-    script = Script(completion("4"))
-    async with serving(script, price_per_million_input=1.0, price_per_million_output=2.0) as client:
+async def test_requests_replies_and_usage() -> None:
+    script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
+    async with serving(script, cache=ResponseCache(), **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
-        await client.chat("2+2?", seed=3)
+        for _ in range(2):
+            await client.chat("2+2?", seed=3)
+        script.replies = [web.Response(status=401)]
+        with pytest.raises(ProviderError):
+            await client.chat("another")
+        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
     assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
     assert reply.cost == pytest.approx(20e-6)
     sent = script.requests[0]
@@ -188,25 +193,24 @@ async def test_reasoning_models_null_content_and_missing_usage() -> None:
     thinking["choices"][0]["finish_reason"] = "length"
     del thinking["usage"]
     async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
-        cut = await client.chat("q")
-        inline = await client.chat("q")
-    assert (cut.text, cut.reasoning, cut.finish_reason) == ("", "hm", "length")
-    assert (cut.prompt_tokens, cut.usage_known) == (0, False)
-    assert (inline.text, inline.reasoning, inline.usage_known) == ("4", "hm", True)
+        cut, inline = await client.chat("q"), await client.chat("q")
+    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
+    assert (inline.text, inline.reasoning) == ("4", "hm")
 
 
-async def test_only_deterministic_requests_are_cached() -> None:
-    script = Script(completion())
-    async with serving(script, cache=ResponseCache()) as client:
-        first, second = await client.chat("q"), await client.chat("q")
-        assert (first.cached, second.cached, len(script.requests)) == (False, True, 1)
-        assert (second.text, second.prompt_tokens) == (first.text, first.prompt_tokens)
-        await client.chat("q", temperature=1.0)
-        await client.chat("q", temperature=1.0)
-        assert len(script.requests) == 3
-        for seed in (1, 1, 2):
+async def test_only_deterministic_requests_are_cached_under_the_keys_of_earlier_versions() -> None:
+    script, cache = Script(completion()), ResponseCache()
+    async with serving(script, cache=cache, max_tokens=5, reasoning_effort="low") as client:
+        first, second = await client.chat("q", system="s"), await client.chat("q", system="s")
+        assert (second.text, second.prompt_tokens, len(script.requests)) == (first.text, first.prompt_tokens, 1)
+        for seed, requests in ((None, 2), (None, 3), (1, 4), (1, 4), (2, 5)):
             await client.chat("q", temperature=1.0, seed=seed)
-        assert len(script.requests) == 5
+            assert len(script.requests) == requests
+        assert cache.get({
+            "url": client._servers[0].root, "model": "nano", "temperature": 0.0, "top_p": 1.0, "max_tokens": 5,
+            "reasoning_effort": "low",
+            "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
+        }), "another key would pay for every judgement again"  # fmt: skip
 
 
 async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_last_caller() -> None:
@@ -242,16 +246,6 @@ async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_
         await asyncio.wait_for(left.wait(), 5)
 
 
-def test_cache_keys_are_those_of_earlier_versions() -> None:
-    """A kept cache file stays valid: another key would pay for every judgement again."""
-    client = LLMClient(EndpointConfig(base_url="http://h:1", model="m", reasoning_effort="low"))
-    entry = {"url": client._servers[0].root, **client._request("q", "s", None, 5)}
-    assert entry == {
-        "url": "http://h:1/v1", "model": "m", "temperature": 0.0, "top_p": 1.0, "max_tokens": 5,
-        "reasoning_effort": "low", "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
-    }  # fmt: skip
-
-
 async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
     script = Script(MODELS, completion())
     async with serving(script, cache=ResponseCache(), max_tokens=9, reasoning_effort="low") as client:
@@ -269,17 +263,6 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
         ) as wrong:
             await client.check()
     assert wrong.value.cause == "model"
-
-
-async def test_usage_counts_calls_tokens_cost_cached_and_failed_requests() -> None:
-    script = Script(completion(), completion(), web.Response(status=401))
-    prices = {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
-    async with serving(script, cache=ResponseCache(), **prices) as client:
-        for prompt in ("q", "q", "another"):
-            await client.chat(prompt)
-        with pytest.raises(ProviderError):
-            await client.chat("a third")
-        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
 
 
 async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> None:

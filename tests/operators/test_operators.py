@@ -153,29 +153,17 @@ async def test_the_named_solution_wins_and_agreement_costs_no_call() -> None:
 
 
 async def test_votes_run_at_once_in_different_but_fixed_orders() -> None:
-    first, second = Chat(by=voting_for("b")), Chat(by=voting_for("b"))
+    first, second, two = (Chat(by=voting_for("b")) for _ in range(3))
     state = random.getstate()
     for chat in (first, second):
         await build("MdEnsemble", chat)(solutions=["a", "b", "c"], problem="p")
     assert (len(first.prompts), first.most_at_once) == (5, 5)
     assert len(set(first.prompts)) > 1 and first.prompts == second.prompts
     assert random.getstate() == state, "the order must not draw on the global generator"
-    two = Chat(by=voting_for("b"))
     await build("MdEnsemble", two, vote_count=2)(solutions=["a", "b"], problem="p")
     assert len(two.prompts) == 2
     with pytest.raises(ValueError, match="vote_count must be >= 1, got 0"):
         build("MdEnsemble", two, vote_count=0)
-
-
-async def test_unreadable_votes_are_skipped() -> None:
-    said = iter(["", "no tags", voting_for("c"), "<solution_letter>Q</solution_letter>", voting_for("c")])
-
-    def reply(prompt: str) -> str:
-        say = next(said)
-        return say if isinstance(say, str) else say(prompt)
-
-    result = await build("MdEnsemble", Chat(by=reply))(solutions=["a", "b", "c"], problem="p")
-    assert (result["solution"], result["parse_ok"]) == ("c", True)
 
 
 async def test_programmer_feeds_an_error_back_and_gives_up_after_three_tries() -> None:
@@ -215,20 +203,16 @@ async def test_test_runs_public_tests_and_repairs_what_fails() -> None:
         assert result["error"] == "assert f(3) == 9: got 6, expected 9"
 
 
-async def test_asserts_of_any_form_are_judged_and_without_tests_the_function_must_exist() -> None:
+async def test_without_public_tests_the_function_must_exist() -> None:
     wrong = []
-    for tests, code, passes in (
-        *(((test,), code, code == SQUARE)
-          for test in ("assert f(2) in (4, 5)", "assert abs(f(2) - 4) < 1e-9", "assert f(2) == 4, 'no'")
-          for code in (SQUARE, "def f(x):\n    return -x")),
-        ((), SQUARE, True), ((), "f = 3", False), ((), "def g(): pass", False), ((), "", False),
+    for code, name, passes in (
+        (SQUARE, "f", True), ("f = 3", "f", False), ("def g(): pass", "f", False), ("", "f", False),
+        (SQUARE, "What is 6 times 7?", False),
     ):  # fmt: skip
-        operator = build("Test", Chat(""), question=replace(CODE, public_tests=tests))
-        result = await operator(problem="p", solution=code, entry_point="f", test_loop=0)
-        wrong += [] if result["result"] is passes else [(tests, code)]
+        operator = build("Test", Chat(""), question=replace(CODE, public_tests=()))
+        result = await operator(problem="p", solution=code, entry_point=name, test_loop=0)
+        wrong += [] if result["result"] is passes else [(code, name)]
     assert not wrong
-    result = await operator(problem="p", solution=SQUARE, entry_point="What is 6 times 7?", test_loop=0)
-    assert result["result"] is False
     operator = build("Test", Chat(""), question=CODE, run_code=time_out)
     result = await operator(problem="p", solution=SQUARE, entry_point="f", test_loop=0)
     assert result["error"] == "assert f(2) == 4: timeout", "code that does not end"

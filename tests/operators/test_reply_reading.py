@@ -31,8 +31,10 @@ LETTERS = {
 }  # fmt: skip
 
 
-def test_an_answer_is_in_its_tag_or_after_its_label() -> None:
+def test_answers_verdicts_and_letters_are_read() -> None:
     assert {text: field(text, "answer") for text in ANSWERS} == ANSWERS
+    assert {text: truth(text) for text in VERDICTS} == VERDICTS
+    assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
     solution = "def f():\n    x = 1\n\n    return x"
     assert field(f"Corrected solution:\n{solution}", "solution") == solution, "a labelled solution goes to the end"
 
@@ -41,11 +43,6 @@ def test_a_reply_cut_off_has_only_what_it_closed() -> None:
     assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None
     assert field("<feedback>good</feedback><review_result>Tr", "feedback", cut=True) == "good"
     assert field("Answer: 4", "answer", cut=True) is None
-
-
-def test_a_verdict_is_the_word_it_begins_with_and_a_choice_the_letter_it_names() -> None:
-    assert {text: truth(text) for text in VERDICTS} == VERDICTS
-    assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
 
 
 SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"

@@ -94,6 +94,7 @@ async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: 
     rewards = custom(file, limit=1.5, brevity=-100.0, right=0.0)
     one, two = await added(rewards, rollout("a", 9.0), rollout("b" * 9, 5.0))
     assert (one.total, two.total) == (7.5, 5.0)
+    assert RewardFunction(RewardConfig()).slack == pytest.approx((15 * 0.65 - 3.5) / 2)
 
 
 def test_a_function_that_cannot_be_used_is_refused_with_the_reason(file: Path) -> None:
@@ -115,7 +116,3 @@ async def test_what_it_returns_or_raises_is_checked(file: Path) -> None:
     for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
         with pytest.raises(ConfigError, match=message):
             await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))
-
-
-def test_the_limit_leaves_right_above_wrong() -> None:
-    assert RewardFunction(RewardConfig()).slack == pytest.approx((15 * 0.65 - 3.5) / 2)

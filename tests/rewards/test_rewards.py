@@ -14,7 +14,7 @@ from llm_as_judge import types
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS
-from llm_as_judge.rewards.terms import TERMS, is_clean
+from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import Completion, Exchange, Execution, Finding, OperatorCall, Problem, Reward, Verdict
 
@@ -23,12 +23,9 @@ WORKFLOW = """class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
         self.answer_generate = operator.AnswerGenerate(self.llm)
-        self.revise = operator.Revise(self.llm)
 
     async def __call__(self, problem: str):
-        answer = await self.answer_generate(input=problem)
-        answer = await self.revise(problem=problem, solution=answer['answer'], feedback='Check it.')
-        return answer['answer'], 0.0
+        return (await self.answer_generate(input=problem))['answer'], 0.0
 """
 UNUSED = Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
 UNFINISHED = ("invalid", "raised", "timeout", "memory", "output_limit", "budget")
@@ -63,12 +60,9 @@ def total(*args: Any, **kwargs: Any) -> float:
     return value
 
 
-def test_weights_and_ablation_are_of_the_terms_in_the_table() -> None:
+def test_the_terms_are_those_of_the_table_and_the_best_total_is_nine_and_a_half() -> None:
     assert dict(RewardConfig().reward_weights) == WEIGHTS and list(WEIGHTS) == list(TERMS)
     assert {f"reward.{term}" for term in TERMS if term != "correctness"} < set(PARTS)
-
-
-def test_the_best_possible_is_nine_and_a_half() -> None:
     best = reward(True, calls=(call(),))
     assert best.total == pytest.approx(9.5)
     assert dict(best.terms) == {**dict.fromkeys(TERMS, 10.0), "repetition": 0.0}
@@ -114,19 +108,6 @@ def test_the_total_is_the_weighted_sum_of_its_terms() -> None:
     assert got.total == pytest.approx(expected)
 
 
-def test_each_term_moves_the_total() -> None:
-    one, other = call(input="a"), call(input="b")
-    better_and_worse: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
-        ({"calls": (call(tokens=10),)}, {"calls": (call(tokens=900),)}),
-        ({"calls": (one,)}, {"calls": (one, other)}),
-        ({}, {"findings": (UNUSED,)}),
-        ({}, {"answer": "The answer is 12"}),
-        ({"calls": (one, other)}, {"calls": (one, one)}),
-        ({}, {"text": WORKFLOW + WORKFLOW}),
-    )
-    assert not [pair for pair in better_and_worse if total(True, **pair[0]) <= total(True, **pair[1])]
-
-
 def term(name: str, **run: Any) -> float:
     return reward(True, **run).terms[name]
 
@@ -138,7 +119,9 @@ def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
 
 def test_the_format_term_requires_a_clean_answer() -> None:
     wrong = []
+    warnings.simplefilter("error")  # odd Python gives none
     for answer, domain, clean in (
+        ("1if 0else 2 is 3\n4and", "code", False), ("x = 1if 0else 2", "code", True),
         ("12", "math", True), (r"\frac{1}{2}", "math", True), ("The answer is 12", "math", False),
         ("<answer>12</answer>", "math", False), ("12\n", "math", True), ("1\n2", "math", False), ("Paris", "qa", True),
         ("word " * 80, "qa", False), ("def f():\n    return 1", "code", True),
@@ -149,13 +132,6 @@ def test_the_format_term_requires_a_clean_answer() -> None:
         if found != ([10.0, 5.0] if clean else [5.0, 0.0]):
             wrong.append((answer, domain, found))
     assert not wrong
-
-
-def test_odd_python_in_an_answer_gives_no_warning() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not is_clean("1if 0else 2 is 3\n4and", "code")
-        assert is_clean("x = 1if 0else 2", "code")
 
 
 def test_repetition_of_calls_and_text() -> None:

@@ -26,9 +26,9 @@ JSON = st.recursive(
 MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
 # Data that looks like encoded values: known tags with any content.
 TAGS = st.sampled_from(
-    ["int", "float", "dict", "singleton", "type", "opaque", "iterator", "tuple", "set", "range", "slice", "Decimal",
-     "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys", "dict_items", "eval",
-     "stream"]
+    ["int", "float", "dict", "singleton", "type", "Opaque", "list_iterator", "tuple", "set", "range", "slice",
+     "Decimal", "Fraction", "date", "datetime", "timedelta", "bytes", "complex", "deque", "dict_keys",
+     "dict_items", "eval", "stream"]
 )  # fmt: skip
 TAGGED = st.recursive(
     JSON | st.text(alphabet="0123456789abcdefx-.naif", max_size=6),
@@ -59,16 +59,13 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @settings(max_examples=150)
-@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
-def test_any_bytes_give_messages_or_a_frame_error(data: bytes, cuts: list[int]) -> None:
+@given(st.binary(max_size=200))
+def test_any_bytes_give_messages_or_a_frame_error(data: bytes) -> None:
     decoder = frames.Decoder(100)
-    try:
-        for piece in pieces(data, cuts):
-            decoder.feed(piece)
-            while (message := decoder.next()) is not None:
-                assert type(message) is dict
-    except frames.FrameError:
-        pass
+    decoder.feed(data)
+    with contextlib.suppress(frames.FrameError):
+        while (message := decoder.next()) is not None:
+            assert type(message) is dict
 
 
 @settings(max_examples=200)
@@ -130,10 +127,10 @@ def test_nesting_is_limited() -> None:
     def nested(depth: int) -> bytes:
         return b'{"a":' + b"[" * depth + b"]" * depth + b"}"
 
-    assert frames.decode(nested(frames.DEPTH - 1))
+    frames.decode(nested(frames.DEPTH - 1))
+    frames.decode(b'{"a":[' + b",".join([b"[[]]"] * 1000) + b"]}")
     with pytest.raises(frames.FrameError, match="inside one another"):
         frames.decode(nested(frames.DEPTH))
-    frames.decode(b'{"a":[' + b",".join([b"[[]]"] * 1000) + b"]}")
 
 
 @settings(max_examples=150)

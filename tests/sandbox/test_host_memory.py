@@ -30,7 +30,7 @@ class Workflow:
 SCRIPT = """
 import asyncio, json, os, sys
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
-from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
 
 kept, release = [], asyncio.Event()
 
@@ -49,7 +49,8 @@ async def main():
         before = megabytes()
         runs = [
             asyncio.create_task(sandbox.run_workflow(
-                sys.argv[1], problem="", entry_point=None, call_operator=call, config=workflow))
+                sys.argv[1], problem="", entry_point=None, call_operator=call, config=workflow,
+                operators={"Custom": OperatorParameters(("input",))}))
             for _ in range(64)
         ]
         while len(kept) < 64 * 24 and not any(run.done() for run in runs):

@@ -65,12 +65,6 @@ def test_every_style_passes_right_solutions_only(box: SharedBox) -> None:
     assert not wrong
 
 
-def test_an_asynchronous_function_is_tested(box: SharedBox) -> None:
-    tests = "async def test_a():\n    assert await f(2) == 4"
-    assert box.verdict("async def f(x): return x * x", tests).passed
-    assert not box.verdict("async def f(x): return x + 1", tests).passed
-
-
 def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
     wrong = []
     for tests, (line, behaviour) in VACUOUS.items():

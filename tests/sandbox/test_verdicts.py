@@ -34,9 +34,6 @@ def expect_split_passes(box: SharedBox, pairs: list[tuple[str, str]]) -> None:
     assert not [(pair, v) for pair, v in verdicts if (v.passed, v.mode, v.weak) != (True, "split", False)]
 
 
-# Forgeries
-
-
 def test_no_forgery_passes(box: SharedBox) -> None:
     assert len(FORGERIES) >= 30
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
@@ -98,31 +95,23 @@ def test_a_solution_that_changes_its_arguments_does_not_pass_by_the_change(box: 
 def test_an_error_of_the_solution_does_not_end_a_loop_of_the_tests(box: SharedBox) -> None:
     pairs = []
     for error in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "type('S', (StopIteration,), {})"):
-        raises = f"def f(x): raise {error}"
-        for tests in (
-            "assert all(map(f, [1, 2]))",
-            "for y in map(f, [1, 2]): assert y == 5",
-            "assert list(map(f, [1])) == []",
-        ):
-            pairs.append((raises, tests))
+        for tests in ("assert all(map(f, [1, 2]))", "for y in map(f, [1, 2]): assert y == 5"):
+            pairs.append((f"def f(x): raise {error}", tests))
         pairs.append((f"def f(x):\n    yield 1\n    raise {error}", "assert list(f(1)) == [1]"))
     assert not [pair for pair, v in zip(pairs, box.verdicts(pairs), strict=True) if v.passed]
 
 
-# Honest solutions
-
-
 def test_right_solutions_pass_and_wrong_ones_fail(box: SharedBox) -> None:
-    for tests in (CHECK, ASSERTS):
-        expect_split_passes(box, [(SQUARE, tests)])
-        wrong = box.verdict("def f(x): return x + 2", tests)
-        assert (wrong.passed, wrong.outcome) == (False, "raised") and "AssertionError" in wrong.error
-    assert [box.verdict("def check(x): return x * x", f"assert check(2) == {n}", "check").passed for n in (4, 5)] == [
-        True,
-        False,
-    ]
-    assert box.verdict("def f(x):\n    while True: pass", CHECK).outcome == "timeout"
-    assert box.verdict("def f(x): return bytearray(10**9)", CHECK).outcome == "memory"
+    expect_split_passes(box, [(SQUARE, CHECK), (SQUARE, ASSERTS)])
+    for solution, outcome in (
+        ("def f(x): return x + 2", "raised"),
+        ("def f(x):\n    while True: pass", "timeout"),
+        ("def f(x): return bytearray(10**9)", "memory"),
+    ):
+        found = box.verdict(solution, CHECK)
+        assert (found.passed, found.outcome, found.mode) == (False, outcome, "split")
+    for expected, passed in ((4, True), (5, False)):
+        assert box.verdict("def check(x): return x * x", f"assert check(2) == {expected}", "check").passed is passed
 
 
 def test_the_prelude_comes_before_solution_and_tests_and_allows_future_imports(box: SharedBox) -> None:
@@ -218,11 +207,8 @@ def f(x):
         if (found.mode, found.weak) != ("nonce", True) or obstacle not in found.obstacle:
             wrong.append((tests, found))
     assert not wrong
-
-
-def test_the_solution_cannot_choose_how_it_is_judged(box: SharedBox) -> None:
-    for solution in ("f = 3", "class f:\n    def __init__(s, x): pass", "def f(x): return f", "f = None\ndel f"):
-        assert box.verdict(solution, CHECK).mode == "split"
+    for chooses in ("f = 3", "class f:\n    def __init__(s, x): pass", "def f(x): return f", "f = None\ndel f"):
+        assert box.verdict(chooses, CHECK).mode == "split", "the solution cannot choose how it is judged"
 
 
 def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
@@ -235,9 +221,6 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
             box.verdict("def f(x): return x", tests)
     with pytest.raises(DataError, match="no tests for 'f'"):
         box.verdict("def f(x): return x", "  ")
-
-
-# The benchmarks' own solutions
 
 
 @pytest.mark.slow

@@ -39,22 +39,12 @@ def run(box: SharedBox) -> Run:
     """Runs a workflow in the shared sandbox, or with ``settings`` in one of its own."""
 
     def run(
-        source: str,
-        call: Call = echo,
-        *,
-        limits: Mapping[str, Any] | None = None,
-        entry_point: str | None = None,
-        operators: Any = OPERATORS,
-        **settings: Any,
+        source: str, call: Call = echo, *, limits: Any = None, entry_point: str | None = None, **settings: Any
     ) -> WorkflowResult:
         def work(sandbox: Sandbox) -> Awaitable[WorkflowResult]:
+            config = WorkflowConfig(**(limits or {}))
             return sandbox.run_workflow(
-                source,
-                problem="P",
-                entry_point=entry_point,
-                call_operator=call,
-                config=WorkflowConfig(**(limits or {})),
-                operators=operators,
+                source, problem="P", entry_point=entry_point, call_operator=call, config=config, operators=OPERATORS
             )
 
         return in_sandbox(work, **settings) if settings else box.wait(work(box.sandbox))
@@ -68,8 +58,6 @@ def test_an_operator_call_goes_to_the_host_and_back(run: Run) -> None:
     init = "self.md = operator.MdEnsemble(self.llm, 3)"
     positional = workflow("r = await self.md(['a'], problem)", "return r['init']", init=init)
     assert run(positional).answer == "{'vote_count': 3}"
-    source = workflow("return (await self.x(input=problem))['response']", init="self.x = operator.Anything(self.llm)")
-    assert run(source, operators=None).answer == "Anything:None:P"
 
 
 def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run) -> None:
@@ -117,24 +105,6 @@ def test_the_entry_point_is_given_by_signature(run: Run) -> None:
     assert missing.outcome == "raised" and "wants an entry_point" in missing.error
 
 
-def test_aflow_imports_resolve(run: Run) -> None:
-    others = (
-        "import workspace.GSM8K.workflows.round_1.prompt as prompt_custom\n"
-        "from scripts.async_llm import create_llm_instance\nfrom scripts.evaluator import DatasetType\n"
-    )
-    used = "return r['response'], self.llm.get_usage_summary()['total_cost']"
-    source = others + workflow("r = await self.custom(input=problem, instruction='')", used)
-    for first in (
-        "import workspace.GSM8K.workflows.template.operator as operator",
-        "from workspace.GSM8K.workflows.template import operator",
-        "from ..template import operator",
-        "import operator",
-        "from scripts import operators as operator",
-        "",
-    ):
-        assert run(f"{first}\n{source}").answer == "Custom::P", first
-
-
 def test_misbehaviour_is_an_outcome(run: Run) -> None:
     """That of any code is in test_code_runs, that of messages in test_rpc_abuse."""
     wrong = []
@@ -176,25 +146,19 @@ def test_who_is_at_fault_for_a_failed_call_decides_the_outcome(run: Run) -> None
 
 
 def test_operator_calls_are_cancelled_when_the_run_ends_without_a_result(run: Run) -> None:
-    cancelled = False
+    ended: list[type] = []
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        nonlocal cancelled
         try:
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled = True
+        except BaseException as error:
+            ended.append(type(error))
             raise
         return {}
 
-    source = workflow(
-        "task = asyncio.create_task(self.custom(input='', instruction=''))",
-        "await asyncio.sleep(0.1)",
-        "while True: pass",
-    )
+    source = workflow("asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0.1)", "while True: pass")
     result = run(source, call, cpu_seconds=1)
-    assert (result.outcome, result.error) == ("timeout", "over 1 s of CPU time")
-    assert cancelled
+    assert (result.outcome, result.error, ended) == ("timeout", "over 1 s of CPU time", [asyncio.CancelledError])
 
 
 def test_the_clock_is_paused_during_operator_calls_only(run: Run) -> None:
@@ -207,14 +171,8 @@ def test_the_clock_is_paused_during_operator_calls_only(run: Run) -> None:
     assert run(workflow(calls, "await asyncio.sleep(9)"), slow, wall_seconds=0.6).outcome == "timeout"
     around = workflow("await asyncio.sleep(0.4)", calls, "await asyncio.sleep(0.4)")
     assert run(around, slow, wall_seconds=0.6).outcome == "timeout"
-    # A large reply that is never read.
-    unread = (
-        "t = asyncio.create_task(self.custom(input='0'))",
-        "await asyncio.sleep(0)",
-        "import time",
-        "time.sleep(9)",
-    )
-    assert run(workflow(*unread), slow, wall_seconds=0.5).outcome == "timeout"
+    unread = ("t = asyncio.create_task(self.custom(input='0'))", "await asyncio.sleep(0)", "time.sleep(9)")
+    assert run(workflow(*unread), slow, wall_seconds=0.5).outcome == "timeout", "a large reply that is never read"
 
 
 def test_calls_that_are_not_waited_for_are_completed_and_counted(run: Run) -> None:
@@ -245,7 +203,9 @@ def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:
 
         source = workflow("return (await self.custom(input='', instruction=''))['response']")
         runs = [
-            sandbox.run_workflow(source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig())
+            sandbox.run_workflow(
+                source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig(), operators=OPERATORS
+            )
             for _ in range(6)
         ]
         return list(await asyncio.gather(*runs))
@@ -253,29 +213,17 @@ def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:
     assert [r.answer for r in in_sandbox(work, max_workflows=2, max_code_runs=2)] == ["5"] * 6
 
 
-def test_a_workflow_has_timers_and_tasks_and_those_it_leaves_behind_are_not_waited_for(run: Run) -> None:
+def test_tasks_that_a_workflow_leaves_behind_are_not_waited_for(run: Run) -> None:
     source = workflow(
-        "seen = []",
-        "async def late(delay):",
-        "    await asyncio.sleep(delay)",
-        "    seen.append(delay)",
         "async def stubborn():",
         "    while True:",
         "        try: await asyncio.sleep(9)",
         "        except BaseException: pass",
         "left = asyncio.create_task(stubborn())",
-        "tasks = [asyncio.create_task(late(d)) for d in (0.03, 0.01)]",
-        "try:",
-        "    await asyncio.wait_for(asyncio.sleep(30), 0.2)",
-        "except asyncio.TimeoutError:",
-        "    seen.append('timeout')",
-        "done, pending = await asyncio.wait(tasks)",
-        "asyncio.get_running_loop().call_soon_threadsafe(seen.append, 'soon')",
-        "await asyncio.sleep(0)",
-        "first = await self.custom(input='x')",
-        "return f'{seen} {len(done)} {first[\"response\"]}'",
+        "try: await asyncio.wait_for(asyncio.sleep(30), 0.1)",
+        "except asyncio.TimeoutError: return (await self.custom(input='x'))['response']",
     )
-    assert run(source).answer == "[0.01, 0.03, 'timeout', 'soon'] 2 Custom:None:x"
+    assert run(source).answer == "Custom:None:x"
 
 
 def test_what_is_kept_of_answers_and_errors_is_bounded_and_says_so(run: Run) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
@@ -109,15 +110,13 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
     """
     parameters = list(parameters)
     kinds = {p.kind for p in parameters}
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in places if p.default is p.empty]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    places = [p for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
+    required = [p.name for p in places if p.default is p.empty]
+    by_place = dict(zip(required, _CONSTRUCTOR, strict=True)) if len(required) == len(_CONSTRUCTOR) else {}
     given: dict[str, Kind] = {}
-    for parameter in parameters:
-        kind = _known(parameter.name)
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if kind is None and len(required) == len(_CONSTRUCTOR) and parameter in required:
-            kind = _CONSTRUCTOR[required.index(parameter)]
+    for parameter in named:
+        kind = _known(parameter.name) or by_place.get(parameter.name)
         if kind is not None:
             given[parameter.name] = kind
         elif parameter.default is parameter.empty:
@@ -125,15 +124,11 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
                 f"Workflow.__init__ asks for {parameter.name!r}; there are name, llm_config, dataset and llm"
             )
     args: list[Kind] = []
-    for place in places:
-        if place.name not in given:
-            break
-        args.append(given.pop(place.name))
     if inspect.Parameter.VAR_POSITIONAL in kinds:
+        args = [given.pop(p.name) for p in itertools.takewhile(lambda p: p.name in given, places)]
         args += _CONSTRUCTOR[len(args) :]
     elif inspect.Parameter.VAR_KEYWORD in kinds:
-        known = {*args, *given.values()}
-        given.update({kind: kind for kind in _CONSTRUCTOR if kind not in known})
+        given |= {kind: kind for kind in _CONSTRUCTOR if kind not in given.values()}
     return args, given
 
 

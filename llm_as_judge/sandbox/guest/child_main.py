@@ -5,8 +5,6 @@ It shares its process with hostile code, so the host believes nothing that it se
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import io
 import json
 import socket
@@ -15,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import frames, verdict_jobs, workflow_job
-from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute
+from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute, finished
 
 
 def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
@@ -33,25 +31,6 @@ def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
     except BaseException as error:  # foreign code may also raise SystemExit or KeyboardInterrupt
         end = {"end": "raised", "error": describe(error)}
     host.finish({**end, "stdout": output.getvalue().decode("utf-8", "replace")})
-
-
-def warm_up() -> None:
-    """Run the steps of a job in the zygote until the interpreter has specialised their bytecode.
-
-    Specialising writes into the code objects; done in a child, it would copy every memory page that they lie in.
-    """
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        host, child = Connection(ours, 0), Connection(theirs, 0)
-        for _ in range(20):
-            host.send({"kind": "code", "source": "", "args": [1.5, None, "x"]})
-            child.receive()
-            output = Output(1_000, child)
-            print("x", file=io.TextIOWrapper(output, "utf-8", write_through=True))
-            namespace = execute("import math\nclass C: pass\ndef f(x):\n    return [i for i in range(x)]\n", "solution")
-            frames.encode({"end": "finished", "value": namespace["f"](3)})
-            asyncio.run(asyncio.sleep(0))
-    del sys.modules["solution"]
 
 
 class Output(io.BytesIO):
@@ -76,10 +55,7 @@ def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
         return {"end": "finished", "value": None}
     if call not in namespace:
         raise NameError(f"name {call!r} is not defined")
-    value = namespace[call](*job["args"])
-    if inspect.iscoroutine(value):
-        value = asyncio.run(value)
-    return {"end": "finished", "value": _json_or_text(value)}
+    return {"end": "finished", "value": _json_or_text(finished(namespace[call](*job["args"])))}
 
 
 _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {

@@ -84,7 +84,7 @@ def prepare_zygote() -> None:
 
 
 def confine(
-    plan: ConfinementPlan, *, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int
+    plan: ConfinementPlan, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int
 ) -> None:
     """Apply ``plan`` to the calling process permanently; it dies with its ``parent``, the zygote.
 

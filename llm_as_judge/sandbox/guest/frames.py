@@ -6,8 +6,8 @@ enough to be written in one piece and carries at most one file descriptor, so th
 
 from __future__ import annotations
 
-import itertools
 import json
+import re
 import struct
 import sys
 from typing import Any
@@ -29,9 +29,9 @@ CONFINED = b"C"
 #: Limits of a message: number of values and keys, depth of nesting.
 VALUES, DEPTH = 1_000_000, 320
 
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_UP_OR_DOWN = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_PART = 1 << 16
+_MARKS = (b"[", b"{", b",", b":")
+#: What counts in JSON without escapes; the text of a string is skipped.
+_TOKEN = re.compile(rb'"[^"]*"?|[\[\]{},:]')
 
 
 class FrameError(ValueError):
@@ -65,13 +65,10 @@ class Decoder:
             raise FrameTooLong(f"a message takes over {self._limit} bytes")
         if len(self._buffer) < end:
             return None
-        return decode(self._take(end), values)
-
-    def _take(self, end: int) -> bytes:
         with memoryview(self._buffer) as view:  # one copy less
             body = bytes(view[HEADER.size : end])
         del self._buffer[:end]
-        return body
+        return decode(body, values)
 
 
 def encode(message: Any) -> bytes:
@@ -89,10 +86,8 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
     """
     _check_size(body, values)
     surrogates = b"\\ud" in body or b"\\uD" in body
-    text = body.decode("utf-8", "replace")
-    del body  # which nobody else holds; a message takes megabytes
     try:
-        message = json.loads(text)
+        message = json.loads(body.decode("utf-8", "replace"))
         if surrogates:
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
@@ -104,35 +99,21 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
 
 def _check_size(body: bytes, values: int) -> None:
     """Every value but the first, and every key, follows a bracket, a comma or a colon; an empty list counts as two."""
-    if _marks(body) > values or _openings(body) > DEPTH:
-        outside = _outside_strings(body)  # count again without the marks inside strings
-        if _marks(outside) > values:
-            raise FrameTooLong(f"a message holds over {values} values")
-        if _openings(outside) > DEPTH and _depth(outside) > DEPTH:
-            raise FrameError(f"a message has over {DEPTH} lists inside one another")
-
-
-def _outside_strings(body: bytes) -> bytearray:
-    """JSON without its strings, a part at a time, because a list of all strings takes far more memory than the text."""
-    body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside, inside = bytearray(), False
-    for start in range(0, len(body), _PART):
-        parts = body[start : start + _PART].split(b'"')
-        outside += b"".join(parts[inside::2])
-        inside ^= len(parts) % 2 == 0
-    return outside
-
-
-def _openings(body: bytes | bytearray) -> int:
-    return body.count(b"[") + body.count(b"{")
-
-
-def _marks(body: bytes | bytearray) -> int:
-    return _openings(body) + body.count(b",") + body.count(b":")
-
-
-def _depth(body: bytes | bytearray) -> int:
-    return max(itertools.accumulate(memoryview(body.translate(_UP_OR_DOWN, _NO_BRACKETS)).cast("b")))
+    if sum(map(body.count, _MARKS)) <= values and body.count(b"[") + body.count(b"{") <= DEPTH:
+        return  # even if all of them are outside of strings
+    count = depth = deepest = 0
+    for token in _TOKEN.finditer(body.replace(b"\\\\", b"").replace(b'\\"', b"")):
+        mark = token.string[token.start()]
+        if mark in b"[{,:":
+            count += 1
+            depth += mark in b"[{"
+            deepest = max(depth, deepest)
+            if count > values:
+                raise FrameTooLong(f"a message holds over {values} values")
+        elif mark in b"]}":
+            depth -= 1
+    if deepest > DEPTH:
+        raise FrameError(f"a message has over {DEPTH} lists inside one another")
 
 
 def size(message: Any) -> tuple[int, int]:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from llm_as_judge.sandbox.guest.runtime import finished
+
 
 class raises:
     """Context manager that expects an exception of the given class or classes; ``value`` is the exception."""
@@ -37,22 +39,21 @@ class approx:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, expected: Any, rel: float = 1e-6, abs: float = 1e-12) -> None:
-        self._expected = expected
-        self._tolerance = {"rel": rel, "abs": abs}
+        self._expected, self._rel, self._abs = expected, rel, abs
 
-    def __eq__(self, other: object) -> bool:
-        expected = self._expected
-        if isinstance(expected, dict) and isinstance(other, dict):
-            return expected.keys() == other.keys() and all(self._same(expected[key], other[key]) for key in expected)
-        if isinstance(expected, (list, tuple)) and isinstance(other, (list, tuple)):
-            return len(expected) == len(other) and all(map(self._same, expected, other))
+    def __eq__(self, other: Any) -> bool:
+        match self._expected:
+            case dict() as expected if isinstance(other, dict):
+                return expected.keys() == other.keys() and all(self._same(expected[key], other[key]) for key in other)
+            case list() | tuple() as expected if isinstance(other, (list, tuple)):
+                return len(expected) == len(other) and all(map(self._same, expected, other))
         try:
-            return math.isclose(other, expected, rel_tol=self._tolerance["rel"], abs_tol=self._tolerance["abs"])  # type: ignore[arg-type]
+            return math.isclose(other, self._expected, rel_tol=self._rel, abs_tol=self._abs)
         except TypeError:
-            return bool(expected == other)
+            return bool(self._expected == other)
 
     def _same(self, expected: Any, other: Any) -> bool:
-        return bool(approx(expected, **self._tolerance) == other)
+        return bool(approx(expected, self._rel, self._abs) == other)
 
 
 class mark:
@@ -65,8 +66,6 @@ class mark:
         def decorate(test: Callable[..., Any]) -> Callable[..., None]:
             @functools.wraps(test)
             def run(*args: Any, **kwargs: Any) -> None:
-                from llm_as_judge.sandbox.guest.run_tests import finished
-
                 for row in rows:
                     values = (row,) if len(keys) == 1 and not isinstance(row, param) else row
                     finished(test(*args, **kwargs, **dict(zip(keys, values, strict=True))))

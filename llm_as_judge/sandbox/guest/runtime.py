@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import socket
 import sys
@@ -68,6 +70,11 @@ def execute(source: str, name: str, prelude: str = "", names: dict[str, Any] | N
     exec(compile(prelude, "<prelude>", "exec", dont_inherit=True), module.__dict__)
     exec(compile(source, FILENAME, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
+
+
+def finished(value: Any) -> Any:
+    """``value``, or the result of the coroutine that it is."""
+    return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 def describe(error: BaseException) -> str:

@@ -5,11 +5,9 @@ The host meters tokens and cost; here they are always zero.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from llm_as_judge.sandbox.guest import aflow
@@ -81,26 +79,15 @@ NAMES: dict[str, Any] = {
 }
 
 
-class GraphImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Import hook that creates the modules of ``roles``."""
-
-    def __init__(self, roles: Mapping[str, aflow.Role], operators: Mapping[str, Any], prompt: str) -> None:
-        self._roles = roles
-        self._operators = operators
-        self._prompt = prompt
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._roles:
-            return None
-        return importlib.util.spec_from_loader(fullname, self, is_package=True)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        match self._roles[module.__name__]:
-            case "operators":
-                module.__dict__.update(self._operators)
-            case "prompt":
-                exec(compile(self._prompt, "<prompt.py>", "exec", dont_inherit=True), module.__dict__)
-            case "names":
-                module.__dict__.update(NAMES)
+def create_modules(roles: Mapping[str, aflow.Role], operators: Mapping[str, Any], prompt: str) -> None:
+    """Make the modules of ``roles`` importable, with the packages around them; ``prompt`` is executed last."""
+    contents = {"operators": operators, "names": NAMES}
+    for name in sorted(roles):
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__dict__.update({"__path__": [], **contents.get(roles[name], {})})
+        package, _, last = name.rpartition(".")
+        if package:
+            setattr(sys.modules[package], last, module)
+    for name in roles:
+        if roles[name] == "prompt":
+            exec(compile(prompt, "<prompt.py>", "exec", dont_inherit=True), sys.modules[name].__dict__)

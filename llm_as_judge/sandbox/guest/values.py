@@ -3,7 +3,7 @@
 Only copies of exact built-in types (and a few of the standard library) pass, as tagged JSON. Classes of the solution
 never do: an instance of a subclass becomes its built-in base, any other object an ``Opaque``, so that no method of the
 solution (``__eq__``) can run in the tests' process. ``decode`` trusts nothing: data that ``encode`` would not have
-written raises ``Undecodable``.
+written raises ``Undecodable``, or gives another plain value.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import decimal
 import fractions
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-_DEPTH = 100
+#: Nesting of the JSON data: a dictionary takes three levels. ``frames.DEPTH`` is a little more.
+_DEPTH = 300
 _NODES = 1_000_000
 #: Maximum number of items sent of an iterator.
 _ITEMS = 100_000
 _SAFE_INT = 1 << 63
 
-_T = TypeVar("_T")
 Keep = Callable[[Iterator[Any]], int]
 Stream = Callable[[int], Iterator[Any]]
 
@@ -39,7 +39,7 @@ class Opaque:
     """Replaces an object of a class that cannot be sent: it keeps the truth value and is equal only to itself."""
 
     def __init__(self, name: str, truth: bool) -> None:
-        self._name, self._truth = name, truth
+        self._name, self._truth = name, truth is True
 
     def __bool__(self) -> bool:
         return self._truth
@@ -48,47 +48,41 @@ class Opaque:
         return f"<{self._name} object>"
 
 
-class _Encoder:
-    def __init__(self, opaque: bool, keep: Keep | None) -> None:
-        self._opaque = opaque
-        self._keep = keep
-        self._left = _NODES
+_BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*_BASES, complex, bytearray, bool, type(None), type)}
 
-    def encode(self, value: Any, depth: int = 0) -> Any:
-        self._left -= 1
-        if depth > _DEPTH or self._left < 0:
-            raise ValueError("the value is too deeply nested" if depth > _DEPTH else "the value is too large")
-        kind = type(value)
-        if value is None or kind is bool or kind is str:
-            return value
-        if kind is int:
-            return value if -_SAFE_INT < value < _SAFE_INT else _tagged("int", hex(value))
-        if kind is float:
-            return value if value - value == 0 else _tagged("float", value.hex())
-        if kind is list:
-            return self._all(value, depth)
-        if kind in _SEQUENCES:
-            return _tagged(kind.__name__, self._all(value, depth))
-        if kind is dict:
-            return _tagged("dict", [[self.encode(k, depth + 1), self.encode(v, depth + 1)] for k, v in value.items()])
-        if kind in _SCALARS:
-            return _tagged(kind.__name__, _SCALARS[kind][0](value))
-        if kind is type and value in _TYPES.values():
-            return _tagged("type", value.__name__)
-        for base in _BASES:  # a subclass loses its class
-            if isinstance(value, base):
-                plain = base.__new__(base, value) if base in (int, float, str, bytes) else base(value)
-                return self.encode(plain, depth)
-        if hasattr(value, "__next__"):
-            if self._keep is not None:
-                return _tagged("stream", self._keep(value))
-            return _tagged("iterator", self._all(itertools.islice(value, _ITEMS), depth))
-        if self._opaque or kind is Opaque:
-            return _tagged("opaque", [kind.__name__, bool(value)])
-        raise Unsendable(f"a {kind.__name__} cannot cross between solution and tests")
+#: How a value of each type is taken apart into simpler values, and made of them again.
+_TABLE: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    int: (hex, lambda text: int(text, 16)),
+    float: (float.hex, float.fromhex),
+    bytes: (bytes.hex, bytes.fromhex),
+    bytearray: (bytearray.hex, bytearray.fromhex),
+    complex: (lambda v: [v.real, v.imag], lambda parts: complex(*parts)),
+    range: (lambda v: [v.start, v.stop, v.step], lambda parts: range(*parts)),
+    decimal.Decimal: (str, decimal.Decimal),
+    fractions.Fraction: (str, fractions.Fraction),
+    datetime.date: (str, datetime.date.fromisoformat),
+    datetime.time: (str, datetime.time.fromisoformat),
+    datetime.datetime: (str, datetime.datetime.fromisoformat),
+    datetime.timedelta: (lambda v: [v.days, v.seconds, v.microseconds], lambda parts: datetime.timedelta(*parts)),
+    tuple: (list, tuple),
+    set: (list, set),
+    frozenset: (list, frozenset),
+    collections.deque: (list, collections.deque),
+    dict: (lambda v: [list(pair) for pair in v.items()], dict),
+    type({}.keys()): (list, lambda items: dict.fromkeys(items).keys()),
+    type({}.values()): (list, lambda items: dict(enumerate(items)).values()),
+    type({}.items()): (lambda v: [list(pair) for pair in v], lambda pairs: dict(pairs).items()),
+    type: (lambda v: v.__name__, _TYPES.__getitem__),
+    type(iter([])): (list, lambda items: iter(list(items))),
+    Opaque: (lambda v: [v._name, v._truth], lambda parts: Opaque(*parts)),
+}
+_BUILD = {kind.__name__: build for kind, (_, build) in _TABLE.items()}
 
-    def _all(self, values: Any, depth: int) -> list[Any]:
-        return [self.encode(item, depth + 1) for item in values]
+#: Attributes of the types that can be sent.
+ATTRIBUTES = frozenset(
+    name for kind in (*_TABLE, *_TYPES.values(), type(_ for _ in ())) if kind is not Opaque for name in dir(kind)
+)
 
 
 def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any:
@@ -103,102 +97,53 @@ def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any
         Unsendable: the value holds an object of a class that cannot be sent.
         ValueError: it is nested too deeply or too large.
     """
-    return _Encoder(opaque, keep).encode(value)
+    left = _NODES
+
+    def encoded(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if depth > _DEPTH or left < 0:
+            raise ValueError("the value is too deeply nested" if depth > _DEPTH else "the value is too large")
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if (kind is int and -_SAFE_INT < value < _SAFE_INT) or (kind is float and value - value == 0):
+            return value
+        if kind is list:
+            return [encoded(item, depth + 1) for item in value]
+        if kind in _TABLE and (kind is not type or value in _TYPES.values()):
+            return tagged(kind, _TABLE[kind][0](value), depth)
+        for base in _BASES:  # a subclass loses its class
+            if isinstance(value, base):
+                return encoded(base.__new__(base, value) if base in (int, float, str, bytes) else base(value), depth)
+        if hasattr(value, "__next__"):
+            if keep is not None:
+                return {"t": "stream", "v": keep(value)}
+            return tagged(type(iter([])), list(itertools.islice(value, _ITEMS)), depth)
+        if opaque:
+            return tagged(Opaque, [kind.__name__, bool(value)], depth)
+        raise Unsendable(f"a {kind.__name__} cannot cross between solution and tests")
+
+    def tagged(kind: type, content: Any, depth: int) -> Any:
+        return {"t": kind.__name__, "v": encoded(content, depth + 1)}
+
+    return encoded(value, 0)
 
 
 def decode(data: Any, stream: Stream | None = None) -> Any:
     """Inverse of ``encode``; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
+
+    def decoded(data: Any) -> Any:
+        if isinstance(data, list):
+            return [decoded(item) for item in data]
+        if not isinstance(data, dict):
+            return data
+        content = decoded(data["v"])
+        if data["t"] == "stream" and stream is not None and type(content) is int:
+            return stream(content)
+        return _BUILD[data["t"]](content)
+
     try:
-        return _decode(data, 0, stream)
-    except Undecodable:
-        raise
-    except (TypeError, ValueError, ArithmeticError, KeyError, AttributeError) as error:
-        raise Undecodable(f"{type(error).__name__}: {error}") from None
-
-
-def _decode(data: Any, depth: int, stream: Stream | None) -> Any:
-    if depth > _DEPTH + 1:
-        raise Undecodable("nested too deeply")
-    if data is None or type(data) in (bool, int, float, str):
-        return data
-    if type(data) is list:
-        return [_decode(item, depth + 1, stream) for item in data]
-    if type(data) is not dict or set(data) != {"t", "v"}:
-        raise Undecodable("not a tagged value")
-    tag, content = data["t"], data["v"]
-    if tag == "int":
-        return int(_checked(content, str), 16)
-    if tag == "float":
-        return float.fromhex(_checked(content, str))
-    if tag == "dict":
-        pairs = (_checked(pair, list) for pair in _checked(content, list))
-        return {_decode(key, depth + 1, stream): _decode(value, depth + 1, stream) for key, value in pairs}
-    if tag == "type":
-        return _TYPES[content]
-    if tag == "opaque":
-        name, truth = _checked(content, list)
-        return Opaque(_checked(name, str), _checked(truth, bool))
-    if tag in _SCALAR_NAMES:
-        return _SCALAR_NAMES[tag](content)
-    if tag == "stream" and stream is not None:
-        return stream(_checked(content, int))
-    items = [_decode(item, depth + 1, stream) for item in _checked(content, list)]
-    return iter(items) if tag == "iterator" else _SEQUENCE_NAMES[tag](items)
-
-
-def _tagged(tag: str, content: Any) -> dict[str, Any]:
-    return {"t": tag, "v": content}
-
-
-def _checked(value: Any, kind: type[_T]) -> _T:
-    if type(value) is not kind:
-        raise Undecodable(f"expected {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def _text(build: Callable[[str], Any]) -> Callable[[Any], Any]:
-    return lambda content: build(_checked(content, str))
-
-
-def _numbers(build: Callable[..., Any]) -> Callable[[Any], Any]:
-    def read(content: Any) -> Any:
-        first, second, third = (int(_checked(number, str), 16) for number in _checked(content, list))
-        return build(first, second, third)
-
-    return read
-
-
-#: Types written as one JSON value: how to write it, how to read it.
-_SCALARS: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    bytes: (bytes.hex, _text(bytes.fromhex)),
-    bytearray: (bytearray.hex, _text(bytearray.fromhex)),
-    complex: (lambda v: [v.real.hex(), v.imag.hex()], lambda v: complex(*map(float.fromhex, _checked(v, list)))),
-    range: (lambda v: [hex(n) for n in (v.start, v.stop, v.step)], _numbers(range)),
-    decimal.Decimal: (str, _text(decimal.Decimal)),
-    fractions.Fraction: (str, _text(fractions.Fraction)),
-    datetime.date: (str, _text(datetime.date.fromisoformat)),
-    datetime.time: (str, _text(datetime.time.fromisoformat)),
-    datetime.datetime: (str, _text(datetime.datetime.fromisoformat)),
-    datetime.timedelta: (lambda v: [hex(n) for n in (v.days, v.seconds, v.microseconds)], _numbers(datetime.timedelta)),
-}
-_SCALAR_NAMES = {kind.__name__: read for kind, (_, read) in _SCALARS.items()}
-
-#: Types written as the list of their items.
-_SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
-    tuple: tuple,
-    set: set,
-    frozenset: frozenset,
-    collections.deque: collections.deque,
-    type({}.keys()): lambda items: dict.fromkeys(items).keys(),
-    type({}.values()): lambda items: dict(enumerate(items)).values(),
-    type({}.items()): lambda items: dict(items).items(),
-}
-_SEQUENCE_NAMES = {kind.__name__: build for kind, build in _SEQUENCES.items()}
-
-_BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
-_TYPES: dict[str, type] = {kind.__name__: kind for kind in (*_BASES, complex, bytearray, bool, type(None), type)}
-
-#: Attributes of the types that can be sent.
-ATTRIBUTES = frozenset(
-    name for kind in (*_SCALARS, *_SEQUENCES, *_TYPES.values(), type(_ for _ in ())) for name in dir(kind)
-)
+        return decoded(data)
+    except Exception as error:
+        raise Undecodable(f"not a value: {type(error).__name__}: {error}") from None

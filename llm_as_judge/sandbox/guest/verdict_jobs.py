@@ -9,8 +9,10 @@ applied to the tests' own. Tests that cannot run this way share one child with t
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -32,13 +34,26 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
         streams.append(iterator)
         return len(streams) - 1
 
+    def call(request: dict[str, Any]) -> dict[str, Any]:
+        arguments = values.decode(request["arguments"])
+        positional, named = arguments
+        with _errors() as reply:
+            reply["value"] = encode(function(*positional, **named))
+        after = values.encode(arguments, opaque=True)
+        return reply if after == request["arguments"] else {**reply, "arguments": after}
+
+    def items(stream: Iterator[Any], count: int) -> dict[str, Any]:
+        with _errors() as reply:
+            reply["items"] = []
+            for item in itertools.islice(stream, count):
+                reply["items"].append(encode(item))
+            reply["ended"] = len(reply["items"]) < count
+        return reply
+
     host.send({"ready": True})
     while True:
         request = host.receive()
-        if "stream" in request:
-            host.send(_items(streams[request["stream"]], request["count"], encode))
-        else:
-            host.send(_answer(function, request, encode))
+        host.send(items(streams[request["stream"]], request["count"]) if "stream" in request else call(request))
 
 
 def _function(namespace: Mapping[str, Any], name: str) -> Any:
@@ -47,37 +62,16 @@ def _function(namespace: Mapping[str, Any], name: str) -> Any:
     return namespace[name]
 
 
-def _answer(function: Any, call: Mapping[str, Any], encode: Callable[[Any], Any]) -> dict[str, Any]:
-    arguments = values.decode(call["arguments"])
-    positional, named = arguments
+@contextlib.contextmanager
+def _errors() -> Iterator[dict[str, Any]]:
+    """A reply, to which an exception of the solution is added."""
+    reply: dict[str, Any] = {}
     try:
-        reply = {"value": encode(function(*positional, **named))}
+        yield reply
     except MemoryError:
         raise
     except Exception as error:
-        reply = _error(error)
-    after = values.encode(arguments, opaque=True)
-    if after != call["arguments"]:
-        reply["arguments"] = after
-    return reply
-
-
-def _items(stream: Iterator[Any], count: int, encode: Callable[[Any], Any]) -> dict[str, Any]:
-    items: list[Any] = []
-    try:
-        while len(items) < count:
-            items.append(encode(next(stream)))
-    except StopIteration:
-        return {"items": items, "ended": True}
-    except MemoryError:
-        raise
-    except Exception as error:
-        return {"items": items, **_error(error)}
-    return {"items": items}
-
-
-def _error(error: Exception) -> dict[str, Any]:
-    return {"error": [kind.__name__ for kind in type(error).__mro__], "message": message_of(error)}
+        reply.update(error=[kind.__name__ for kind in type(error).__mro__], message=message_of(error))
 
 
 def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +82,7 @@ def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
         namespace[module] = importlib.import_module(module)
     namespace[name] = _Proxy(host, job["in_place"]).function(name)
     sys.modules["__main__"] = sys.modules["solution"]
-    run_tests(job["tests"], namespace, name, job["collected"])
+    run_tests(job["tests"], namespace, name)
     return {"end": "finished"}
 
 
@@ -101,7 +95,7 @@ def test_together(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     namespace = execute(job["source"], "solution", job["prelude"])
     _function(namespace, job["entry_point"])
     tests = host.receive()
-    run_tests(tests["source"], dict(namespace), job["entry_point"], job["collected"])
+    run_tests(tests["source"], dict(namespace), job["entry_point"])
     return {"end": "finished", "nonce": tests["nonce"]}
 
 
@@ -125,7 +119,7 @@ class _Proxy:
         except values.Unsendable as error:
             self._host.finish({"end": "unsplittable", "error": str(error)})
         reply = self._ask(request)
-        try:
+        with self._only_values():
             if self._in_place and "arguments" in reply:
                 their_positional, their_named = values.decode(reply["arguments"])
                 for ours, theirs in zip(positional, their_positional, strict=True):
@@ -135,38 +129,39 @@ class _Proxy:
             if "error" not in reply:
                 return values.decode(reply["value"], self._stream)
             raised = _exception(reply["error"], reply["message"])
-        except (values.Undecodable, ValueError, TypeError, KeyError) as error:
-            self._refuse(error)
         raise raised
 
     def _stream(self, number: int) -> Iterator[Any]:
         """Items of an iterator in the other child; few more are computed than are used."""
         taken = 0
         while True:
-            reply = self._ask({"stream": number, "count": 1 + taken // 8})
+            count = 1 + taken // 8
+            reply = self._ask({"stream": number, "count": count})
             raised = None
-            try:
+            with self._only_values():
                 items = [values.decode(item, self._stream) for item in reply["items"]]
                 if "error" in reply:
                     raised = _exception(reply["error"], reply["message"])
-                elif not items and "ended" not in reply:
-                    raise values.Undecodable("no items and no end")
-            except (values.Undecodable, ValueError, TypeError, KeyError) as error:
-                self._refuse(error)
+                elif len(items) < count and reply["ended"] is not True:
+                    raise values.Undecodable("too few items")
             yield from items
             if raised is not None:
                 raise raised
-            if "ended" in reply:
+            if len(items) < count:
                 return
-            taken += len(items)
+            taken += count
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         self._host.send(request)
         return self._host.receive()
 
-    def _refuse(self, error: Exception) -> NoReturn:
-        """End the run. An exception could be caught by the tests."""
-        self._host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
+    @contextlib.contextmanager
+    def _only_values(self) -> Iterator[None]:
+        """End the run for a reply that is none. An exception could be caught by the tests."""
+        try:
+            yield
+        except (values.Undecodable, ValueError, TypeError, KeyError) as error:
+            self._host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
 
 
 def _write_back(ours: Any, theirs: Any) -> None:

@@ -12,13 +12,12 @@ import asyncio
 import contextlib
 import inspect
 import operator
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.sandbox.guest import aflow, frames
 from llm_as_judge.sandbox.guest.runtime import Connection, execute
-from llm_as_judge.sandbox.guest.standins import GraphImports, OperatorError, create_llm_instance
+from llm_as_judge.sandbox.guest.standins import OperatorError, create_llm_instance, create_modules
 
 
 class PendingCalls:
@@ -76,26 +75,20 @@ class OperatorResult(dict[str, Any]):
 
 
 def operator_class(name: str, parameters: Mapping[str, Any], calls: PendingCalls) -> type:
-    """Proxy class for one operator; ``parameters`` are the fields of ``OperatorParameters``.
-
-    Without the parameter names of the call, positional arguments are refused.
-    """
-    call, init = parameters.get("call", ()), parameters.get("init", ())
-    forms, spellings = parameters.get("forms", ()), parameters.get("spellings", {})
+    """Proxy class for one operator; ``parameters`` are the fields of ``OperatorParameters``."""
+    names = parameters["call"]
 
     class Operator:
         def __init__(self, llm: Any = None, *args: Any, **kwargs: Any) -> None:
             self.llm = llm
             self.name = kwargs.pop("name", name)  # AFlow's second parameter, a label
-            self._init = bind(name, init, args, kwargs)
+            self._init = bind(name, parameters["init"], args, kwargs)
 
         async def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            for option in aflow.OPTIONS & kwargs.keys():
-                if call and option not in call:
-                    del kwargs[option]
-            names = aflow.form(forms, len(args), kwargs) or call
-            result = await calls.call(name, self._init, bind(name, names, args, kwargs))
-            return OperatorResult(result, spellings) if spellings else result
+            kwargs = {key: value for key, value in kwargs.items() if key not in aflow.OPTIONS or key in names}
+            form = aflow.form(parameters["forms"], len(args), kwargs) or names
+            result = await calls.call(name, self._init, bind(name, form, args, kwargs))
+            return OperatorResult(result, parameters["spellings"])
 
     Operator.__name__ = Operator.__qualname__ = name
     return Operator
@@ -120,20 +113,14 @@ def run(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
 
 async def _run(host: Connection, job: dict[str, Any]) -> str:
     calls = PendingCalls(host)
-    operators: dict[str, Any] = {}
-    if job["operators"] is None:
-        operators["__getattr__"] = lambda name: operator_class(name, {}, calls)
-    else:
-        for name, parameters in job["operators"].items():
-            operators[name] = operator_class(name, parameters, calls)
+    operators = {name: operator_class(name, parameters, calls) for name, parameters in job["operators"].items()}
     # Also in the standard module ``operator``: a workflow that says ``import operator`` means these.
     operator.__dict__.update(operators)
     roles: dict[str, aflow.Role] = {}
     for source in (job["source"], job["prompt"]):
-        if "import" in source:
-            with contextlib.suppress(SyntaxError):  # raised when the source runs, or a broken prompt.py is imported
-                roles.update(aflow.modules(ast.parse(source)))
-    sys.meta_path.append(GraphImports(roles, operators, job["prompt"]))
+        with contextlib.suppress(SyntaxError):  # raised when the source runs, or a broken prompt.py is imported
+            roles.update(aflow.modules(ast.parse(source)))
+    create_modules(roles, operators, job["prompt"])
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
     if "Workflow" not in namespace:

@@ -12,7 +12,6 @@ import contextlib
 import gc
 import importlib
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -54,8 +53,6 @@ class ZygoteProcess:
         self.wake, self.waker = socket.socketpair()
         for end in (self.wake, self.waker):
             end.setblocking(False)
-        self.command = b""
-        self.descriptors: list[int] = []
 
     def run(self) -> None:
         confine.prepare_zygote()
@@ -75,21 +72,13 @@ class ZygoteProcess:
                 key.data()
 
     def read_command(self) -> None:
-        """Read at most the rest of one record, so that a descriptor always belongs to the record it came with."""
-        missing = frames.COMMAND.size - len(self.command)
-        data, ancillary, _, _ = self.control.recvmsg(missing, socket.CMSG_SPACE(4))
-        if not data:
+        """Read one record, so that a descriptor always belongs to the record it came with."""
+        data, ancillary, _, _ = self.control.recvmsg(frames.COMMAND.size, socket.CMSG_SPACE(4), socket.MSG_WAITALL)
+        if len(data) < frames.COMMAND.size:
             self.stop()
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self.descriptors += array.array("i", payload[: len(payload) - len(payload) % 4])
-        self.command += data
-        if len(self.command) < frames.COMMAND.size:
-            return
-        action, number, *limits = frames.COMMAND.unpack(self.command)
-        descriptors, self.command, self.descriptors = self.descriptors, b"", []
+        action, number, *limits = frames.COMMAND.unpack(data)
         if action == frames.SPAWN:
-            self.spawn(number, descriptors[0], limits)
+            self.spawn(number, array.array("i", ancillary[0][2])[0], limits)
         elif action == frames.KILL:
             for pid, (known, _) in self.children.items():
                 if known == number:
@@ -112,14 +101,7 @@ class ZygoteProcess:
         try:
             self.become_child(connection)
             cpu_seconds, memory_bytes, open_files, output_bytes, frame_bytes = limits
-            confine.confine(
-                self.plan,
-                parent=zygote,
-                slot=slot,
-                cpu_seconds=cpu_seconds,
-                memory_bytes=memory_bytes,
-                open_files=open_files,
-            )
+            confine.confine(self.plan, zygote, slot, cpu_seconds, memory_bytes, open_files)
             child_main.main(socket.socket(fileno=3), output_bytes, frame_bytes)
         finally:
             os._exit(frames.NOT_CONFINED)
@@ -141,30 +123,16 @@ class ZygoteProcess:
         with contextlib.suppress(BlockingIOError):
             while self.wake.recv(4096):
                 pass
-        while (ended := self.next_ended()) is not None:
-            pid, status, usage = ended
-            if pid in self.children:
-                number, slot = self.children.pop(pid)
-                self.free_slots.append(slot)
-                self.report(number, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
-            if not self.plan.layers & confine.NO_PROCESSES:
-                self.kill_strays()
-
-    def next_ended(self) -> tuple[int, int, resource.struct_rusage] | None:
-        """Reap one ended child, after killing what is left of its process group."""
         with contextlib.suppress(ChildProcessError):
-            if hasattr(os, "waitid"):
-                # While the leader is not reaped, no other group can get its number.
-                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if info is None:
-                    return None
-                self.kill_group(info.si_pid)
-                return os.wait4(info.si_pid, 0)
-            ended = os.wait4(-1, os.WNOHANG)
-            if ended[0]:
-                self.kill_group(ended[0])
-                return ended
-        return None
+            while (ended := os.wait4(-1, os.WNOHANG))[0]:
+                pid, status, usage = ended
+                self.kill_group(pid)  # the number is taken as long as the group has members
+                if pid in self.children:
+                    number, slot = self.children.pop(pid)
+                    self.free_slots.append(slot)
+                    self.report(number, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
+                if not self.plan.layers & confine.NO_PROCESSES:
+                    self.kill_strays()
 
     def kill_strays(self) -> None:
         """Kill descendants that left their group: as orphans they have become children of this process."""
@@ -203,7 +171,6 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    child_main.warm_up()
     ZygoteProcess(control, confine.plan(sys.argv[2], int(sys.argv[3]))).run()
 
 
