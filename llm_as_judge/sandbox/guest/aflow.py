@@ -111,7 +111,7 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
     parameters = list(parameters)
     kinds = {p.kind for p in parameters}
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    places = [p for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
+    places = [p for p in named if p.kind is not p.KEYWORD_ONLY]
     required = [p.name for p in places if p.default is p.empty]
     by_place = dict(zip(required, _CONSTRUCTOR, strict=True)) if len(required) == len(_CONSTRUCTOR) else {}
     given: dict[str, Kind] = {}
@@ -123,12 +123,11 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
             raise TypeError(
                 f"Workflow.__init__ asks for {parameter.name!r}; there are name, llm_config, dataset and llm"
             )
-    args: list[Kind] = []
+    args = [given.pop(p.name) for p in itertools.takewhile(lambda p: p.name in given, places)]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
-        args = [given.pop(p.name) for p in itertools.takewhile(lambda p: p.name in given, places)]
         args += _CONSTRUCTOR[len(args) :]
     elif inspect.Parameter.VAR_KEYWORD in kinds:
-        given |= {kind: kind for kind in _CONSTRUCTOR if kind not in given.values()}
+        given |= {kind: kind for kind in _CONSTRUCTOR if kind not in (*args, *given.values())}
     return args, given
 
 
