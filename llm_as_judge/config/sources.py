@@ -25,6 +25,10 @@ SHIPPED = next((folder for folder in (_HERE / "defaults", _HERE.parents[1] / "co
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
+class Quoted(str):
+    """Text in quotes, which is no number or word of YAML."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A value with its place: ``dict[str, Setting]``, a list, text as written, or the typed value of a flag."""
@@ -48,7 +52,7 @@ class Setting:
         if not isinstance(self.value, str):
             return self.value
         text = interpolate(self.value, env, self.origin)
-        if as_text:
+        if as_text or isinstance(self.value, Quoted):
             return text
         try:
             return yaml.safe_load(text)
@@ -178,4 +182,6 @@ def _setting(node: yaml.Node, source: str | Path) -> Setting:
         value = {k.value: Setting(_setting(v, source).value, origin(k.start_mark), file) for k, v in node.value}
     elif isinstance(node, yaml.SequenceNode):
         value = [_setting(child, source).value for child in node.value]
+    elif node.style:
+        value = Quoted(node.value)
     return Setting(value, origin(node.start_mark), file)

@@ -100,6 +100,7 @@ def test_mistakes_are_reported_with_file_line_value_and_cure() -> None:
         ("domain_ratios={math: 0.401, code: 0.3, qa: 0.3}", "must sum to 1, got 1.001"),
         ("domain_ratios={math: 1.5, code: -0.5, qa: 0}", "must not be negative"),
         ("domain_ratios={math: 1, code: 0, qa: 0, art: 0}", "domain_ratios"), ("seed", "expected name=value"),
+        ("max_steps='5'", "max_steps = '5': Input should be a valid integer"),
     ]:  # fmt: skip
         said = message(None, text) if ":" not in text.partition("=")[0] and text[:1].isalpha() else message(text)
         wrong += [(text, said) for part in expected.split("|") if part.partition(", unable")[0] not in said]
