@@ -182,6 +182,6 @@ def _setting(node: yaml.Node, source: str | Path) -> Setting:
         value = {k.value: Setting(_setting(v, source).value, origin(k.start_mark), file) for k, v in node.value}
     elif isinstance(node, yaml.SequenceNode):
         value = [_setting(child, source).value for child in node.value]
-    elif node.style:
+    elif isinstance(node, yaml.ScalarNode) and node.style:
         value = Quoted(node.value)
     return Setting(value, origin(node.start_mark), file)
