@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from random import Random
 
+import numpy as np
+import pytest
+
 from llm_as_judge.embedded.tasks import coding, maths, reading
-from llm_as_judge.embedded.tasks.generate import KINDS, problems, split_of
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.embedded.tasks.generate import KINDS, Split, problems, split_of
+from llm_as_judge.types import DOMAINS, Domain, Problem
 
 
 def run(program: str) -> str:
@@ -80,5 +84,59 @@ def test_the_same_seed_gives_the_same_problems_and_another_gives_others() -> Non
     assert problems("qa", "train", 5, seed=1) == problems("qa", "train", 5, seed=1)
     assert problems("qa", "train", 5, seed=1) != problems("qa", "train", 5, seed=2)
     drawn = problems("math", "train", 6)
-    assert [p.question.dataset for p in drawn] == [*KINDS["math"]] * 2
+    assert [p.question.dataset for p in drawn] == ["sums", "chains", "relays", "chains", "sums", "chains"]
     assert all(p.question.id.startswith(f"embedded/{p.question.dataset}/") for p in drawn)
+
+
+def fitted(rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Weights of a softmax regression, by gradient descent."""
+    weights = np.zeros((rows.shape[1], 3))
+    wanted = np.eye(3)[kinds]
+    for _ in range(1500):
+        scores = rows @ weights
+        found = np.exp(scores - scores.max(1, keepdims=True))
+        found /= found.sum(1, keepdims=True)
+        weights -= 0.1 * (rows.T @ (found - wanted) / len(rows) + 1e-4 * weights)
+    return weights
+
+
+def shares_found(train: Sequence[Problem], heldout: Sequence[Problem], bag: bool) -> Mapping[str, float]:
+    """Share of each kind that is recognised by its words, or by its length alone."""
+    words = sorted({w for p in train for w in re.findall(r"\w+|[^\w\s]", p.question.statement)}) if bag else []
+    columns = {w: i for i, w in enumerate(words)}
+
+    def rows(drawn: Sequence[Problem]) -> np.ndarray:
+        made = np.zeros((len(drawn), len(columns) + 3))
+        for row, problem in zip(made, drawn, strict=True):
+            found = re.findall(r"\w+|[^\w\s]", problem.question.statement)
+            for word in found:
+                if word in columns:
+                    row[columns[word]] += 1
+            row[-3:] = 1, len(found) / 100 - 1, (len(found) / 100 - 1) ** 2
+        return made
+
+    names = list(dict.fromkeys(p.question.dataset for p in train))
+    kinds = np.array([names.index(p.question.dataset) for p in train])
+    inputs = rows(train)
+    scale = np.where(inputs.std(0) > 0, np.maximum(inputs.std(0), 0.2), 1.0)
+    guessed = (rows(heldout) / scale @ fitted(inputs / scale, kinds)).argmax(1)
+    own = np.array([names.index(p.question.dataset) for p in heldout])
+    return {name: float((guessed[own == i] == i).mean()) for i, name in enumerate(names)}
+
+
+def balanced(domain: Domain, split: Split, each: int) -> list[Problem]:
+    """``each`` problems of every kind, so that guessing the frequent kind does not pay."""
+    drawn = problems(domain, split, 4 * each)
+    return [p for kind in KINDS[domain] for p in [p for p in drawn if p.question.dataset == kind][:each]]
+
+
+@pytest.mark.slow
+def test_neither_the_words_nor_the_length_tell_the_kind_of_a_problem() -> None:
+    """At most one kind in three is recognised by its words; reading to the end tells all (asides end with a dot)."""
+    found: dict[str, tuple[float, float]] = {}
+    for domain in DOMAINS:
+        train, heldout = balanced(domain, "train", 300), balanced(domain, "heldout", 100)
+        bag, length = (shares_found(train, heldout, bag) for bag in (True, False))
+        found |= {kind: (bag[kind], length[kind]) for kind in KINDS[domain]}
+    print({kind: tuple(round(x, 2) for x in pair) for kind, pair in found.items()})
+    assert sum(max(pair) < 0.85 for pair in found.values()) >= 6, found

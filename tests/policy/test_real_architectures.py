@@ -1,0 +1,167 @@
+"""Updates and an evaluation of 7B models under fake tensors: shapes, dtypes and memory as on a GPU, no weights.
+
+A fake tensor has no values, so the test also fails if a forward or backward pass waits for one (``item``, ``nonzero``,
+a boolean index), which on a GPU would be a synchronisation in every layer or row.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
+
+from llm_as_judge.assembly.estimates import ModelSizes, sampling_memory, update_memory
+from llm_as_judge.config.schema import ModelConfig, TrainingConfig
+from llm_as_judge.policy import local, prefill, scoring
+from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import sampling_logprobs
+from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.tree import padded_batches, plan
+from llm_as_judge.rl.update import Updater
+from llm_as_judge.types import Completion
+
+pytestmark = pytest.mark.slow
+
+BUDGET = 16_384
+QWEN25 = ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False)
+QWEN3 = ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False)
+SETTINGS = ModelConfig(dtype="bfloat16", gradient_checkpointing=True, lora_rank=64, lora_alpha=64, device="cpu")
+NEW_TOKENS = 1024
+#: Products of at least this many elements must be in bfloat16; the loss computes small ones in float32.
+LARGE = 2**20
+
+
+class Watch(TorchDispatchMode):
+    """Bytes of all storages alive, their peak, and the dtypes of large matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = self.peak = 0
+        self.products: set[torch.dtype] = set()
+        self._known: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                self._add(tensor)
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm) and out.numel() > LARGE:
+            self.products.update(arg.dtype for arg in args if isinstance(arg, torch.Tensor))
+        return out
+
+    def _add(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._known:
+            self._known[key] = size
+            self.bytes += size
+            self.peak = max(self.peak, self.bytes)
+            weakref.finalize(storage, self._drop, key)
+
+    def _drop(self, key: int) -> None:
+        self.bytes -= self._known.pop(key)
+
+
+def converted(module: nn.Module, convert: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+    """``nn.Module._apply`` for fake tensors, which cannot be swapped in place."""
+    for child in module.children():
+        child._apply(convert)
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            module._parameters[name] = nn.Parameter(convert(parameter.detach()), parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            module._buffers[name] = convert(buffer)
+    return module
+
+
+def sampled(groups: int, members: int) -> list[Completion]:
+    """Prompts of 3,700 tokens, 2,200 of them shared by all; completions of 400 to 1,000 tokens."""
+    draw = Random(0)
+
+    def tokens(count: int) -> tuple[int, ...]:
+        return tuple(draw.randrange(1000) for _ in range(count))
+
+    shared, found = tokens(2200), []
+    for _ in range(groups):
+        own = tokens(1500)
+        for _ in range(members):
+            ids = tokens(draw.randint(400, 1000))
+            found.append(Completion("", shared + own, ids, (0.0,) * len(ids), "stop", 0))
+    return found
+
+
+def architecture(make: Any, shape: ModelSizes) -> Any:
+    return make(
+        hidden_size=shape.hidden, intermediate_size=shape.intermediate, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, head_dim=shape.head_dim,
+        vocab_size=shape.vocabulary, tie_word_embeddings=False,
+    )  # fmt: skip
+
+
+def test_an_evaluation_of_long_prompts_needs_the_planned_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The prefill of each batch, and its decoding step with the longest cache."""
+    monkeypatch.setattr(nn.Module, "_apply", converted)
+    monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")
+    draw = Random(0)
+    shared = [draw.randrange(1000) for _ in range(2200)]
+    prompts = [shared + [draw.randrange(1000) for _ in range(draw.randint(1500, 2700))] for _ in range(64)]
+    needed = [len(prompt) + NEW_TOKENS for prompt in prompts]
+    with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch, torch.no_grad():
+        base = AutoModelForCausalLM.from_config(architecture(Qwen2Config, QWEN25), dtype=torch.bfloat16)
+        policy = Policy(base, None, SETTINGS)
+        weights = watch.bytes
+        for places in padded_batches(needed, local.CACHE_TOKENS):
+            with policy.generation_weights(), own_precision(base):
+                chunk = [prompts[place] for place in places]
+                hidden, store = prefill.prefill(base, chunk, 1, capacity=NEW_TOKENS)
+                base.set_attn_implementation(local.ATTENTION)
+                store.length = NEW_TOKENS - 1
+                ids = torch.zeros(len(chunk), 1, dtype=torch.long)
+                states = base.get_decoder()(
+                    input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store
+                )
+                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), 0.3, 0.95)
+                local.sample(logprobs, torch.rand(len(chunk), dtype=torch.float64))
+                del hidden, store, states, logprobs
+    assert watch.products == {torch.bfloat16}
+    planned = sampling_memory(QWEN25, "bfloat16", len(prompts), 1, len(shared), max(map(len, prompts)), NEW_TOKENS)
+    assert planned == pytest.approx(watch.peak - weights, rel=0.1), (planned / 1e9, (watch.peak - weights) / 1e9)
+
+
+@pytest.mark.parametrize(("make", "shape"), [(Qwen2Config, QWEN25), (Qwen3Config, QWEN3)])
+def test_an_update_computes_in_bfloat16_and_needs_the_planned_memory(
+    make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nn.Module, "_apply", converted)
+    monkeypatch.setattr(scoring, "ROW_TOKENS", BUDGET)  # as on a GPU
+    completions = sampled(groups=3, members=4)
+    tree = plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
+    scored = sum(tree.lengths)
+    assert tree.unique_tokens < BUDGET
+    with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch:
+        base = AutoModelForCausalLM.from_config(architecture(make, shape), dtype=torch.bfloat16)
+        policy = Policy(base, None, SETTINGS)
+        updater = Updater(policy, TrainingConfig(beta=0.0))
+        for batch in (completions[:1], completions):  # AdamW's moments exist from the second update on
+            watch.peak = watch.bytes
+            for part in policy.micro_batches(batch, Sampling(), "tree", BUDGET):
+                (part.scores.logprobs * part.scores.mask).sum().backward()  # type: ignore[no-untyped-call]
+            updater.optimizer.step()
+            updater.optimizer.zero_grad()
+    assert watch.products == {torch.bfloat16}
+    estimate = update_memory(shape, "all-linear", 64, "bfloat16", tree.unique_tokens, scored, checkpointing=True)
+    planned = estimate.weights + estimate.adapter + estimate.activations + estimate.logits
+    assert planned == pytest.approx(watch.peak, rel=0.1), (planned / 1e9, watch.peak / 1e9)
