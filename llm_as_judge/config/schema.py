@@ -46,7 +46,9 @@ class ModelConfig(Strict):
         "for tiny models), else float32.",
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
-    gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
+    gradient_checkpointing: bool = Field(
+        False, description="Recompute activations in the backward pass to save memory."
+    )
     adapter: InputPath | None = Field(
         None, description="Initial adapter: its folder, or a folder of checkpoints for the newest; null: a new one."
     )
@@ -63,7 +65,9 @@ class WarmupConfig(Strict):
     look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
     look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
     varied: Float = Field(1.0, ge=0, le=1, description="Share of generated workflows with varied names and idioms.")
-    own_workflows: InputPath | None = Field(None, description="JSONL file of your own workflows; null: generated ones.")
+    own_workflows: InputPath | None = Field(
+        None, description="JSONL file of your own workflows (domain, workflow); null: generated ones."
+    )
 
 
 class TrainingConfig(Strict):
@@ -89,7 +93,9 @@ class TrainingConfig(Strict):
     importance_sampling_cap: Float = Field(
         3.0, gt=0, description="Importance weight above which a token or sequence is truncated or masked."
     )
-    lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead and trained on that many steps later.")
+    lookahead: int = Field(
+        0, ge=0, le=64, description="Batches sampled ahead, each trained on that many steps later; 0 = off."
+    )
     stale_policy: Literal["behaviour", "truncate"] = Field(
         "truncate",
         description="Correction of batches sampled by older weights. truncate: importance weights, truncated at "
@@ -145,7 +151,12 @@ class DataConfig(Strict):
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; the shares sum to 1."
     )
-    eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
+    eval_problems: int = Field(
+        150,
+        gt=0,
+        le=1_000_000,
+        description="Problems in an evaluation, with the file's shares of datasets and domains.",
+    )
     max_problems: int | None = Field(
         None, gt=0, description="Maximum number of training problems, sampled in the same way; null = all."
     )
@@ -277,7 +288,9 @@ class TrackingConfig(Strict):
 
 
 class OutputConfig(Strict):
-    output_dir: OutputPath = Field(Path("checkpoints"), description="Folder of <model>/<run_name>/step_N.")
+    output_dir: OutputPath = Field(
+        Path("checkpoints"), description="Folder for checkpoints: <model>/<run_name>/step_N."
+    )
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
     run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run's folder and log.")
