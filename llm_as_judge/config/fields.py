@@ -34,8 +34,12 @@ class Input:
 
 
 def _url(value: str) -> str:
-    parts = urlsplit(value)  # it and ``port`` raise ValueError
-    if value and not (parts.hostname and parts.port != 0):
+    try:
+        parts = urlsplit(value)
+        usable = not value or (parts.hostname and parts.port != 0)
+    except ValueError:  # a port that is no number or out of range
+        usable = False
+    if not usable:
         raise ValueError("is not a URL; write http://HOST:PORT/v1")
     return value
 

@@ -277,8 +277,8 @@ def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(
     assert len(train["examples"]) == 2 and train["examples"][0] != train["examples"][1]
     lengths = sorted(len(line["problem"]) for line in lines(out / "mixed/train_mixed.jsonl"))
     assert train["length"] == {"median": lengths[15], "p95": lengths[28], "max": lengths[-1]}
-    assert main(["data", "inspect", "--out", str(out), "--png", str(out / "x.png"), "--examples", "0"]) == 0
-    assert (out / "x.png").exists() and "gsm8k" in capsys.readouterr().out
+    assert main(["data", "inspect", "--out", str(out), "--examples", "0"]) == 0
+    assert "gsm8k" in capsys.readouterr().out
     for name, content, reason in (
         ("mixed/train_mixed.jsonl", "{}", r"train_mixed\.jsonl: is not the file"), ("mixed/info.json", "{", "damaged"),
     ):  # fmt: skip
