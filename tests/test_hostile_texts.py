@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,12 @@ def reward(text: str) -> None:
     RewardFunction(RewardConfig())(done.problem, done.completion, done.execution, done.verdict)
 
 
+def compare_calls(text: str) -> None:
+    done, call = rollout("short"), OperatorCall("Custom", {"input": text}, {}, ())
+    run = replace(done.execution, calls=(call, call))
+    assert RewardFunction(RewardConfig())(done.problem, done.completion, run, done.verdict).terms["repetition"] == 5.0
+
+
 def receive(text: str) -> None:
     text = text if text.isascii() else text[: len(text) // 4]  # a message is counted in bytes
     for head, tail in (("", ""), ('{"call": "', '"}')):
@@ -214,6 +221,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
     "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),
     "reward": (KEPT, reward),
+    "reward of arguments": (2_000_000, compare_calls),
     "log": (KEPT, lambda text: encoded(record_of(0, 0, rollout(text)))),
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
     "frames": (3_999_000, receive),

@@ -94,16 +94,19 @@ async def refuse_vacuous(problems: Iterable[Problem], sandbox: Sandbox) -> None:
 
 
 async def _vacuous(sandbox: Sandbox, problem: Problem) -> str:
-    """Why the hidden tests of a code problem prove nothing, or ""."""
+    """Why the hidden tests of a code problem prove nothing or cannot run, or ""."""
     reference, entry_point = problem.reference, problem.question.entry_point or ""
-    found = await vacuous(sandbox, reference.tests, entry_point, reference.prelude)
+    try:
+        found = await vacuous(sandbox, reference.tests, entry_point, reference.prelude)
+    except DataError as error:
+        return f"{problem.question.id}: {error}"
     return f"{problem.question.id}: line {found.line} of the tests: {found.reason}" if found else ""
 
 
 async def _check_tests(sandbox: Sandbox, problem: Problem, place: str) -> list[Failure]:
     try:
         reason = await _vacuous(sandbox, problem)
-    except (DataError, SandboxFault) as error:
+    except SandboxFault as error:
         reason = str(error)
     return [Failure(place, reason)] if reason else []
 

@@ -27,8 +27,11 @@ class Programmer(Operator):
         source = error = ""
         for _ in range(_TRIES):
             failure = prompts.failure.format(code=source, error=error) if error else ""
-            prompt = prompts.programmer.format(problem=problem, analysis=known, failure=failure)
-            source = code(await self.tools.ask(self.NAME, prompt), "solve")
+            # No variable keeps a prompt, which may be megabytes, while the next one is made.
+            reply = await self.tools.ask(
+                self.NAME, prompts.programmer.format(problem=problem, analysis=known, failure=failure)
+            )
+            source = code(reply, "solve")
             run = await self.tools.run_code(source, call="solve", args=[])
             if run.outcome == "finished" and run.value is not None:
                 return result(code=source, output=str(run.value))

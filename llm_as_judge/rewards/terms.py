@@ -6,9 +6,8 @@ default belongs in ``config/schema.py``.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llm_as_judge.answers.code import LONGEST_PARSED, parses
@@ -63,7 +62,7 @@ def repetition(run: FinishedRun) -> float:
     """0 for no repetition, up to 10: the share of operator calls with the same name and arguments as another, or of
     repeated n-grams in the workflow's text, whichever is larger.
     """
-    calls = [(c.name, hash(json.dumps(dict(c.arguments), sort_keys=True, default=repr))) for c in run.execution.calls]
+    calls = [(c.name, _frozen(c.arguments)) for c in run.execution.calls]
     words = re.findall(r"\w+", run.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
     return 10.0 * max(_repeated(calls), _repeated(ngrams))
@@ -100,6 +99,15 @@ def is_clean(answer: str | None, domain: Domain) -> bool:
 
 def _clipped(value: float) -> float:
     return min(10.0, max(0.0, value))
+
+
+def _frozen(value: object) -> object:
+    """``value`` as something that a set can hold, without a copy of its texts, which may be megabytes."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _frozen(part)) for key, part in value.items())
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return value if isinstance(value, Hashable) else repr(value)
 
 
 def _repeated(items: Sequence[object]) -> float:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from llm_as_judge.answers.code import quiet_parse
-from llm_as_judge.errors import SandboxFault
+from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
-from llm_as_judge.sandbox.split_plan import plan, unittest_assert
+from llm_as_judge.sandbox.split_plan import is_assert, plan, unittest_assert
 from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
@@ -32,8 +32,8 @@ async def judge(
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
     arguments, and is weak.
 
-    ``isolated`` False (the sandbox isolates nothing) makes every verdict weak. Raises ``DataError`` for tests that are
-    missing, not Python, or never use the function.
+    ``isolated`` False (the sandbox isolates nothing) makes every verdict weak. Raises ``DataError`` as ``plan`` does,
+    and for tests that fail before they call the function.
     """
     how = plan(tests, prelude, entry_point)
     job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
@@ -56,14 +56,14 @@ async def _judge_apart(
     run: RunChildren, job: Mapping[str, Any], tests: Mapping[str, Any], isolated: bool
 ) -> tuple[CodeVerdict, bool]:
     """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
-    changed = False
+    changed = called = False
 
     async def converse(children: Sequence[Child], clock: Clock) -> None:
         """Carry calls from the tests' child to the solution's and values back, until one of them ends.
 
         The other one is killed as ``_STOPPED``.
         """
-        nonlocal changed
+        nonlocal changed, called
         served, tested = children
         # The tests' child sets up while the solution is executed.
         await served.send({**job, "kind": "solution"})
@@ -73,6 +73,7 @@ async def _judge_apart(
             tested.kill(_STOPPED)
             return
         while (request := await tested.receive()) is not None and "end" not in request:
+            called = True
             await served.send(request)
             reply = await served.receive()
             if reply is None or "end" in reply:
@@ -85,6 +86,8 @@ async def _judge_apart(
     served, tested = await run(converse, 2)
     if tested.end.get("end") == "unsplittable":
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
+    if tested.outcome == "raised" and not called:
+        raise DataError(f"the tests fail before they call {job['entry_point']!r}: {tested.error}")
     last = served if tested.killed_for == _STOPPED else tested
     passed = last is tested and tested.outcome == "finished"
     outcome: CodeOutcome = "raised" if last.outcome == "finished" and not passed else last.outcome
@@ -139,7 +142,6 @@ async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: st
         if verdict.outcome == "fault":
             raise SandboxFault(f"the tests could not be checked: {verdict.error}")
         if verdict.passed:
-            asserts = [n for n in nodes if isinstance(n, ast.Assert) or unittest_assert(n) is not None]
-            line = min((n.lineno for n in asserts if isinstance(n, (ast.stmt, ast.expr))), default=1)
+            line = min((n.lineno for n in nodes if is_assert(n)), default=1)
             return VacuousTests(line, f"the tests also pass a function that {behaviour}; assert what it must return")
     return None

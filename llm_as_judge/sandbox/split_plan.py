@@ -10,15 +10,23 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import operator
 import sys
+import unittest
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
+from llm_as_judge.sandbox.guest import pytest_names
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
 _BUILTINS = frozenset(dir(builtins))
+_GIVEN = ("__name__", "__file__")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+#: Starts of the names of functions that are called because of their names, besides tests.
+_CALLED = ("setup", "teardown", "__")
 #: Names that show that tests look beyond values: at output, at the function itself, into modules.
 _BEYOND_VALUES = frozenset(
     ("stdout", "stderr", "redirect_stdout", "redirect_stderr", "capsys", "mock", "patch", "monkeypatch", "inspect")
@@ -36,13 +44,15 @@ class SplitPlan:
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
-    """Raises ``DataError`` for tests that are empty, not Python, or never use the function."""
+    """Raises ``DataError`` for tests that are empty, not Python, or never use the function, that have an assert that
+    never runs, or use what a child lacks.
+    """
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:
         tree = quiet_parse(tests)
         found = _Tests(tree, entry_point)
-        unbound = {n.id for n in found.nodes if isinstance(n, ast.Name)} - {entry_point, "__name__"} - _BUILTINS
+        unbound = {n.id for n in found.nodes if isinstance(n, ast.Name)} - {entry_point, *_GIVEN} - _BUILTINS
         unbound -= bound_names(tree) | bound_names(quiet_parse(prelude))
     except SyntaxError as error:
         raise DataError(f"the tests of {entry_point!r} are not Python: {error}") from None
@@ -65,8 +75,51 @@ class _Tests:
         arguments = check.args.args[:1] if check and entry_point != "check" else []
         if not arguments and entry_point not in _mentioned(self.nodes):
             raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
+        self._refuse_idle(tree, entry_point)
+        self._refuse_lacking()
         self.candidates = _closure({entry_point, *(a.arg for a in arguments)}, self._forwarding)
         self.returned = _closure(set(), self._bound_to_results)
+
+    def _refuse_idle(self, tree: ast.Module, entry_point: str) -> None:
+        """Every assert must be in the script, in a function that is called for its name, or in one that these name."""
+        functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
+        script = list(_executed(tree.body))
+        mentioned = _mentioned(script)
+        classes = [node for node in script if isinstance(node, ast.ClassDef)]
+        unused = [c for c in classes if not (c.bases or c.name.startswith("Test") or c.name in mentioned)]
+        idle = {method for unused_class in unused for method in unused_class.body}
+        decorated = {n for node in script if getattr(node, "decorator_list", ()) for n in ast.walk(node)}
+
+        def named(names: set[str]) -> Iterable[str]:
+            return _mentioned(n for f in functions if f.name in names for n in _executed(f.body))
+
+        by_name = [n for n in script if isinstance(n, _FUNCTIONS) and _called_by_name(n, n in decorated)]
+        running = _closure(mentioned | {n.name for n in by_name if n not in idle}, named)
+        lines = [n.lineno for f in functions if f.name not in running for n in _executed(f.body) if is_assert(n)]
+        if lines:
+            raise DataError(
+                f"the assert in line {min(lines)} of the tests of {entry_point!r} never runs: call its function, or "
+                "make it a test without parameters"
+            )
+
+    def _refuse_lacking(self) -> None:
+        """Tests that use what a child lacks would fail with every solution."""
+        tried = {n for node in self.nodes if isinstance(node, ast.Try) for n in ast.walk(node)}
+        for node in self.nodes:
+            match node:
+                case ast.Import(names=aliases) if node not in tried:
+                    used = [alias.name for alias in aliases]
+                case ast.ImportFrom(module=str(module), names=aliases) if node not in tried:
+                    used = [f"{module}.{alias.name}" for alias in aliases]
+                case ast.Attribute() if _root(node) == "pytest":
+                    used = [ast.unparse(node)]
+                case _:
+                    continue
+            for name in used:
+                if _lacks(name):
+                    raise DataError(
+                        f"line {node.lineno} of the tests uses {name}, which the sandbox lacks: do without it"
+                    )
 
     def calls(self, node: ast.AST | None, names: set[str] | None = None) -> bool:
         """Whether ``node`` is a call of the function."""
@@ -162,6 +215,39 @@ def _closure(names: set[str], more: Callable[[set[str]], Iterable[str]]) -> set[
     while found := set(more(names)) - names:
         names = names | found
     return names
+
+
+def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Nodes that run when ``body`` does: all but the bodies of its functions."""
+    todo = list(body)
+    for node in todo:
+        yield node
+        todo += [*node.decorator_list, node.args] if isinstance(node, _FUNCTIONS) else ast.iter_child_nodes(node)
+
+
+def _called_by_name(function: ast.FunctionDef | ast.AsyncFunctionDef, decorated: bool) -> bool:
+    """Whether the sandbox or ``unittest`` calls a function because of its name. A decorator may give it arguments."""
+    name, arguments = function.name, function.args
+    if name.startswith("test"):
+        positional = [argument.arg for argument in arguments.posonlyargs + arguments.args]
+        return decorated or {*positional[: len(positional) - len(arguments.defaults)]} <= {"self", "cls"}
+    return name in ("check", "runTest") or name.startswith(_CALLED) or hasattr(unittest.TestCase, name)
+
+
+def _lacks(path: str) -> bool:
+    """Whether a child lacks a module, or a name of pytest."""
+    module, _, rest = path.partition(".")
+    if module != "pytest":
+        return module not in sys.stdlib_module_names | {"solution"}
+    try:
+        operator.attrgetter(rest)(pytest_names) if rest.replace(".", "").isidentifier() else None
+    except AttributeError:
+        return True
+    return False
+
+
+def is_assert(node: ast.AST) -> TypeGuard[ast.Assert | ast.Call]:
+    return isinstance(node, ast.Assert) or unittest_assert(node) is not None
 
 
 def unittest_assert(node: ast.AST) -> ast.expr | None:

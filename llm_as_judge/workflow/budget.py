@@ -50,7 +50,8 @@ class Budget:
             rate / 1e6 for rate in (self.executor.price_per_million_input, self.executor.price_per_million_output)
         )
         # No tokenizer makes more tokens than there are bytes.
-        prompt_tokens = len(prompt.encode("utf-8", "replace")) + _TEMPLATE_TOKENS
+        size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy
+        prompt_tokens = size + _TEMPLATE_TOKENS
         most_tokens = math.inf if self.config.max_tokens is None else self.config.max_tokens
         most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
         money = most_cost - self.cost - prompt_tokens * input_price

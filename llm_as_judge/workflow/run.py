@@ -214,6 +214,9 @@ def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, An
             value = value if isinstance(value, str) else str(value)
         elif kind.startswith("list") and not isinstance(value, list):
             raise WorkflowError(f"{name}: {key} must be a list, got {type(value).__name__}")
+        elif kind == "list[str]" and (whole := next((item for item in value if isinstance(item, dict)), None)):
+            keys = ", ".join(repr([own]) for own in whole if own not in catalog.COMMON)
+            raise WorkflowError(f"{name}: {key} must hold texts, got a dict; take {keys[:200]}")
         elif kind == "int" and (not isinstance(value, int) or isinstance(value, bool)):
             raise WorkflowError(f"{name}: {key} must be an integer, got {value!r}")
         checked[key] = value

@@ -276,7 +276,8 @@ def test_runs_refuse_tests_that_pass_anything_before_they_begin(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
-    own, good = written(Path(), *OWN, lax), written(Path(), *OWN, name="good.jsonl")
+    idle = {**lax, "id": "idle", "tests": ["assert sort([1]) == [1]\ndef more(): assert sort([2, 1]) == [1, 2]"]}
+    own, good = written(Path(), *OWN, lax, idle), written(Path(), *OWN, name="good.jsonl")
     options = ["--config", str(ROOT / "config/embedded.yaml"), "--set", f"executor.base_url={address}"]
     files = [f"--set=data.{name}_dataset={good if name == 'test' else own}" for name in ("train", "test")]
     for command in (
@@ -287,4 +288,5 @@ def test_runs_refuse_tests_that_pass_anything_before_they_begin(
         assert main(command) == 2, command
         shown = " ".join(capsys.readouterr().err.split())
         assert "own.jsonl:38: lax: line 2 of the tests: the tests also pass a function that returns None" in shown
+        assert "own.jsonl:39: idle: the assert in line 2 of the tests of 'sort' never runs" in shown
     assert not list(tmp_path.rglob("step_*")) and not list(tmp_path.rglob("*records*.jsonl"))

@@ -5,8 +5,10 @@ Tests that check nothing are found. Changed arguments count only if the tests lo
 
 from __future__ import annotations
 
+import pytest
 from shared_box import SharedBox
 
+from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.code_verdict import vacuous
 
 UNITTEST = "import unittest\nclass T(unittest.TestCase):\n"
@@ -26,12 +28,47 @@ STYLES = {
     "def test_a(x, y):\n    assert f(x) == y",
     "raises and approx": "import pytest\ndef test_a():\n    assert f(2) == pytest.approx(4.0)\n"
     "    with pytest.raises(TypeError, match='multiply'):\n        f('a')",
+    "parametrized class": "import pytest\n@pytest.mark.parametrize(argnames='x, y', argvalues=[(2, 4), (3, 9)])\n"
+    "class TestF:\n    def test_a(self, x, y):\n        assert f(x) == y",
+    "pytest.main and sys.exit": "import pytest, sys\ndef test_a():\n    if f(2) != 4: pytest.fail('wrong')\n"
+    "if __name__ == '__main__':\n    pytest.main([__file__])\n    sys.exit(0)",
+    "setups": "v = []\ndef setup_module(module): v.append(2)\ndef setup_function(): v.append(2)\n"
+    "def test_a():\n    assert len(v) == 2 and f(v[1]) == 4\nclass TestF:\n    @classmethod\n"
+    "    def setup_class(cls): cls.x = 2\n    def setup_method(self, method): self.y = 4\n"
+    "    def test_a(self):\n        assert f(self.x) == self.y",
+    "inherited tests": "import unittest\nclass Base:\n    def test_a(self): self.assertEqual(f(2), 4)\n"
+    "class T(Base, unittest.TestCase): pass",
+    "helpers": "class Case:\n    def __init__(self, x): self.x = x\n    def holds(self):\n"
+    "        assert f(self.x) == self.x ** 2\ndef verify(function):\n    assert function(2) == 4\n"
+    "for check_all in (verify,): check_all(f)\nCase(2).holds()",
     "check and function": "def check(candidate):\n    assert candidate(1) == 1\ndef test_f():\n    assert f(2) == 4",
 }
 ASYNCHRONOUS = {
     "async function": "async def test_a():\n    assert f(2) == 4",
     "async unittest": "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test_a(self):\n"
     "        self.assertEqual(f(2), 4)",
+}
+#: Asserts that pytest, unittest or the file runs, in a place that is easily missed.
+HIDDEN = {
+    "from unittest import TestCase as TC\nclass T(TC):\n    def test_a(self): self.assertEqual(f(3), 9)",
+    f"{UNITTEST}    def test_a(self): self.assertEqual(f(3), 9)\nunittest.TextTestRunner().run(T('test_a'))",
+    f"{UNITTEST}    def test_a(self): self.assertEqual(f(3), 9)\nT('test_a').run(unittest.TestResult())",
+    "import unittest\ndef a():\n    assert f(3) == 9\ncase = unittest.FunctionTestCase(a)",
+    "class TestF:\n    class TestG:\n        def test_a(self):\n            assert f(3) == 9",
+    "class TestF:\n    def __init__(self): self.y = 9\n    def test_a(self):\n        assert f(3) == self.y",
+    "if True:\n    def test_a():\n        assert f(3) == 9",
+    "try:\n    def test_a():\n        assert f(3) == 9\nexcept ImportError: pass",
+    "def test_a():\n    assert f(3) == 9\ntry:\n    test_a()\nexcept AssertionError: print('failed')",
+}
+#: Tests that cannot judge, and what the message names.
+REFUSED = {
+    "def helper():\n    assert f(2) == 4": "line 3",
+    "def test_a(tmp_path):\n    assert f(2) == 4": "line 3",
+    "def main():\n    check_all(f)\ndef check_all(function):\n    assert function(2) == 4": "line 5",
+    "class Checks:\n    def test_a(self):\n        assert f(2) == 4": "line 4",
+    "import numpy\nassert numpy.allclose(f(2), 4)": "uses numpy",
+    "import pytest\n@pytest.mark.skip\ndef test_a():\n    assert f(2) == 4": "pytest.mark.skip",
+    "from pytest import fixture\n@fixture\ndef x(): return 2": "pytest.fixture",
 }
 SORTS, SORTED, CLEARS = "def f(x): x.sort()", "def f(x): return sorted(x)", "def f(x): x.clear()"
 #: Tests that any function passes, the line of their first assert, and what the function does.
@@ -44,8 +81,6 @@ VACUOUS = {
     ),
     "try:\n    f(2)\n    assert False\nexcept Exception:\n    pass": (3, "returns None"),
     "for x, y in []:\n    assert f(x) == y": (2, "returns None"),
-    "def helper():\n    assert f(2) == 4": (2, "returns None"),
-    "def test_a(value):\n    assert f(value) == 4": (2, "returns None"),
     "f(2)": (1, "returns None"),
     f"{UNITTEST}    @unittest.skip('later')\n    def test_a(self): self.assertEqual(f(2), 4)": (4, "returns None"),
     f"{UNITTEST}    @unittest.expectedFailure\n    def test_a(self): self.assertEqual(f(2), 4)": (4, "returns None"),
@@ -62,6 +97,19 @@ def test_every_style_passes_right_solutions_only(box: SharedBox) -> None:
             wrong.append((name, right))
         if box.verdict("def f(x): return x + 1", tests).passed or box.wait(vacuous(box.sandbox, tests, "f")):
             wrong.append((name, "passes a wrong solution"))
+    assert not wrong
+
+
+def test_an_assert_beside_another_one_is_run_or_refused(box: SharedBox) -> None:
+    first = "assert f(2) == 4\n"
+    wrong = [tests for tests in HIDDEN if not box.verdict("def f(x): return x * x", first + tests).passed]
+    wrong += [tests for tests in HIDDEN if box.verdict("def f(x): return x + 2", first + tests).passed]
+    for tests, named in REFUSED.items():
+        with pytest.raises(DataError) as caught:
+            box.verdict("def f(x): return x * x", first + tests)
+        wrong += [tests] if named not in str(caught.value) else []
+    with pytest.raises(DataError, match="before they call 'f': ValueError"):
+        box.verdict("def f(x): return x * x", "expected = int('four')\nassert f(2) == expected")
     assert not wrong
 
 

@@ -231,7 +231,7 @@ def test_published_solutions_pass_and_only_few_verdicts_are_weak() -> None:
         ("mbpp/sanitized-mbpp.json", 427, set()),
     ):
         path, golds = benchmark(file), DATASETS[file.partition("/")[0]].golds
-        solutions = [golds(raw.record)[0] for raw in read(path) if raw.record]
+        solutions = [golds(record)[0] for _, record in read(path) if not isinstance(record, DataError)]
         pairs = list(zip(read_problems(path), solutions, strict=True))
 
         async def judge(sandbox: Sandbox, pairs: list[tuple[Problem, str]] = pairs) -> list[CodeVerdict]:

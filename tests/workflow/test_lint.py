@@ -97,6 +97,8 @@ length = r.setdefault('length', 2)
 found = ['a']
 found += r
 return str(r['length'] + length) + found[0]""",
+    "results taken out again": "rs = [await self.answer(input=problem)]\nrs.clear()\nrs.append(problem)\n"
+    "s = await self.ensemble(rs, problem)\nreturn s['response']",
     "result changed in place": "r = await self.answer(input=problem)\nr['answer'] += '!'\nreturn r['answer']",
 }
 
@@ -141,6 +143,20 @@ BAD = {
         "W203",
         "r = await self.answer(input=problem)\ns = await self.ensemble(r['answer'], problem)\nreturn s['response']",
     ),
+    "whole results as solutions": (
+        "W203",
+        "r = await self.answer(input=problem)\ns = await self.ensemble([r, r], problem)\nreturn s['response']",
+    ),
+    "whole results of a comprehension": (
+        "W203",
+        "rs = [await self.answer(input=problem) for _ in range(3)]\n"
+        "s = await self.ensemble(solutions=rs, problem=problem)\nreturn s['response']",
+    ),
+    "whole results, one by one": (
+        "W203",
+        "rs = []\nfor _ in range(2):\n    rs.append(await self.answer(input=problem))\n"
+        "s = await self.ensemble(rs, problem)\nreturn s['response']",
+    ),
     "one result as results": (
         "W207",
         "rs = await self.answer(input=problem)\nreturn ' '.join([r['answer'] for r in rs])",
@@ -162,6 +178,12 @@ def test_each_mistake_has_its_number() -> None:
 def test_a_broken_frame_is_found() -> None:
     frames = ["class Workflow:\n    def __init__(self):\n        await x", "x = '\x00'", "(" * 500]
     assert [[f.code for f in lint(source) if f.fatal] for source in frames] == [["W101"]] * 3
+
+
+def test_deeply_nested_functions_are_refused_before_they_are_compiled() -> None:
+    for nested in ("lambda: " * 1_840 + "1", "[" * 80 + "1" + " for a in b]" * 80):
+        (finding,) = lint(f"class Workflow:\n    x = {nested}\n")
+        assert (finding.code, finding.fatal) == ("W101", True) and "nested more than 50 deep" in finding.message
 
 
 def test_nested_conditions_are_read_once_and_operators_are_found_in_dicts_and_tuples() -> None:

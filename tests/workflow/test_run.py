@@ -228,6 +228,10 @@ def test_what_is_kept_of_prompts_and_replies_is_bounded(run: Run) -> None:
 def test_wrong_arguments_are_the_workflows_mistake_and_text_takes_any_value(run: Run) -> None:
     execution = run(TEXTS["answer_vote"].replace("solutions=solutions", "solutions=problem"))
     assert execution.outcome == "raised" and "solutions must be a list, got str" in execution.error
+    text = "class Workflow:\n    def __init__(self, *a): self.op = operator.ScEnsemble(create_llm_instance(None))\n"
+    text += "    async def __call__(self, problem):\n        whole = [dict(answer=problem, error='')] * 2\n"
+    execution = run(f"{text}        return (await self.op(solutions=whole, problem=problem))['response']\n")
+    assert execution.outcome == "raised" and "solutions must hold texts, got a dict; take ['answer']" in execution.error
     assert "must hold 1 to 26 entries" in run(TEXTS["answer_vote"].replace("solutions=solutions", "solutions=[]")).error
     llm = Script("ok")
     assert run(TEXTS["direct"].replace("input=problem", "input={'a': 1}"), llm=llm).answer == "ok"

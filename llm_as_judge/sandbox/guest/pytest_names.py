@@ -1,12 +1,13 @@
-"""What tests may import from pytest, which is not installed in a child: raises, approx, mark.parametrize, param."""
+"""What tests may use of pytest, which is not installed in a child. ``split_plan`` refuses tests that use more."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest.runtime import finished
 
@@ -60,10 +61,16 @@ class mark:
     """``mark.parametrize`` runs a test with each row of values; ``mark.asyncio`` changes nothing."""
 
     @staticmethod
-    def parametrize(names: Any, rows: Iterable[Any], **options: Any) -> Callable[[Any], Any]:
-        keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    def parametrize(argnames: Any, argvalues: Iterable[Any], **options: Any) -> Callable[[Any], Any]:
+        keys = [name.strip() for name in argnames.split(",")] if isinstance(argnames, str) else list(argnames)
+        rows = list(argvalues)
 
-        def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+        def decorate(test: Any) -> Any:
+            if inspect.isclass(test):
+                for name in filter(lambda name: name.startswith("test"), dir(test)):
+                    setattr(test, name, decorate(getattr(test, name)))
+                return test
+
             @functools.wraps(test)
             def run(*args: Any, **kwargs: Any) -> None:
                 for row in rows:
@@ -88,3 +95,7 @@ class param(tuple[Any, ...]):
 
 def main(*args: Any, **kwargs: Any) -> None:
     """The tests are run after the file that calls this."""
+
+
+def fail(reason: str = "") -> NoReturn:
+    raise AssertionError(reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import sys
 import unittest
@@ -11,53 +10,65 @@ from typing import Any
 from llm_as_judge.sandbox.guest import pytest_names
 from llm_as_judge.sandbox.guest.runtime import finished
 
-#: Methods that pytest calls around each test of a class.
-_SETUP, _TEARDOWN = "setup_method", "teardown_method"
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FILENAME = "<tests>"
 
 
-def run_tests(source: str, namespace: dict[str, Any], entry_point: str) -> None:
-    """Execute the tests as a script in ``namespace``, then call ``check``, test functions and test classes.
+def run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exit: bool = False) -> None:
+    """Execute the tests as a script in ``namespace``, then call ``check`` and every test that it defined.
 
-    Raises the first failure.
+    Tests that the script called are called again: it may have caught their failure. Raises the first failure.
+    ``may_exit``: ``sys.exit(0)`` ends the script, not the run.
     """
-    candidate, before = namespace[entry_point], namespace.get("check")
-    namespace["__name__"] = "__main__"  # the tests under ``if __name__ == "__main__"`` count
+    candidate, before = namespace[entry_point], dict(namespace)
+    # The tests under ``if __name__ == "__main__"`` count.
+    namespace.update(__name__="__main__", __file__="tests.py")
     unittest.main = lambda *args, **kwargs: None  # type: ignore[assignment]  # the classes are run below
     sys.modules.setdefault("pytest", pytest_names)
-    tree = ast.parse(source)
-    exec(compile(tree, "<tests>", "exec", dont_inherit=True), namespace)
-    check = namespace.get("check")
-    if check is not None and check is not before and check is not candidate:
+    try:
+        exec(compile(source, _FILENAME, "exec", dont_inherit=True), namespace)
+    except SystemExit as end:
+        if end.code or not may_exit:
+            raise
+    defined = {name: value for name, value in namespace.items() if value is not before.get(name)}
+    check = defined.get("check")
+    if check is not None and check is not candidate:
         finished(check(candidate))
-    for name in _collected(tree):
-        test = namespace[name]
-        if not inspect.isclass(test):
-            if not _required(test):
-                finished(test())
-        elif issubclass(test, unittest.TestCase):
-            _run_test_case(test)
-        elif name.startswith("Test") and "__init__" not in vars(test):
-            _run_class(test)
+    _call(defined.get("setup_module"), None)
+    for name, test in defined.items():
+        if _is_test(name, test):
+            _call(defined.get("setup_function"), test)
+            finished(test())
+            _call(defined.get("teardown_function"), test)
+        else:
+            _run_object(test)
+    _call(defined.get("teardown_module"), None)
 
 
-def _collected(tree: ast.Module) -> list[str]:
-    """Test functions and classes that the tests define but do not call themselves."""
-    script = [node for node in tree.body if not isinstance(node, _DEFINITIONS)]
-    called = {n.id for statement in script for n in ast.walk(statement) if isinstance(n, ast.Name)}
-    defined = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    names = [n.name for n in defined if isinstance(n, ast.ClassDef) or n.name.startswith("test")]
-    return [name for name in names if name not in called]
+def _is_test(name: str, value: Any) -> bool:
+    """Whether ``value`` is a test function; those with parameters (fixtures) are helpers."""
+    if not (name.startswith("test") and inspect.isfunction(value)):
+        return False
+    return inspect.unwrap(value).__code__.co_filename == _FILENAME and not _required(value)
 
 
 def _required(test: Any) -> list[inspect.Parameter]:
-    """Parameters without a default: fixtures, which there are none of."""
+    """Parameters without a default."""
     parameters = inspect.signature(test, follow_wrapped=False).parameters.values()
     return [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
-def _run_test_case(test_case: type[unittest.TestCase]) -> None:
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(test_case)
+def _run_object(test: Any) -> None:
+    """Run the tests of a class, a ``TestCase`` or a suite; anything else has none."""
+    if isinstance(test, (unittest.TestCase, unittest.TestSuite)):
+        _run_suite(test)
+    elif inspect.isclass(test) and issubclass(test, unittest.TestCase):
+        if not _required(test):
+            _run_suite(unittest.defaultTestLoader.loadTestsFromTestCase(test))
+    elif inspect.isclass(test):
+        _run_class(test)
+
+
+def _run_suite(suite: unittest.TestCase | unittest.TestSuite) -> None:
     result = unittest.TestResult()
     suite.run(result)
     for test, traceback in result.errors + result.failures:
@@ -67,10 +78,22 @@ def _run_test_case(test_case: type[unittest.TestCase]) -> None:
 
 
 def _run_class(test_class: type) -> None:
-    """A class without ``TestCase``: each test method on a new object, as pytest does."""
-    for name in dir(test_class):
-        if name.startswith("test"):
+    """A class ``Test...``: each test method on a new object, as pytest does; then the classes in it."""
+    tests = [name for name in dir(test_class) if name.startswith("test")]
+    if tests and test_class.__name__.startswith("Test") and not _required(test_class):
+        _call(getattr(test_class, "setup_class", None), test_class)
+        for name in tests:
             instance = test_class()
-            for method in (_SETUP, name, _TEARDOWN):
-                if hasattr(instance, method):
-                    finished(getattr(instance, method)())
+            method = getattr(instance, name)
+            _call(getattr(instance, "setup_method", None), method)
+            finished(method())
+            _call(getattr(instance, "teardown_method", None), method)
+        _call(getattr(test_class, "teardown_class", None), test_class)
+    for inner in vars(test_class).values():
+        _run_object(inner)
+
+
+def _call(hook: Any, argument: Any) -> None:
+    """Call a setup or teardown function of pytest, which may leave out its parameter."""
+    if hook is not None:
+        finished(hook(argument) if _required(hook) else hook())

@@ -13,6 +13,7 @@ import ast
 import copy
 import inspect
 import warnings
+from typing import get_args
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
@@ -24,6 +25,10 @@ from llm_as_judge.workflow.lint.function import ScopeCheck
 from llm_as_judge.workflow.lint.imports import read_imports
 from llm_as_judge.workflow.lint.values import Function, Value, bound_names
 
+#: Functions, classes and comprehensions inside each other: Python's compiler takes their square.
+_MOST_NESTED = 50
+_SCOPE_WORDS = ("def", "class", "lambda", "for")
+_SCOPES = (*get_args(Function), ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GIVEN = {"operator", "create_llm_instance", "DatasetType"}
 
 
@@ -40,6 +45,8 @@ def lint(
     report = Report()
     try:
         tree = quiet_parse(source, LONGEST_PARSED)
+        if sum(map(source.count, _SCOPE_WORDS)) > _MOST_NESTED and _nested_scopes(tree) > _MOST_NESTED:
+            raise SyntaxError(f"functions are nested more than {_MOST_NESTED} deep")
         with warnings.catch_warnings(), one_error():
             warnings.simplefilter("ignore")  # Python's own warnings about the policy's text
             compile(source, "<workflow>", "exec", dont_inherit=True)
@@ -50,6 +57,17 @@ def lint(
     except RecursionError:
         report("W101", "nested too deeply", tree)
     return report.findings
+
+
+def _nested_scopes(tree: ast.Module) -> int:
+    todo: list[tuple[ast.AST, int]] = [(tree, 0)]
+    deepest = 0
+    while todo:
+        node, depth = todo.pop()
+        depth += isinstance(node, _SCOPES)
+        deepest = max(deepest, depth)
+        todo += ((child, depth) for child in ast.iter_child_nodes(node))
+    return deepest
 
 
 def _check_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:

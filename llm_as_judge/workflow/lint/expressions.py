@@ -53,8 +53,10 @@ class ExpressionCheck(ast.NodeVisitor):
         match node:
             case ast.Constant(value=str()) | ast.JoinedStr():
                 return TEXT
-            case ast.List() | ast.ListComp() | ast.Set() | ast.SetComp():
-                return Value("list")
+            case ast.List(elts=elements) | ast.Set(elts=elements):
+                return Value("list", next(filter(None, (self._is("result", e) for e in elements)), ""))
+            case ast.ListComp(elt=element) | ast.SetComp(elt=element):
+                return Value("list", self._is("result", element))
             case ast.Dict() | ast.DictComp():
                 return Value("dict")
             case ast.Name(id=name):
@@ -196,8 +198,13 @@ class ExpressionCheck(ast.NodeVisitor):
                 wrong = self._value(node.func) == Value("model")
         if wrong:
             self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("setdefault", "update"):
-            self._state.forget(names_in(node.func.value))
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item]):
+                if operator := self._is("result", item):
+                    self._state[name] = Value("list", operator)
+            case ast.Call(func=ast.Attribute(value=holder, attr=method)):
+                if method in ("setdefault", "update") or self._is("list", holder):
+                    self._state.forget(names_in(holder))
 
     def _check_operator_call(self, operator: str, node: ast.Call) -> None:
         signature = catalog.signature(self._scope.operators[operator])
@@ -210,9 +217,13 @@ class ExpressionCheck(ast.NodeVisitor):
         for name, argument in [*parameters, *((k.arg or "", k.value) for k in node.keywords)]:
             self._check_awaited(argument, argument)
             value, parameter = self._value(argument), signature.parameters.get(name)
-            takes_list = parameter is not None and catalog.type_word(parameter).startswith("list")
-            if takes_list and value and value.kind in ("text", "result", "dict"):
+            kind = catalog.type_word(parameter) if parameter else ""
+            if kind.startswith("list") and value and value.kind in ("text", "result", "dict"):
                 self._report("W203", f"{operator}: {name} must be a list", argument)
+            if kind == "list[str]" and (whole := self._is("list", argument)):
+                self._report(
+                    "W203", f"{operator}: {name} holds {whole}'s whole result; take {self._keys(whole)}", argument
+                )
 
     def _check_arguments(
         self,

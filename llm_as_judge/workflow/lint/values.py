@@ -10,7 +10,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Value(NamedTuple):
-    """``operator``, ``call`` (not yet awaited) and ``result`` name their operator."""
+    """``operator``, ``call`` (not yet awaited) and ``result`` name their operator, a ``list`` that of a whole result in
+    it.
+    """
 
     kind: Literal["operator", "call", "result", "list", "dict", "text", "model"]
     operator: str = ""
