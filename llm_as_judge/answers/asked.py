@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.notation import clean, number, tight
+from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, Unit, unit_named
 
 _LONGEST = 8000
@@ -15,13 +15,14 @@ _TASK_WORD = re.compile(
     r"|rationalize|complete|order|put|what|how)\b",
     re.IGNORECASE,
 )
+_HEAD = 4  # words
 _COPULAS = frozenset("is are was were do does did there".split())
 _COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
     r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
     + "|".join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True) if len(name) > 1 or name in "$€£¥°%")
-    + r")(?:(?: per |/)[A-Za-z]+)?)(?![\w^])",
+    + r")(?:(?: per |/)[A-Za-z]+)?)(?![A-Za-z_^])(\d?)",
     re.IGNORECASE,
 )
 _ONE = frozenset("a an one each every per".split())
@@ -33,7 +34,12 @@ def asked(question: str) -> str:
     for sentence in _SENTENCE.split(question[-_LONGEST:]):
         found = (_QUESTION_WORD if sentence.rstrip().endswith("?") else _TASK_WORD).search(sentence)
         clauses += [sentence[found.start() :]] if found else []
-    return " ".join(clauses) or question[-_LONGEST:]
+    return "\n".join(clauses) or question[-_LONGEST:]
+
+
+def head(question: str) -> str:
+    """The first words of each asking clause: they name what is asked, the others may name what is given."""
+    return "\n".join(" ".join(clause.split()[:_HEAD]) for clause in asked(question).split("\n"))
 
 
 def unknowns(question: str) -> set[str]:
@@ -51,8 +57,8 @@ def counted(words: str, question: str) -> bool:
 def units(text: str, *, wanted: bool = False) -> list[Unit]:
     """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
     found = []
-    for before, name in _UNIT.findall(text):
-        amount = before.casefold() in _ONE or number(before.strip(",.")) is not None
+    for before, name, after in _UNIT.findall(text):
+        amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
         if unit := None if wanted and amount else unit_named(name):
             found.append(unit)
     return found
@@ -60,8 +66,9 @@ def units(text: str, *, wanted: bool = False) -> list[Unit]:
 
 def is_asked(name: str, question: str) -> bool:
     """Whether the question asks for ``name`` itself: ``a + b`` but not ``a`` in "What is a + b?"."""
-    name, text = (re.sub(r"\\overline|[\\{}]", "", tight(clean(part))) for part in (name, asked(question)))
-    text = text.replace("$", " ")
-    if len(name) > 3 and name.isalpha():
-        name, text = name.casefold(), text.casefold()
-    return re.search(rf"(?<![\w+*/^|(<>=-]){re.escape(name)}(?![\w+*/^|(<>=!'-])", text) is not None
+    name, text = (re.sub(r"\\overline|[\\{}]", "", clean(part)) for part in (name, asked(question)))
+    text = re.sub(r"[$ ]+", " ", text)
+    if len(name) > 2 and name.isalpha() and not name.isupper():
+        name, text = name.casefold(), head(question).casefold()
+    letters = " ?".join(map(re.escape, name.replace(" ", "")))
+    return re.search(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text) is not None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.asked import asked, is_asked, units, unknowns
+from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, statement, visible, without_noun
 from llm_as_judge.answers.formulas import arranged, nodes, numbers, parse, symbols
@@ -158,7 +158,8 @@ def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tupl
         return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
     whole = visible(answer)
     if domain == "math":
-        whole, stated = (t and without_noun(t.strip("*").removesuffix("."), question) for t in (whole, stated))
+        whole = without_noun(whole.strip("*").removesuffix("."), question)
+        stated = stated and without_noun(stated, question)
     longest = LONGEST_REPLY if domain == "qa" else _LONGEST_FORMULA
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 
@@ -196,9 +197,11 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
 
 def _without_asked_name(plain: str, gold: str, question: str) -> str:
     """``7`` of ``a + b = 7`` if the question asks for ``a + b``."""
-    left, sign, right = plain.partition("=")
-    keep = not question or not sign or "=" in gold or read(plain).name or not is_asked(left, question)
-    return plain if keep else right.strip()
+    left, sign, right = map(str.strip, plain.partition("="))
+    if not question or not sign or "=" in gold or read(plain).name or split_unit(left) or not is_asked(left, question):
+        return plain
+    tree = parse(left)
+    return right if tree is None or symbols(tree) else plain
 
 
 def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
@@ -246,10 +249,11 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
         same_form = gold_tree is not None and arranged(tree) == arranged(gold_tree)
         return not same_form and (copied or _FORM_ASKED.search(question) is not None)
     if value is not None and re.search(r"/|\\frac", plain):
-        if value.denominator == 1:
-            return True
+        fraction = re.search(r"/|\\frac", gold) is not None
         if str(value.denominator) in re.split(r"\D+", plain):  # in lowest terms
-            return copied and re.search(r"/|\\frac", gold) is None
+            return copied and not fraction
+        if not fraction:
+            return True
     if tree[0] == "mat" or (copied and tree[0] not in ("num", "neg")):
         return copied
     arithmetic = value is None and any(node[0] not in ("num", "neg") for node in nodes(tree))
@@ -278,11 +282,18 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
         return not any((unit.quantity, unit.size) == (found.quantity, found.size) for found in wanted)
     if "how many" in clause.lower():
         return True
-    known = [found for found in units(question) if found.quantity == unit.quantity]
-    if unit.quantity in ("area", "space"):
-        power = 2 if unit.quantity == "area" else 3
-        known += [Unit(unit.quantity, v.size**power) for v in units(question) if v.quantity == "length"]
-    if known and all(found.size != unit.size for found in known):
+    family, base = _base(unit)
+    if any(_base(found)[0] == family for found in units(question)) and (family, base) not in map(
+        _base, units(question)
+    ):
         return True
     dimension = _DIMENSIONS.get("$" if unit.quantity in _MONEY else unit.quantity)
-    return dimension is None or re.search(dimension, clause, re.IGNORECASE) is None
+    return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None
+
+
+def _base(unit: Unit) -> tuple[str, object]:
+    """Units of one family with the same base fit together: cm and square cm, but not cents and dollars."""
+    if unit.quantity in _MONEY:
+        return "$", (unit.quantity, unit.size)
+    power = {"length": 1, "area": 2, "space": 3}.get(unit.quantity)
+    return ("length", round(float(unit.size) ** (1 / power), 9)) if power else (unit.quantity, unit.size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.asked import asked, counted
+from llm_as_judge.answers.asked import asked, counted, head
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import unit_named
@@ -31,7 +31,7 @@ _LEADING = frozenset(
     """
     so thus therefore hence and we this that it it's there the our my is are was be equals get find have obtain gives
     final correct answer solution solutions result value values required total desired as for of in on at to which
-    number conclude finally checking such has by
+    number conclude finally particular checking such has by
     """.split()
 )
 #: Quantities, which may stand before an answer if it is not known what was asked.
@@ -192,11 +192,14 @@ def last_sentence(lead: str) -> str:
 def _expected(lead: str, question: str) -> bool:
     """Whether all words of ``lead`` are expected before an answer; letters of formulas are no words."""
     prose = _COMMAND.sub(" ", lead)
-    words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
-    if unknown := words - _LEADING:
-        wanted = {word.casefold() for word in re.findall(r"[^\W\d_]{2,}", asked(question))} - _TURNING
-        unknown -= wanted if question else _QUANTITIES
-    return not unknown and "?" not in prose
+    words = [w.casefold().replace("\u2019", "'") for w in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)]
+    if unknown := [word for word in words if word not in _LEADING]:
+        texts = (head(question).casefold(), asked(question).casefold())
+        named, wanted = (frozenset(re.findall(r"[^\W\d_]{2,}", text)) - _TURNING for text in texts)
+        if not question:
+            named = wanted = _QUANTITIES
+        return unknown[0] in named and wanted.issuperset(unknown) and "?" not in prose
+    return "?" not in prose
 
 
 def _sentence_of_maths(text: str, question: str) -> str | None:

@@ -64,7 +64,8 @@ def _read() -> dict[str, Unit]:
 UNITS: Mapping[str, Unit] = _read()
 _LONGEST = 200
 _TRAILING = re.compile(
-    r"(.*?[\d.)}\s])\s?((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:(?:/| per )[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
+    r"(.*?[\d.)}\s])\s?"
+    r"((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:(?:/| per )[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
 )
 
 
