@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, Unit, unit_named
@@ -28,6 +29,7 @@ _UNIT = re.compile(
 _ONE = frozenset("a an one each every per".split())
 
 
+@lru_cache(maxsize=64)
 def asked(question: str) -> str:
     """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
     clauses = []
@@ -54,14 +56,15 @@ def counted(words: str, question: str) -> bool:
     return bool(wanted) and any([w for w in noun if w not in _COPULAS][: len(wanted)] == wanted for noun in said)
 
 
-def units(text: str, *, wanted: bool = False) -> list[Unit]:
+@lru_cache(maxsize=64)
+def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
     """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
     found = []
     for before, name, after in _UNIT.findall(text):
         amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
         if unit := None if wanted and amount else unit_named(name):
             found.append(unit)
-    return found
+    return tuple(found)
 
 
 def is_asked(name: str, question: str) -> bool:

@@ -282,10 +282,9 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
         return not any((unit.quantity, unit.size) == (found.quantity, found.size) for found in wanted)
     if "how many" in clause.lower():
         return True
-    family, base = _base(unit)
-    if any(_base(found)[0] == family for found in units(question)) and (family, base) not in map(
-        _base, units(question)
-    ):
+    known = [_base(found) for found in units(question)]
+    family = [found for found in known if found[0] == _base(unit)[0]]
+    if known and _base(unit) not in known and (family or unit.quantity not in (*_MONEY, "°")):
         return True
     dimension = _DIMENSIONS.get("$" if unit.quantity in _MONEY else unit.quantity)
     return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None

@@ -215,6 +215,7 @@ OTHER_UNIT = [
     ("How many meters are 2 km?", "2000", "2000 km|2000 g"),
     ("What is the perimeter of a square whose area is 49 square inches?", "28", "28 square inches|28 feet|28 cm"),
     ("Find the area in square centimeters.", r"9\pi", r"9\pi\text{ cm}|9\pi\text{ cm}^3|9\pi square inches"),
+    ("What is the volume of a cube with edge 3 cm?", "27", "27 liters|27 cm|27 m^3"),
     ("A shirt costs $20, less 15%. How many dollars is it now?", "17", "17%|17 cents|17 euros"),
     ("How old is Tom?", "12", "$12|12 kg|12%"), ("In which year was it?", "1945", "$1945|1945 km"),
     ("John earns $50 a day. How many days does he need to earn $600?", "12", "$12|12 dollars|12 weeks"),
