@@ -13,14 +13,15 @@ from dataclasses import replace
 from typing import Literal
 
 from llm_as_judge.answers import algebra
+from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, statement, visible, without_noun
-from llm_as_judge.answers.formulas import arranged, numbers, parse, symbols
+from llm_as_judge.answers.formulas import arranged, nodes, numbers, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import UNITS, split_unit
+from llm_as_judge.answers.units import Unit, split_unit
 from llm_as_judge.answers.values import Value, quantity, read
 from llm_as_judge.types import Domain
 
@@ -29,15 +30,30 @@ Comparison = Literal["same", "undecided", "unproved"]
 
 _LONGEST_FORMULA = 600
 _FORM_ASKED = re.compile(
-    r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square)", re.IGNORECASE
+    r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
+    re.IGNORECASE,
 )
-_PERCENT_ASKED = re.compile(r"\bpercent|%", re.IGNORECASE)
+_INCHES = re.compile(r"[^\"'\u2018-\u201d]*\d\s?(?:[\"\u201d\u2032\u2033]|['\u2019]{1,2})\W*")
 _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solutions|zeros|integers)\b", re.IGNORECASE)
 _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
 )
-_COST_ASKED = re.compile(r"\b(?:cost|price|pay|paid|earn|spen[dt]|money|profit)", re.IGNORECASE)
-_ANGLE_ASKED = re.compile(r"angle|degree|\\circ|°|\barc\b", re.IGNORECASE)
+_NUMBER_FORM_ASKED = re.compile(
+    r"\b(?:lowest terms|reduced|simpl|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer))", re.IGNORECASE
+)
+_SCIENTIFIC = re.compile(r"-?\d\.?\d*(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\})")
+#: Words of a question by the quantity that they ask for.
+_DIMENSIONS = {
+    "$": r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much",
+    "length": r"far|long|length|tall|height|wide|width|deep|depth|high|distance|radius|diameter|perimeter|side",
+    "length/time": r"fast|speed|rate",
+    "time": r"long|time|duration",
+    "mass": r"heavy|weigh|mass",
+    "volume": r"volume|capacity|much",
+    "space": r"volume|capacity",
+    "area": r"area",
+    "°": r"angle|degree|\\circ|°|\barc\b",
+}
 _MONEY = frozenset("$€£¥")
 _MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
@@ -143,6 +159,7 @@ def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tupl
     whole = visible(answer)
     if domain == "math":
         whole = without_noun(whole.strip("*").removesuffix("."), question)
+        stated = stated and without_noun(stated, question)
     longest = LONGEST_REPLY if domain == "qa" else _LONGEST_FORMULA
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 
@@ -161,67 +178,121 @@ def _gold(reference: str) -> tuple[str, ...]:
 def _same_qa(text: str, reference: str, question: str) -> bool:
     if re.search(r"(?:\?|\d!)\W*\Z", text[-20:]) and not reference.rstrip().endswith("?"):
         return False
-    return _same_text(text, reference) and not _other_unit(text, reference, question)
+    if _INCHES.fullmatch(text) and not _INCHES.fullmatch(reference):
+        return False
+    return _same_text(text, reference) and not _other_unit(quantity(text), quantity(reference), question)
 
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
-    plain = clean(text)
+    plain, wanted = _without_asked_name(clean(text), gold, question), read(gold)
+    if not plain or (said := _as_asked(read(plain), wanted, question)) is None:
+        return False
     if plain != clean(gold):
-        said, wanted = read(text), read(gold)
         if question and _SET_ASKED.search(question) and not _ORDER_ASKED.search(question):
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
         if not same(said, wanted) and not _same_percent(said, wanted, question):
             return False
-    return bool(plain) and not _not_done(text, gold, question) and not _other_unit(text, gold, question)
+    return not question or not _not_done(plain, gold, question)
+
+
+def _without_asked_name(plain: str, gold: str, question: str) -> str:
+    """``7`` of ``a + b = 7`` if the question asks for ``a + b``."""
+    left, sign, right = map(str.strip, plain.partition("="))
+    if not question or not sign or "=" in gold or read(plain).name or split_unit(left) or not is_asked(left, question):
+        return plain
+    tree = parse(left)
+    return right if tree is None or symbols(tree) else plain
+
+
+def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
+    """``said`` without the unit that the question asks for; None if its name or unit is not the one asked for."""
+    if not question:
+        return said
+    names = [value.name for value in (said, *said.items) if value.name]
+    usual = names == [*"xyz"[: len(gold.items)]] or (gold.items and set(names) == unknowns(question))
+    if not gold.name and not usual and not all(is_asked(name, question) for name in names):
+        return None
+    if said.unit is None or gold.unit is not None or said.unit.quantity == "%":
+        return said
+    return None if _other_unit(said, gold, question) else replace(said, tree=said.bare, unit=None)
 
 
 def _same_percent(said: Value, gold: Value, question: str) -> bool:
     """``40`` and ``40%`` if percents are asked for."""
     percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
-    asked = _PERCENT_ASKED.search(question) or (not question and percents[1] and (said.number or 0) > 1)
-    if not asked or sorted(percents) != [False, True] or (said.unit and gold.unit):
+    asked_for = any(unit.quantity == "%" for unit in units(asked(question), wanted=True))
+    asked_for |= not question and percents[1] and (said.number or 0) > 1
+    if not asked_for or sorted(percents) != [False, True] or (said.unit and gold.unit):
         return False
     return said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:
-    """Equal in value, but not the work that is asked for: a formula copied from the question, or not in the form asked.
-
-    A fraction in lowest terms is a finished answer, unless it is the question's own and another form is wanted.
-    """
-    plain, gold = tight(clean(answer)), clean(reference)
-    tree = parse(clean(answer)) if question else None
-    if tree is None or plain == tight(gold):
+    """Equal in value, but not the work that is asked for: copied from the question, arithmetic, or in another form."""
+    gold = clean(reference)
+    shown = answer if "=" in gold else answer.rpartition("=")[2].strip()
+    if tight(shown) == tight(gold) and ("=" in gold) == ("=" in answer):
+        return False
+    if "=" in gold and "=" not in answer and "equation of" in question:
+        return True
+    wanted = number(gold)
+    if wanted is not None and _NUMBER_FORM_ASKED.search(asked(question)):
+        return (number(shown) is None and number(shown.strip("()")) is None) or _form(shown) != _form(gold)
+    unit = split_unit(shown)
+    shown = unit[0] if unit else shown
+    plain, tree, value = tight(shown), parse(shown), number(shown)
+    if tree is None:
         return False
     copied = plain in tight(clean(question[-LONGEST_REPLY:]))
-    if symbols(tree):
-        wanted = parse(gold)
-        same_form = wanted is not None and arranged(tree) == arranged(wanted)
+    if symbols(tree) or (wanted is None and _FORM_ASKED.search(question)):
+        gold_tree = parse(gold)
+        same_form = gold_tree is not None and arranged(tree) == arranged(gold_tree)
         return not same_form and (copied or _FORM_ASKED.search(question) is not None)
-    value = number(plain)
-    if value is not None and value.denominator > 1 and str(value.denominator) in re.split(r"\D+", plain):
-        return copied and ("." in reference or re.search(r"/|\\frac", gold) is None)
-    if copied and tree[0] not in ("num", "neg"):
+    if value is not None and re.search(r"/|\\frac", plain):
+        fraction = re.search(r"/|\\frac", gold) is not None
+        if str(value.denominator) in re.split(r"\D+", plain):  # in lowest terms
+            return copied and not fraction
+        if not fraction:
+            return True
+    if tree[0] == "mat" or (copied and tree[0] not in ("num", "neg")):
+        return copied
+    arithmetic = value is None and any(node[0] not in ("num", "neg") for node in nodes(tree))
+    if arithmetic and wanted is not None and not _SCIENTIFIC.fullmatch(plain):
         return True
-    written = numbers(tree)
+    written = [n for n in numbers(tree) if n not in (0, 1)]
     given = {found.replace(",", "") for found in re.findall(r"\d[\d,]*\.?\d*", question)}
-    return len(written) > 1 and all(str(n) in given for n in written if n not in (0, 1))
+    return bool(written) and len(numbers(tree)) > 1 and all(str(n) in given for n in written)
 
 
-def _other_unit(answer: str, reference: str, question: str) -> bool:
-    """Whether the answer names a unit that neither the reference nor the question asks for."""
-    unit, gold = (read(text).unit for text in (answer, reference)) if question else (None, None)
-    if unit is None or gold is not None or unit.quantity == "%":
+def _form(plain: str) -> tuple[str, ...]:
+    """What a written number looks like: its signs and, of a fraction, its digits."""
+    if re.search(r"/|\\frac", plain):
+        return ("/", *re.findall(r"[-.%]|\d+", plain))
+    return tuple(sign for sign in ("%", ".", "e", "^") if sign in plain)
+
+
+def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
+    """Whether an answer has a unit that neither the reference nor the question asks for."""
+    if not question or said is None or said.unit is None or (gold is not None and gold.unit is not None):
         return False
-    words = re.findall(r"[A-Za-z]{2,}|[$€£¥]", question[-LONGEST_REPLY:])
-    known = [found for word in words if (found := UNITS.get(word) or UNITS.get(word.lower()))]
-    quantities = {found.quantity for found in known}
-    if unit.quantity in ("area", "space"):
-        return not quantities & {"length", unit.quantity}
-    if any((unit.quantity, unit.size) == (found.quantity, found.size) for found in known):
+    unit, clause = said.unit, asked(question)
+    if unit.quantity == "%":
         return False
-    if unit.quantity == "°":
-        return _ANGLE_ASKED.search(question) is None
-    if unit.quantity not in _MONEY or quantities & _MONEY:
+    if wanted := units(clause, wanted=True):
+        return not any((unit.quantity, unit.size) == (found.quantity, found.size) for found in wanted)
+    if "how many" in clause.lower():
         return True
-    return "how many" in question.lower() and _COST_ASKED.search(question) is None
+    known = [_base(found) for found in units(question)]
+    family = [found for found in known if found[0] == _base(unit)[0]]
+    if known and _base(unit) not in known and (family or unit.quantity not in (*_MONEY, "°")):
+        return True
+    dimension = _DIMENSIONS.get("$" if unit.quantity in _MONEY else unit.quantity)
+    return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None
+
+
+def _base(unit: Unit) -> tuple[str, object]:
+    """Units of one family with the same base fit together: cm and square cm, but not cents and dollars."""
+    if unit.quantity in _MONEY:
+        return "$", (unit.quantity, unit.size)
+    power = {"length": 1, "area": 2, "space": 3}.get(unit.quantity)
+    return ("length", round(float(unit.size) ** (1 / power), 9)) if power else (unit.quantity, unit.size)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 
+from llm_as_judge.answers.asked import asked, counted, head
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
-from llm_as_judge.answers.units import UNITS
+from llm_as_judge.answers.units import unit_named
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
@@ -30,9 +31,15 @@ _LEADING = frozenset(
     """
     so thus therefore hence and we this that it it's there the our my is are was be equals get find have obtain gives
     final correct answer solution solutions result value values required total desired as for of in on at to which
-    number sum product area volume length distance probability domain range function points roots integer integers real
-    positive only distinct possible maximum minimum least greatest smallest largest conclude finally checking such
-    has angle triangle trapezoid quadratic matrix pair by
+    number conclude finally particular checking such has by
+    """.split()
+)
+#: Quantities, which may stand before an answer if it is not known what was asked.
+_QUANTITIES = frozenset(
+    """
+    sum product area volume length distance probability domain range function points roots integer integers real
+    positive only distinct possible maximum minimum least greatest smallest largest angle triangle trapezoid quadratic
+    matrix pair
     """.split()
 )
 #: Words that are not taken from the question: they may turn, limit or hedge what is stated.
@@ -59,16 +66,13 @@ _SENTENCE_END = re.compile(
     r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
-_FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$|\\\([^\\]*(?:\\[^)\\]+)*\\\)|\\\[[^\\]*(?:\\[^\]\\]+)*\\\]")
-_OPENED = re.compile(r"\$+|\\[(\[]|\\[A-Za-z]+")
+_COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
     r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
-_COPULAS = frozenset("is are was were do does did there".split())
-_COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 
 
 def visible(text: str) -> str:
@@ -168,16 +172,9 @@ def _boxed(text: str, question: str) -> str | None:
 def _known_tail(tail: str, question: str) -> str:
     """``tail`` if it is a unit, a blank if it is the noun that the question counts, else nothing."""
     words = clean(tail.rstrip(".,;*$"))
-    if words in UNITS:
+    if unit_named(words):
         return words
     return " " if words in ("square units", "units") or counted(words, question) else ""
-
-
-def counted(words: str, question: str) -> bool:
-    """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
-    wanted = words.casefold().split()
-    asked = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
-    return bool(wanted) and any([w for w in said if w not in _COPULAS][: len(wanted)] == wanted for said in asked)
 
 
 def _box_follows(lead: str) -> bool:
@@ -193,12 +190,16 @@ def last_sentence(lead: str) -> str:
 
 
 def _expected(lead: str, question: str) -> bool:
-    """Whether all words of ``lead`` outside its formulas are expected before an answer."""
-    prose = _OPENED.split(_FORMULA.sub(" ", lead), maxsplit=1)[0]
-    words = {word.casefold().replace("\u2019", "'") for word in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)}
-    if unknown := words - _LEADING:
-        unknown -= {word.casefold() for word in re.findall(r"[^\W\d_]{2,}", question[-LONGEST_REPLY:])} - _TURNING
-    return not unknown and "?" not in prose
+    """Whether all words of ``lead`` are expected before an answer; letters of formulas are no words."""
+    prose = _COMMAND.sub(" ", lead)
+    words = [w.casefold().replace("\u2019", "'") for w in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)]
+    if unknown := [word for word in words if word not in _LEADING]:
+        texts = (head(question).casefold(), asked(question).casefold())
+        named, wanted = (frozenset(re.findall(r"[^\W\d_]{2,}", text)) - _TURNING for text in texts)
+        if not question:
+            named = wanted = _QUANTITIES
+        return unknown[0] in named and wanted.issuperset(unknown) and "?" not in prose
+    return "?" not in prose
 
 
 def _sentence_of_maths(text: str, question: str) -> str | None:
@@ -217,7 +218,8 @@ def _sentence_of_maths(text: str, question: str) -> str | None:
 
 
 def without_noun(said: str, question: str) -> str:
-    found = re.fullmatch(r"(\$?[-\d.,/]+\$?)\s([A-Za-z ]{2,60})", said)
+    """``said`` without the noun that the question counts."""
+    found = re.fullmatch(r"(\$?[-\d.,/]+\$?)\s([A-Za-z ]{2,60})", clean(said))
     return found.group(1) if found and counted(found.group(2), question) else said
 
 

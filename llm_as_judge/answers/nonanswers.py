@@ -58,6 +58,7 @@ _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
         r"[a-z]|null|nan|none|todo|tbd|(?:your )?answer here|your answer|final answer|string|some \w+"
     ),
 }
+_FILLERS = frozenset("the a an is it of in to i answer".split())
 _POLAR = frozenset(("yes", "no", "true", "false"))
 _ERROR = re.compile(
     r"(?:Error|[A-Za-z.]*(?:Error|Exception|Interrupt|Exit))\s?:|Traceback \(most recent call last\)"
@@ -101,12 +102,22 @@ def non_answer(text: str) -> NonAnswer | None:
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(said)), None)
 
 
-def refused(readings: Sequence[str], references: Sequence[str]) -> NonAnswer | None:
-    """The kind of non-answer that one of the ``readings`` of a reply is; None if a reference is of that kind too."""
-    found = next((kind for text in readings if (kind := non_answer(text))), None)
+def refused(readings: Sequence[str], references: Sequence[str], question: str = "") -> NonAnswer | None:
+    """The kind of non-answer that one of the ``readings`` of a reply is; None if it may be an answer.
+
+    It may be one if a reference is of that kind or shares a word with it, or if the question has it as an option.
+    """
+    kinds = {text: kind for text in readings if (kind := non_answer(text))}
+    found = next(iter(kinds.values()), None)
     if found is None or any(_kind_of_reference(reference) == found for reference in references):
         return None
-    return found
+    words = {word for text in kinds for word in _words(text)} - _FILLERS
+    option = any(re.search(rf"(?<!\w){word.upper()}[).:]", question) for word in words if word in tuple("abcdefghij"))
+    return None if option or any(words.intersection(_words(reference)) for reference in references) else found
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W\d_]+", clean(text[:_LONGEST]).casefold())
 
 
 def _kind_of_reference(reference: str) -> NonAnswer | None:

@@ -21,7 +21,7 @@ class Unit:
     silent: bool = False
 
 
-_SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "speed"))
+_SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "length/time"))
 _SILENT_SIGNS = frozenset("$€£¥°")
 
 # fmt: off
@@ -33,7 +33,7 @@ months 1 month | 12 year yr
 mass 1000 kg kilogram 公斤 千克 | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
 volume 1 l L liter litre | 1/1000 ml mL milliliter millilitre | 3.785411784 gallon gal
 area 1 sqm
-speed 1 km/h kph | 3.6 m/s | 1.609344 mph
+length/time 5/18 kph | 0.44704 mph
 % 1/100 % percent percentage pct
 ° 1 ° degree
 $ 1 $ dollar USD usd | 1/100 cent ¢
@@ -52,7 +52,7 @@ def _read() -> dict[str, Unit]:
         for group in rest.split(" | "):
             size, *names = group.split()
             for name in [*names, *(f"{name}s" for name in names if len(name) > 2)]:
-                measure = quantity in _SILENT and name.replace("/", "").isalpha() and len(name) > 1
+                measure = quantity in _SILENT and name.isalpha() and len(name) > 1
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)
                 for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity == "length" else ():
@@ -64,8 +64,19 @@ def _read() -> dict[str, Unit]:
 UNITS: Mapping[str, Unit] = _read()
 _LONGEST = 200
 _TRAILING = re.compile(
-    r"(.*?[\d.)}\s])\s?((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:/[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
+    r"(.*?[\d.)}\s])\s?"
+    r"((?:square |sq\.? |cubic )?(?:[^\W\d_]+|[%°$€£¥¢])(?:(?:/| per )[a-z]+)?(?:\^?\{?[23]\}?)?|per cent)"
 )
+
+
+def unit_named(name: str) -> Unit | None:
+    """The unit of a name; also of one unit per another: ``miles per hour``, ``m/s``."""
+    unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
+    above, _, below = name.replace(" per ", "/").partition("/")
+    if unit is None and below and (whole := unit_named(above)) and (part := unit_named(below)):
+        quantity = f"{whole.quantity}/{part.quantity}"
+        return Unit(quantity, whole.size / part.size, quantity in _SILENT or whole.silent)
+    return unit
 
 
 def split_unit(text: str) -> tuple[str, Unit] | None:
@@ -77,5 +88,5 @@ def split_unit(text: str) -> tuple[str, Unit] | None:
     if len(name) == 1 and name.isalpha() and text[-2] != " ":
         return None  # 2m may be twice m
     name = name.replace("{", "").replace("}", "").replace("per cent", "percent")
-    unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
+    unit = unit_named(name)
     return None if unit is None else (before.strip(), unit)

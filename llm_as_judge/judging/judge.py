@@ -81,7 +81,7 @@ class Judge:
         references = ("unanswerable",) if reference.unanswerable else reference.answers
         if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
             return Verdict(True, "rules", "equivalent to a reference", score)
-        if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references):
+        if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references, question.text):
             return Verdict(False, "rules", f"no answer but {kind}", score)
         if self._llm is None:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong", score)

@@ -8,6 +8,8 @@ from llm_as_judge.types import Domain
 LEGS = "A spider lost two of its legs. How many legs are left?"
 CAPITAL = "What is the capital of France?"
 FRACTION = "Tom rolls 1 die and 2 coins. What is the probability that both agree?"
+SPEED = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
+PENS = "Ann has 4 pens and sells none, and Bob has twice as many. How many pens does Bob have?"
 ALL = "Find all values of x, separated by commas."
 MATHS_RIGHT = [
     (r"6\pi \text{ cm}^2", r"6\pi"), ("= 12", "12"), ("'12'", "12"), ("“x + 1”", "x+1"),
@@ -33,7 +35,8 @@ MATHS_RIGHT = [
     (r"x = \frac{1}{3} \approx 0.333", r"\frac13"), ("The value is $5$.", "5"), ("Answer:\n\\[\n9\n\\]", "9"),
     ("#### 9\n", "9"),
     (r"The matrix is $\begin{bmatrix}1&2\\3&4\end{bmatrix}$", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
-    (r"\left[\begin{array}{cc}1&2\\3&4\end{array}\right]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), ("|AB| = 7", "7"),
+    (r"\left[\begin{array}{cc}1&2\\3&4\end{array}\right]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+    ("|AB| = 7", "7"),
     ("Area = 7", "7"),
 ]  # fmt: skip
 QA_RIGHT = [
@@ -52,7 +55,8 @@ MATHS_UNDECIDED = [
     (r"\boxed{9}. Note that 10 is too large.", "9"), ("<answer>9</answer>\n\nI checked it twice.", "9"),
     (r"6\pi \text{ cm}", r"7\pi"), (r"6\pi m", r"6\pi"), (r"x \text{ cm}", "x"), (r"\$6\pi", r"6\pi"),
     (r"0.\overline{3}", r"0.\overline{4}"), (r"0.1\overline{6}", r"0.\overline{16}"),
-    ("all real numbers but 0", r"(-\infty,\infty)"), ("all positive real numbers", r"\mathbb{R}"), ("1.5 x 10^6", "15"),
+    ("all real numbers but 0", r"(-\infty,\infty)"), ("all positive real numbers", r"\mathbb{R}"),
+    ("1.5 x 10^6", "15"),
     ("2x + 10^2", r"2 \times 10^2"), (r"60 \text{ km/h}", "60 m/s"), ("f'", "f"),
     ("x < 1 and x > 3", r"x < 1 \text{ or } x > 3"), ("x = 1 or y = 2", "x = 1, y = 2"),
     ("x = 1 or y = 2", "x = 1 and y = 2"), ("-12,345", "-12.345"), ("Execution error: 1", "1"),
@@ -97,12 +101,15 @@ QA_UNDECIDED = [
     ("2+2", "4"), ("<answer>yes</answer><answer>no</answer>", "yes"),
 ]  # fmt: skip
 EQUAL_MATHS = [
-    ("12", "12.00"), ("7425000", "7,425,000"), ("14{,}916", "14916"), (r"900,\!000,\!000", "900000000"), ("1/2", "0.5"),
-    (r"\dfrac{1}{2}", r"\frac12"), (r"-\frac{1}{2}", "-0.5"), (r"12\frac{3}{5}", "12.6"), ("1 1/2", "1.5"), ("$6", "6"),
+    ("12", "12.00"), ("7425000", "7,425,000"), ("14{,}916", "14916"), (r"900,\!000,\!000", "900000000"),
+    ("1/2", "0.5"),
+    (r"\dfrac{1}{2}", r"\frac12"), (r"-\frac{1}{2}", "-0.5"), (r"12\frac{3}{5}", "12.6"), ("1 1/2", "1.5"),
+    ("$6", "6"),
     ("-$5", "$-5"), ("5 dollars", "$5"), ("28 %", r"28\%"), ("twenty-one", "21"), (r"\text{E}", "$E$"),
     (r"48^\circ", "48 degrees"), (r"\{1, 2\}", "{2,1}"), ("[0.5, 1)", r"[\frac12,1)"), (r"\sqrt3", r"$\sqrt{3}$"),
     ("x + 1", "x+1"), ("−5", "-5"), ("3/4", "0.75"), ("50%", "0.5"), ("33.5 percent", "0.335"),
-    ("1/12", "0.0833333333333333"), ("10^3", "1000"), (r"\sqrt{4}", "2"), (r"\binom{5}{2} = 10", "10"), ("5 = x", "5"),
+    ("1/12", "0.0833333333333333"), ("10^3", "1000"), (r"\sqrt{4}", "2"), (r"\binom{5}{2} = 10", "10"),
+    ("5 = x", "5"),
     ("f(x) = 2x + 3", "y = 2x+3"), (r"x \in [1/2, \infty)", r"[0.5,\infty)"), ("(2x-1)(2x+1)", "4x^2 - 1"),
     (r"\tan^2(y) + 1", r"\sec^2 y"), (r"96-10\sqrt{21}", r"-10\sqrt{21} + 96"),
     (r"\begin{pmatrix}1 & 2\\ 3 & 4\end{pmatrix}", r"\begin{bmatrix} 1&2 \\3&4 \end{bmatrix}"),
@@ -111,7 +118,8 @@ EQUAL_MATHS = [
     ("$5", "500 cents"),
 ]  # fmt: skip
 UNEQUAL_MATHS = [
-    ("1000", "1001"), ("0.333", "1/3"), ("100000000000", "99999999999"), ("50%", "50"), ("$5", "€5"), ("1 1/2", "11/2"),
+    ("1000", "1001"), ("0.333", "1/3"), ("100000000000", "99999999999"), ("50%", "50"), ("$5", "€5"),
+    ("1 1/2", "11/2"),
     ("(0,1)", "[0,1]"), ("(1,234)", "1234"), ("1, 234", "1,234"), ("1,-2", "-2,1"), ("12", "1,23"), ("0,123", "123"),
     ("2 3", "23"), ("x^2", "x2"), ("2^{10}", "210"), ("204_5", "204"), ("X", "x"), ("-5", "5"), ("12 million", "12"),
     ("", ""), ("$", "$$"), ("0.0833", "1/12"), ("0.0833333333333334", "1/12"), ("1.4142135623730", r"\sqrt{2}"),
@@ -157,24 +165,71 @@ The answer is 6^2|The answer is 6/5|The answer is -6|The answer is 1,6|The answe
 Careless readers get 6|They get 6|One would get 6|To get 6|The answer is not 6|The answer is 6? No.|6\n7|6 = 7
 \boxed{6}. It could also be 7.|\boxed{6}? No.|\boxed{6} or 7|\boxed{6} 7|\boxed{6}. The correct value is 7
 \boxed{6} (rejected)|Any number except \boxed{6}|the answer is definitely not \boxed{6}|I guess \boxed{6}|#### 6 or 7
+The answer is \boxed{5}, not \boxed{6}|\boxed{5} instead of \boxed{6}|\boxed{5} (corrected from \boxed{6})
+\textbf{No}, it can't be \boxed{6}|\text{Hint}: I doubt that it is \boxed{6}
+\frac12 is irrelevant, and I guess the answer is 6|$5 is lost: the incorrect answer is 6
+$5 is paid, so it would be wrong to say \boxed{6}|I paid $5, so it is wrong to say $\boxed{6}$|\mathbf{Never} \boxed{6}
 <answer>6</answer> is wrong|The answer is 6, no 7|The answer is 6. Actually it is 7|It is not the case that it is 6
 """.strip()
     .replace("\n", "|")
     .split("|")
 )
+FORMS = ("The answer is {}.", r"\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 #: Question, answer, reference.
 RIGHT_WITH_QUESTION = [
     (FRACTION, "1/2", r"\frac{1}{2}"), (FRACTION, r"\boxed{1/2}", r"\frac{1}{2}"), (FRACTION, "½", r"\frac{1}{2}"),
     (FRACTION, r"\frac{1}{2}", "0.5"), (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
     (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"), (LEGS, "There are 6 legs left.", "6"),
     (LEGS, r"Thus, the number of legs left is $\boxed{6}$.", "6"), (LEGS, "8 - 2 = 6\n\n**Answer: 6**", "6"),
-    (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We subtract.\n\n6", "6"), ("How long is it in km?", "6 km", "6"),
+    (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We subtract.\n\n6", "6"),
+    ("How long is it in km?", "6 km", "6"),
     ("Compute it.", r"\log_2(8) = 3", "3"), ("Compute it.", r"\sin(\frac{\pi}{2}) = 1", "1"), ("", "x²", "x^2"),
     ("", "3x² + 2x", "3x^2+2x"), ("", "−½", r"-\frac12"), ("", "2½", "5/2"), ("", "1 to 2", "1:2"),
     ("What percent of them is red?", "40", r"40\%"), ("What percent of them is red?", "40%", "40"),
     ("How many minutes does it take?", "5 minutes", "5"), ("How many metres and how many km?", "5 km", "5"),
     ("How many cm long is it?", r"6\pi \text{ cm}", r"6\pi"), ("How many dollars are left?", "$5", "5"),
-    ("Factor x^2 - 1.", "(x+1)(x-1)", "(x-1)(x+1)"),
+    ("Factor x^2 - 1.", "(x+1)(x-1)", "(x-1)(x+1)"), ("Factor x^2 - 1.", "x^2 - 1 = (x-1)(x+1)", "(x+1)(x-1)"),
+    (SPEED, "60 mph", "60"), (SPEED, "The average speed is 60 miles per hour.", "60"), (SPEED, "120 / 2 = 60", "60"),
+    ("How many liters is it?", "2.5 L", "2.5"), ("How much is it, in cents?", "75 cents", "75"),
+    ("What is a + b?", "a + b = 3 + 4 = 7", "7"), ("What is |z|?", "|z| = 5", "5"),
+    (PENS, r"\boxed{8\text{ pens}}", "8"),
+    ("What is AB?", "AB = 5", "5"), ("Solve x^2 = 4.", "x = 2, x = -2", "-2, 2"), ("How many?", "1.2 × 10^3", "1200"),
+    ("Find the matrix.", r"\begin{bmatrix}1&0\\0&1\end{bmatrix}", r"\begin{pmatrix}1&0\\0&1\end{pmatrix}"),
+    ("Find the inverse of [[1, 2], [3, 5]].", r"\begin{bmatrix}-5&2\\3&-1\end{bmatrix}",
+     r"\begin{pmatrix}-5&2\\3&-1\end{pmatrix}"),
+]  # fmt: skip
+#: Question, reference, and answers of that value: of another quantity, in another unit or form, or not worked out.
+OTHER_QUANTITY = [
+    (PENS, "8", "The number of pens Ann has is 8.|Pens of Ann: 8|Ann = 8|Minimum: 8|Sold: 8|pens sold = 8"),
+    ("What is the sum of the roots?", "5", "The product of the roots is 5|The smallest root is 5|roots: 5|x = 5"),
+    ("What is the perimeter of a square whose area is 49 square inches?", "28", "Area = 28|The area is 28.|square: 28"),
+    ("What is x?", "4", "y = 4|f(x) = 4|x_1 = 4|error = 4|upper bound = 4|2x = 4"),
+    ("What is P(A)?", "0.5", "P(B) = 0.5"),
+    ("What is a + b?", "7", "a = 7|b = 7|ab = 7|3 + 4"), ("What is a_{10}?", "5", "a_9 = 5"),
+    ("What is |z|?", "5", "z = 5"),
+    ("What is the measure of angle ABC?", "45", r"\angle ACB = 45^\circ"),
+    ("Find 2^10.", "1024", "2^9 * 2|2^10 = 1024 + 0"),
+]  # fmt: skip
+OTHER_UNIT = [
+    (SPEED, "60", "60 hours|60 miles|60 km/h|60 minutes|$60"),
+    ("How many meters are 2 km?", "2000", "2000 km|2000 g"),
+    ("What is the perimeter of a square whose area is 49 square inches?", "28", "28 square inches|28 feet|28 cm"),
+    ("Find the area in square centimeters.", r"9\pi", r"9\pi\text{ cm}|9\pi\text{ cm}^3|9\pi square inches"),
+    ("What is the volume of a cube with edge 3 cm?", "27", "27 liters|27 cm|27 m^3"),
+    ("A shirt costs $20, less 15%. How many dollars is it now?", "17", "17%|17 cents|17 euros"),
+    ("How old is Tom?", "12", "$12|12 kg|12%"), ("In which year was it?", "1945", "$1945|1945 km"),
+    ("John earns $50 a day. How many days does he need to earn $600?", "12", "$12|12 dollars|12 weeks"),
+    ("By what percent did it rise from $4?", "25", "$25|0.25"),
+    ("How much does he earn in 8 hours?", "15", "15 hours"),
+]  # fmt: skip
+OTHER_FORM = [
+    ("Express 0.4 as a fraction in lowest terms.", r"\frac{2}{5}", r"0.4|4/10|40\%|\frac{20}{50}"),
+    ("Write 3/8 as a decimal.", "0.375", r"3/8|37.5%|\frac{3}{8}"),
+    ("Write 2^10 as an integer.", "1024", "4^5|512*2"),
+    (r"Simplify \sqrt{72}.", r"6\sqrt{2}", r"2\sqrt{18}|72^{1/2}|\sqrt{8}\sqrt{9}"),
+    ("Simplify 12/18.", "2/3", "6/9|12/18 = 6/9"),
+    ("What is the mean of 3, 5, 7, 9?", "6", "(3+5+7+9)/4|24/4|(5+7)/2"), ("How many remain of 24?", "18", "24*3/4"),
+    ("Find the equation of the line.", "y = 2x + 1", "2x + 1"), ("What is half of 15?", "7.5", "150/20|300/2/20"),
 ]  # fmt: skip
 WRONG_WITH_QUESTION = [
     ("Put the two roots in ascending order.", "6, -2", "-2, 6"), ("What is 3/4 as a decimal?", "3/4", "0.75"),
@@ -195,7 +250,8 @@ QA_WRONG_WITH_QUESTION = [
     ("Which?\nA. a lamp\nB. a heart", "B. a lamp", "B"), (CAPITAL, "The capital of Gaul is Paris.", "Paris"),
     (CAPITAL, "John says it is Paris.", "Paris"), (CAPITAL, "Paris?", "Paris"),
     (CAPITAL, "It is Paris, London", "Paris"), (CAPITAL, "The capital of France is not Paris.", "Paris"),
-    (LEGS, "6 km", "6"), ("When?", "5 July 1776", "July 4, 1776"),
+    (LEGS, "6 km", "6"), (LEGS, '6"', "6"), (LEGS, "6'", "6"), ("When?", "$1945", "1945"),
+    ("When?", "5 July 1776", "July 4, 1776"),
 ]  # fmt: skip
 GOLDS = [r"\boxed{42}", r"$\boxed{42}$", "#### 42", "The answer is 42", "6*7 = 42\n#### 42", r"so $\boxed{42}$."]
 
@@ -221,6 +277,14 @@ def test_right_answers_are_accepted_however_they_are_written() -> None:
 def test_wrong_hedged_and_withdrawn_answers_are_never_accepted() -> None:
     assert not accepted("math", plain(MATHS_UNDECIDED) + WRONG_WITH_QUESTION)
     assert not accepted("qa", plain(QA_UNDECIDED) + QA_WRONG_WITH_QUESTION)
+
+
+def test_another_quantity_unit_or_form_than_the_asked_one_is_undecided() -> None:
+    for rows in (OTHER_QUANTITY, OTHER_UNIT, OTHER_FORM):
+        said = [(question, text, gold) for question, gold, texts in rows for text in texts.split("|")]
+        said += [(question, form.format(text), gold) for question, text, gold in said for form in FORMS]
+        assert not accepted("math", said)
+        assert not [gold for question, gold, _ in rows if not matches(gold, [gold], "math", question)]
 
 
 def test_a_number_with_other_words_is_undecided() -> None:

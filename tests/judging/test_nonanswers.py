@@ -41,6 +41,13 @@ async def test_a_word_is_an_answer_if_the_right_one_is_of_its_kind() -> None:
         verdict = await Judge(ALONE, model).verdict(problem(gold, domain=domain), said)
         refused_here += [] if verdict.tier == "llm" and len(model.asked) == 1 else [(said, gold)]
     assert not refused_here
+    options = "Which one? (A) cat (B) dog"
+    for said, gold, question in (
+        ("B", "dog", options), ("B", "(B) dog", ""), ("both", "Both films", ""), ("equal", "They are equal", ""),
+        ("some water", "water", ""), ("C", "vitamin C", ""), ("I", r"\text{I}", ""),
+    ):  # fmt: skip
+        assert refused((said,), (gold,), question) is None, said
+    assert refused(("B",), ("dog",), "Who is it?") and refused(("the answer",), ("The answer to it",))
 
 
 async def test_if_there_is_no_answer_the_model_judges_admissions_of_ignorance() -> None:

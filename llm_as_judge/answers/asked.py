@@ -1,0 +1,77 @@
+"""What a question asks for: its asking clauses, the noun it counts and the units it wants."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.answers.units import UNITS, Unit, unit_named
+
+_LONGEST = 8000
+_SENTENCE = re.compile(r"(?<=[.?!])\s+|\n")
+_QUESTION_WORD = re.compile(r"\b(?:what|how)\b|\b(?:which|who|whose|whom|when|where|why)\b", re.IGNORECASE)
+_TASK_WORD = re.compile(
+    r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"
+    r"|rationalize|complete|order|put|what|how)\b",
+    re.IGNORECASE,
+)
+_HEAD = 4  # words
+_COPULAS = frozenset("is are was were do does did there".split())
+_COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
+#: Every unit by its longest name first, with the word before it.
+_UNIT = re.compile(
+    r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
+    + "|".join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True) if len(name) > 1 or name in "$€£¥°%")
+    + r")(?:(?: per |/)[A-Za-z]+)?)(?![A-Za-z_^])(\d?)",
+    re.IGNORECASE,
+)
+_ONE = frozenset("a an one each every per".split())
+
+
+@lru_cache(maxsize=64)
+def asked(question: str) -> str:
+    """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
+    clauses = []
+    for sentence in _SENTENCE.split(question[-_LONGEST:]):
+        found = (_QUESTION_WORD if sentence.rstrip().endswith("?") else _TASK_WORD).search(sentence)
+        clauses += [sentence[found.start() :]] if found else []
+    return "\n".join(clauses) or question[-_LONGEST:]
+
+
+def head(question: str) -> str:
+    """The first words of each asking clause: they name what is asked, the others may name what is given."""
+    return "\n".join(" ".join(clause.split()[:_HEAD]) for clause in asked(question).split("\n"))
+
+
+def unknowns(question: str) -> set[str]:
+    """The letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
+    return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
+
+
+def counted(words: str, question: str) -> bool:
+    """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
+    wanted = words.casefold().split()
+    said = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
+    return bool(wanted) and any([w for w in noun if w not in _COPULAS][: len(wanted)] == wanted for noun in said)
+
+
+@lru_cache(maxsize=64)
+def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
+    """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
+    found = []
+    for before, name, after in _UNIT.findall(text):
+        amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
+        if unit := None if wanted and amount else unit_named(name):
+            found.append(unit)
+    return tuple(found)
+
+
+def is_asked(name: str, question: str) -> bool:
+    """Whether the question asks for ``name`` itself: ``a + b`` but not ``a`` in "What is a + b?"."""
+    name, text = (re.sub(r"\\overline|[\\{}]", "", clean(part)) for part in (name, asked(question)))
+    text = re.sub(r"[$ ]+", " ", text)
+    if len(name) > 2 and name.isalpha() and not name.isupper():
+        name, text = name.casefold(), head(question).casefold()
+    letters = " ?".join(map(re.escape, name.replace(" ", "")))
+    return re.search(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text) is not None
