@@ -138,7 +138,8 @@ def _read_text(path: Path) -> str:
 class _Loader(yaml.SafeLoader):
     """Reads 1:30 as text, not as 90 (YAML 1.1).
 
-    Refuses tags, aliases (which could repeat a value without end) and keys that are repeated or not plain names."""
+    Refuses tags, aliases (which could repeat a value without end) and keys that are repeated or not plain names.
+    """
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
@@ -189,6 +190,6 @@ def _setting(node: yaml.Node, source: str | Path) -> Setting:
         value = {k.value: Setting(_setting(v, source).value, origin(k.start_mark), file) for k, v in node.value}
     elif isinstance(node, yaml.SequenceNode):
         value = [_setting(child, source).value for child in node.value]
-    elif node.style:
+    elif isinstance(node, yaml.ScalarNode) and node.style:
         value = Quoted(node.value)
     return Setting(value, origin(node.start_mark), file)
