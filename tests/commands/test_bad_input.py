@@ -140,7 +140,8 @@ monitor --once deep.jsonl | analyze foreign.jsonl | solve x --checkpoint deep
 plan --call-input inf | plan --calls nan | plan --latency 1e308 --calls 1e308 | plan --gpus 999999999x80
 plan --model ./damaged | report late.jsonl | data process --train-size 9999999999999 | sandbox run pipe
 sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate pipe --mode rules | workflow lint pipe
-sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host= | embedded serve --host=
+sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
+embedded serve --host=
 """
 ESC = "\x1b]0;title"  # sets the title of a terminal
 
