@@ -6,10 +6,17 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 #: Why an endpoint gave no reply. ``key``, ``model`` and ``quota`` need a person.
 Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
+
+#: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
+_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
 
 
 class LLMAsJudgeError(Exception):
@@ -57,3 +64,27 @@ class PromptTooLong(ProviderError):
 
 class SandboxFault(InfrastructureError):
     """The sandbox itself failed (protocol, zygote gone), not the code it ran."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    in_torch = isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+    return in_torch or isinstance(error, MemoryError)
+
+
+@contextmanager
+def refusing(refusal: type[LLMAsJudgeError], what: str, cure: str) -> Iterator[None]:
+    """Raise ``refusal``, one line with the reason, for any error in the block other than a lack of memory.
+
+    For files read by libraries that raise errors of many types for damaged ones.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        reason = " ".join(str(error).split())
+        if isinstance(error, pickle.UnpicklingError):
+            reason = "it contains more than tensors"  # torch would advise to run the code in it
+        elif not isinstance(error, (OSError, ValueError)):
+            reason = f"{type(error).__name__}: {reason}"
+        raise refusal(f"{what}: {reason}; {cure}") from error

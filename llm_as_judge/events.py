@@ -16,9 +16,16 @@ import yaml
 
 from llm_as_judge.types import Domain, Exchange, OperatorCall, Outcome, Tier
 
+_LATEST = 1e11  # Unix seconds, in the year 5138
+_LONGEST = 1e9  # seconds of a call or a rollout
+
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="kind"):
     time: float = 0.0  # Unix seconds; set by ``EventLog``
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.time <= _LATEST:
+            raise ValueError(f"time {self.time:g} is out of range")
 
 
 class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
@@ -94,6 +101,13 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     terms: Mapping[str, float] = {}
     advantage: float | None = None
     reference: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        exchanges = [*self.judged, *(exchange for call in self.calls for exchange in call.exchanges)]
+        durations = (self.seconds, *(call.seconds for call in self.calls), *(one.seconds for one in exchanges))
+        if not all(0 <= seconds <= _LONGEST for seconds in durations):
+            raise ValueError("a duration is out of range")
 
     @property
     def source(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from llm_as_judge.errors import DataError
 
 LONGEST_SOURCE = 1_000_000  # bytes; a larger problem or workflow is a mistake
+LONGEST_TABLE = 1 << 30  # bytes of labelled pairs or workflows, one a line
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -53,7 +54,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object; empty if the file is missing, damaged or something else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -73,11 +74,13 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
-def read_source(path: Path) -> str:
-    """Text of a problem, a workflow or a solution; raises ``DataError`` with the reason if it cannot be read."""
+def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
+    """Text of a regular file of at most ``longest`` bytes; raises ``DataError`` if it cannot be read."""
     try:
-        if (size := path.stat().st_size) > LONGEST_SOURCE:
-            raise DataError(f"{path}: {size:,} bytes; a problem, workflow or solution has at most {LONGEST_SOURCE:,}")
+        if path.exists() and not path.is_file():
+            raise OSError("not a regular file")  # a pipe without a writer and a device never end
+        if (size := path.stat().st_size) > longest:
+            raise DataError(f"{path}: {size:,} bytes; at most {longest:,} are read")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error

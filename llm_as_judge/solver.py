@@ -119,14 +119,15 @@ class Solver:
     ) -> None:
         self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
         self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_checkpoint(self.config)
-        self._open = AsyncExitStack()
         self._waiting: list[_Request] = []
         self._writing, self._device = asyncio.Lock(), Device()
 
     async def __aenter__(self) -> Solver:
-        services = await self._open.enter_async_context(open_services(self.config, judging=False))
-        self._runner: Runner = services.runner
-        self._author = load_author(self.config, self.checkpoint)
+        async with AsyncExitStack() as stack:  # closed here if the policy cannot be loaded
+            services = await stack.enter_async_context(open_services(self.config, judging=False))
+            self._runner: Runner = services.runner
+            self._author = load_author(self.config, self.checkpoint)
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -76,6 +76,19 @@ def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
     assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
+def test_times_out_of_range_are_unreadable(tmp_path: Path) -> None:
+    path, call = tmp_path / "run.jsonl", '{"name": "Custom", "arguments": {}, "result": {}, "seconds": -1e308}'
+    rollout = '"time": 1, "problem": "p", "domain": "qa", "outcome": "finished", "text": "", "correct": true'
+    for line in (
+        '{"kind": "step", "time": 1e308, "step": 1}', '{"kind": "step", "time": null, "step": 1}',
+        f'{{"kind": "rollout", {rollout}, "seconds": 1e308}}', f'{{"kind": "rollout", {rollout}, "calls": [{call}]}}',
+    ):  # fmt: skip
+        path.write_text(f"{line}\n")
+        assert list(LogReader(path).new()) == [], line
+    path.write_text(f'{{"kind": "rollout", {rollout}, "calls": [{call.replace("-1e308", "1")}]}}\n')
+    assert len(list(LogReader(path).new())) == 1
+
+
 def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     reader = LogReader(path)

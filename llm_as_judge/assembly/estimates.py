@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS
 
 if TYPE_CHECKING:
@@ -110,12 +110,13 @@ def sizes_of(config: Config) -> ModelSizes:
     entry = config.base_model
     file = Path(entry.path) / "config.json"
     if file.is_file():
-        of = json.loads(file.read_text("utf-8"))
-        heads, hidden = of["num_attention_heads"], of["hidden_size"]
-        return ModelSizes(
-            hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
-            of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
-        )  # fmt: skip
+        with refusing(ConfigError, f"{file} has no sizes of a causal language model", "name another model"):
+            of = json.loads(file.read_text("utf-8"))
+            heads, hidden = of["num_attention_heads"], of["hidden_size"]
+            return ModelSizes(
+                hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
+                of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
+            )  # fmt: skip
     if entry.key in _SIZES:
         return _SIZES[entry.key]
     raise ConfigError(

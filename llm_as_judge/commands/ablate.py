@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_as_judge.assembly.progress import SILENT, Progress
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, prog
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     changes = {part: without(part, weights) for part in parts}
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
-    runs: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else {}
+    runs = _read(path) if path.exists() else {}
 
     async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
         found = []
@@ -79,6 +79,16 @@ async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, prog
     result = Ablation(seeds, full, worths(full, ablated), path)
     write_json(path, {**result.as_json(), "runs": runs})
     return result
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """Finished runs by name. Raises ``DataError`` for a file with other content."""
+    try:
+        runs: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        _ = [(run["config"], run["overall"], run["executor_tokens"]) for run in runs.values()]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"{path}: not a file of an ablation: {error!r}; move it away to start a new one") from error
+    return runs
 
 
 async def _trained(config: Config, progress: Progress) -> Summary:

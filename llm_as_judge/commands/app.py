@@ -42,7 +42,7 @@ from llm_as_judge.commands import (
     workflow,
 )  # fmt: skip
 from llm_as_judge.commands.cli import Interrupted, printable
-from llm_as_judge.errors import ConfigError, LLMAsJudgeError
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory
 
 # Rich's help and tracebacks would double the start-up time.
 app = typer.Typer(
@@ -62,8 +62,6 @@ for _group in (workflow, sandbox, judge, embedded, data):
 
 #: Base class of typer's usage errors, which typer itself does not export.
 (UsageError,) = typer.BadParameter.__bases__
-#: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
-_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
 
 
 def _version(wanted: bool) -> None:
@@ -104,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     terminated: list[int] = []
     try:
+        for before, word in zip(("llm-as-judge", *arguments), arguments, strict=False):
+            if not word or re.fullmatch("--[a-z-]+=", word):  # such as "$FILE": a path would be the current folder
+                raise ConfigError(f"the value of {word[:-1] or before} is empty; give one, or leave it out")
         with _sigterm_as_interrupt(terminated):
             status = app(args=list(arguments), prog_name="llm-as-judge", standalone_mode=False)
         if status == 130:  # some versions of typer return this after Ctrl-C, others raise
@@ -139,7 +140,7 @@ def _explained(error: Exception) -> str | None:
             return message
         message = " ".join(message.split()).removesuffix(".")
         return f"error: {message[:1].lower()}{message[1:]}; see --help"
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error))):
+    if is_out_of_memory(error):
         size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
         return (
             f"error: not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import keyword
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,13 @@ class Interrupted(Exception):
     def __init__(self, resumable: bool) -> None:
         super().__init__()
         self.resumable = resumable
+
+
+def function_name(value: str | None) -> str | None:
+    """``value`` if a function can have this name."""
+    if value is not None and (not value.isidentifier() or keyword.iskeyword(value)):
+        raise typer.BadParameter(f"{value!r} is no name of a Python function.")
+    return value
 
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
@@ -65,7 +73,8 @@ RunName = Annotated[
 ]
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
 EntryPoint = Annotated[
-    str | None, typer.Option("--entry-point", metavar="NAME", help="Function to write, for code problems.")
+    str | None,
+    typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
 ]
 Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]

@@ -33,7 +33,7 @@ from llm_as_judge.assembly.estimates import (
     update_memory,
 )
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.types import DOMAINS, Question
 
@@ -53,7 +53,7 @@ _SAMPLE = 16  # problems
 
 
 def _option(least: int, help: str) -> Any:
-    return typer.Option(min=least, help=help)
+    return typer.Option(min=least, max=1e9, help=help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,8 @@ def _counter(config: Config, notes: list[str]) -> Callable[[str], float]:
         from llm_as_judge.config.loading import locate_weights
         from llm_as_judge.policy.weights import load_tokenizer
 
-        tokenizer = load_tokenizer(locate_weights(path))
+        with refusing(ConfigError, f"{path} has no tokenizer that can be read", "name another model"):
+            tokenizer = load_tokenizer(locate_weights(path))
         return lambda text: float(len(tokenizer.encode(text, add_special_tokens=False)))
     notes.append(f"{_CHARACTERS:g} characters per token, because the policy's tokenizer is not on this machine")
     return lambda text: len(text) / _CHARACTERS

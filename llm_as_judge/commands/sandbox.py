@@ -60,7 +60,10 @@ def verdict(
         Path,
         typer.Option(metavar="FILE", help="File with asserts, def check(candidate), or test functions and classes."),
     ],
-    entry_point: Annotated[str, typer.Option(metavar="NAME", help="Name of the function to test.")],
+    entry_point: Annotated[
+        str,
+        typer.Option(metavar="NAME", callback=cli.function_name, help="Name of the function to test."),
+    ],
     limits: Limits,
     as_json: cli.AsJson = False,
 ) -> None:

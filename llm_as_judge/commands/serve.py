@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError
 
 
 @cli.grouped
@@ -31,8 +30,6 @@ def serve(
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
     known = cli.check_domain(domain)
-    if api_key == "":
-        raise ConfigError("--api-key is empty and would protect nothing; give a key, or leave the option out")
     settings = options.load()
     checkpoint = adapter.choose(settings)
 

@@ -13,6 +13,7 @@ from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
+from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Completion, Domain, Question
 from llm_as_judge.workflow import recipes
@@ -89,12 +90,12 @@ def _read_own(path: Path) -> list[tuple[str, str]]:
     """Domain and workflow of each line of a JSONL file. Raises ``DataError`` for a line that cannot be used."""
     found = list[tuple[str, str]]()
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_source(path, LONGEST_TABLE).splitlines(), 1):
             record = msgspec.json.decode(line, type=_Own)
             if fatal := next((finding for finding in lint(record.workflow) if finding.fatal), None):
                 raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
             found.append((record.domain, record.workflow))
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         reason = "cannot be read as JSONL with domain and workflow on each line"
         raise DataError(f"warmup.own_workflows={path}: {reason}: {error}") from error
     return found

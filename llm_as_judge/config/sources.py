@@ -44,7 +44,7 @@ class Setting:
         raise ConfigError(f"{self.origin}: {what} must contain 'name: value' lines, got {self.value!r}{example}")
 
     def typed(self, as_text: bool, env: Mapping[str, str]) -> Any:
-        """The value with references replaced; scalars are typed as in YAML 1.1 or stay text."""
+        """The value with references replaced; scalars are typed as in YAML or stay text."""
         if isinstance(self.value, dict):
             return {name: child.typed(as_text, env) for name, child in self.value.items()}
         if isinstance(self.value, list):
@@ -55,7 +55,7 @@ class Setting:
         if as_text or isinstance(self.value, Quoted):
             return text
         try:
-            return yaml.safe_load(text)
+            return yaml.load(text, _Loader)
         except Exception:  # PyYAML raises many kinds; the schema says what is expected
             return text
 
@@ -136,7 +136,15 @@ def _read_text(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses tags, aliases (which could repeat a value without end) and keys that are repeated or not plain names."""
+    """Reads 1:30 as text, not as 90 (YAML 1.1).
+
+    Refuses tags, aliases (which could repeat a value without end) and keys that are repeated or not plain names.
+    """
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        tag = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+        clock = kind is yaml.ScalarNode and ":" in value and tag.endswith((":int", ":float"))
+        return self.DEFAULT_SCALAR_TAG if clock else tag
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]

@@ -24,8 +24,8 @@ class Mix(Strict):
     datasets: Names = ("gsm8k", "math", "squad2", "hotpotqa", "humaneval", "mbpp")
     domain_ratios: Mapping[Domain, Float] = {"math": 0.4, "qa": 0.3, "code": 0.3}
     train_test: Annotated[tuple[int, int], BeforeValidator(as_tuple)] = (5, 1)
-    train_size: int = Field(160_000, gt=0)
-    test_size: int = Field(32_000, gt=0)
+    train_size: int = Field(160_000, gt=0, le=10_000_000)
+    test_size: int = Field(32_000, gt=0, le=10_000_000)
     val_fraction: Float = Field(0.0, ge=0, lt=1)
     seed: int = Field(0, ge=0)
 

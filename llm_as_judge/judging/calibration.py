@@ -20,6 +20,7 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.answers.nonanswers import is_no_answer
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
@@ -136,13 +137,11 @@ def read_pairs(path: Path) -> list[Pair]:
     """The labelled pairs of a JSONL file. Raises ``DataError`` naming the line."""
     pairs = []
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        for number, line in enumerate(read_source(path, LONGEST_TABLE).split("\n"), 1):
             if line.strip():
                 pairs.append(msgspec.json.decode(line, type=_Line).pair(f"{path.stem}-{number}"))
     except msgspec.DecodeError as error:
         raise DataError(f"{path}:{number}: no labelled pair: {error}") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
     if not pairs:
         raise DataError(f"{path}: no pairs; a line is a JSON object with gold, candidate and equivalent")
     return pairs

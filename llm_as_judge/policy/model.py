@@ -7,7 +7,6 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,14 +20,13 @@ from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as hf_logging
 
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.experience.embedding import embed
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
@@ -102,14 +100,10 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        try:
+        cure = "give a directory with a Hugging Face model, or the id of one on the hub"
+        with refusing(ConfigError, f"model.model_name={config.model_name!r}: {path} cannot be loaded", cure):
             load = load_gguf if path.endswith(".gguf") else load_folder
             tokenizer, base = load(Path(path), config.dtype)
-        except (OSError, ValueError, ImportError) as error:
-            raise ConfigError(
-                f"model.model_name={config.model_name!r}: {path} cannot be loaded: {error}. "
-                "Give a directory with a Hugging Face model, or the id of one on the hub"
-            ) from error
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:
             policy.load_adapter(config.adapter)
@@ -266,16 +260,11 @@ class Policy:
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
-        try:
+        cure = "give another folder step_N"
+        with refusing(DataError, f"the adapter in {directory} cannot be read", cure):
             weights = load_peft_weights(str(directory), device="cpu")
-        except (OSError, ValueError, KeyError, SafetensorError, pickle.UnpicklingError) as error:
-            raise DataError(
-                f"the adapter in {directory} cannot be read: {error}; give another folder step_N"
-            ) from error
-        try:
+        with refusing(ConfigError, f"{directory} is an adapter of another shape or model", cure):
             result: Any = set_peft_model_state_dict(self.model, weights)
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise ConfigError(f"{directory} is an adapter of another shape or model: {error}") from error
         missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
         if missing or result.unexpected_keys:
             more = result.unexpected_keys[:3]

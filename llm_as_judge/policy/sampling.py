@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+#: Lowest temperature that is computed with. Lower ones draw the same tokens, but their scores overflow float32.
+_COLDEST = 1e-6
+
 
 def sampling_logprobs(
     logits: Tensor, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, keep: Tensor | None = None
@@ -19,7 +22,7 @@ def sampling_logprobs(
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     if temperature != 1.0:
-        logits = logits / temperature
+        logits = logits / max(temperature, _COLDEST)
     if 0 < top_k < logits.shape[-1]:
         threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
         logits = _drop(logits, logits < threshold, keep)

@@ -78,7 +78,7 @@ class Spans:
         for rollout in step.rollouts:
             members[rollout.problem] += 1
             self._ids.of = f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}"
-            self._ids.spans, self._now = 0, int((rollout.time - rollout.seconds) * _SECOND)
+            self._ids.spans, self._now = 0, int(max(0.0, rollout.time - rollout.seconds) * _SECOND)
             self._rollout(rollout, members[rollout.problem], step)
         sent = self._ended.get_finished_spans()
         self._ended.clear()

@@ -27,7 +27,7 @@ class WorkflowSource:
 def read_workflow(path: Path) -> WorkflowSource:
     """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
     file = path / _GRAPH if path.is_dir() else path
-    if not file.is_file():
+    if path.is_dir() and not file.is_file():
         raise DataError(f"{path}: there is no {file.name} in it; name a workflow's file, or a folder with {_GRAPH}")
     prompt = file.with_name(_PROMPT)
     has_prompt = prompt.is_file() and prompt != file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,6 +74,11 @@ FILES = {
     "half-json/config.json": "{",
     "no-weights/config.json": '{"model_type": "qwen2"}',
     "no-adapter/adapter_config.json": "{}",
+    "damaged/config.json": '{"model_type": "qwen2", "num_hidden_layers": "two"}',
+    "no-tokenizer/config.json": '{"model_type": "qwen2"}',
+    "no-tokenizer/tokenizer.json": "{}",
+    "no-tokenizer/model.safetensors": "",
+    "late.jsonl": '{"kind": "run", "time": 1, "id": "r"}\n{"kind": "step", "time": -1e308, "step": 1}\n',
     "bad-adapter/adapter_config.json": "{}",
     "bad-adapter/adapter_model.safetensors": "xx",
     "folder/note.txt": "nothing to read here\n",
@@ -89,6 +95,7 @@ WRONG_SETTINGS = [
     "run_name=../up", "lora_target_modules=[", "memory_mb=99999999999999", "executor.api_key=${NO_SUCH_VARIABLE}",
     "executor.model=${", "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt", "enhancer=deep.yaml",
     "enhancer=bomb.yaml", "guidance=guide.yaml", "guidance=guide2.yaml", "guidance=bytes.bin",
+    "seed=!!bool x", "seed=!!timestamp x", "seed=!!int ''", "max_steps=1:30",
 ]  # fmt: skip
 #: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
 WRONG_FILES = [
@@ -104,6 +111,7 @@ WRONG_FILES = [
     (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),
     (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
     (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
+    (["model_name=./damaged"], "./damaged"), (["model_name=./no-tokenizer"], "./no-tokenizer"),
     (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
     (["model.adapter=bad-adapter"], "give another folder step_N"),
 ]  # fmt: skip
@@ -129,6 +137,11 @@ serve --domain art | serve --untrained --host 0.0.0.0 --api-key= | export folder
 data check --datasets no | data process --custom empty.jsonl | data process --custom digits.json
 data inspect --file digits.json | data process --config mix.yaml | embedded serve --host a..b | analyze deep.jsonl
 monitor --once deep.jsonl | analyze foreign.jsonl | solve x --checkpoint deep
+plan --call-input inf | plan --calls nan | plan --latency 1e308 --calls 1e308 | plan --gpus 999999999x80
+plan --model ./damaged | report late.jsonl | data process --train-size 9999999999999 | sandbox run pipe
+sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate pipe --mode rules | workflow lint pipe
+sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
+embedded serve --host=
 """
 ESC = "\x1b]0;title"  # sets the title of a terminal
 
@@ -138,6 +151,7 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "bytes.bin").write_bytes(b"\xff\xfe\x00\xd8" * 10)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
@@ -244,6 +258,11 @@ def test_no_control_character_of_a_text_reaches_the_terminal(
         main(words.split())
         shown = "".join(capsys.readouterr())
         assert ESC not in shown and "]0;title" in shown, (words, shown)
+
+
+def test_brackets_in_a_path_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "calibrate", "labelled.jsonl", "--mode", "rules", "--set", "results_dir=out[/b]"]) == 0
+    assert "out[/b]" in capsys.readouterr().out
 
 
 def train(address: str, *changes: str) -> int:

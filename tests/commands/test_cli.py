@@ -116,6 +116,11 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path: Path) -> None:
     assert "Ärger" in json.loads(done.stdout)[0]["message"]
 
 
+def test_docstrings_that_are_missing_are_reported_in_one_line() -> None:
+    done = python("-OO", "-m", "llm_as_judge", "plan")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "PYTHONOPTIMIZE=2" in done.stderr
+
+
 def test_commands_work_without_a_folder_of_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.solver import Draw, Solver
@@ -51,6 +55,24 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
             await solver.solve("x", "art")  # type: ignore[arg-type]
         with pytest.raises(DataError, match="empty"):
             await solver.solve(" ")
+
+
+async def test_what_was_opened_is_closed_if_the_policy_cannot_be_loaded(
+    settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = list[str]()
+
+    @asynccontextmanager
+    async def watched(config: Config, judging: bool) -> AsyncIterator[SimpleNamespace]:
+        try:
+            yield SimpleNamespace(runner=None)
+        finally:
+            events.append("closed")
+
+    monkeypatch.setattr("llm_as_judge.solver.open_services", watched)
+    with pytest.raises(DataError, match="holds no adapter"):
+        await Solver(overrides=settings, checkpoint=tmp_path).__aenter__()
+    assert events == ["closed"]
 
 
 async def test_a_cancelled_caller_does_not_stop_others(settings: list[str]) -> None:

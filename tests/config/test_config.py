@@ -55,6 +55,8 @@ def test_notations_of_a_value() -> None:
         ("max_steps=7", "training.max_steps", 7), ("training.max_steps=7", "training.max_steps", 7),
         ("executor.model=1e3", "executor.model", "1e3"), ("judge.api_key=@{[: #", "judge.api_key", "@{[: #"),
         ("judge.second_model=", "judge.second_model", ""), ("executor.api_key=", "executor.api_key", ""),
+        ("executor.reasoning_effort=", "executor.reasoning_effort", ""), 
+        ("judge.second_model: ''", "judge.second_model", ""),
         ("judge.cache=", "judge.cache", None), ("importance_sampling=off", "training.importance_sampling", "off"),
         ("lora_target_modules=[q_proj, v_proj]", "model.lora_target_modules", ("q_proj", "v_proj")),
         ("max_problems=null", "data.max_problems", None), (f"domain_ratios={thirds}", "data.domain_ratios", thirds),

@@ -33,6 +33,7 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
     path, shipped, wrong = tmp_path / "dataset.yaml", CONFIG.read_text(), []
     for old, new, expected in (
         ("train_size: 160000", "train_size: 0", "dataset.yaml: mix.train_size = 0: Input should be greater than 0"),
+        ("train_size: 160000", "train_size: 99999999999", "less than or equal to"),
         ("train_size:", "train_sise:", "mix.train_sise"), ("  seed: 0", "  seed: x", "mix.seed = 'x'"),
         ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
         ("code: 0.3}", "code: -1}", "domain_ratios must be"),

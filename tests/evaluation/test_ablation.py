@@ -10,7 +10,7 @@ from helpers.finished import FinishedRun, run_settings
 
 from llm_as_judge.commands.ablate import changed, run_ablation
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, without, worths
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
@@ -49,6 +49,14 @@ def test_every_part_can_be_removed_from_the_shipped_configuration(root: Path) ->
     assert moved == {**WEIGHTS, "efficiency": 0.0, "correctness": pytest.approx(0.8)}
     with pytest.raises(ConfigError, match=r"reward\.style"):
         without("reward.style", WEIGHTS)
+
+
+async def test_a_file_that_is_no_ablation_is_refused(tmp_path: Path) -> None:
+    config = load_config(FinishedRun.config, [f"results_dir={tmp_path}"])
+    for text in ("", "[]", '{"runs": []}', '{"runs": {"a": {"config": "x"}}}'):
+        (tmp_path / f"ablation_{config.output.run_name}.json").write_text(text)
+        with pytest.raises(DataError, match="move it away"):
+            await run_ablation(config, ["buffer"], 1)
 
 
 @pytest.mark.slow

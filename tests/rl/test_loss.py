@@ -171,6 +171,10 @@ def test_entropy_of_a_truncated_distribution_and_no_distribution_at_temperature_
     assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):
         sampling_logprobs(LOGITS, 0.0)
+    for temperature in (1e-5, 1e-38, 1e-300):
+        for top_p, top_k in ((1.0, 0), (0.9, 3)):
+            shares = sampling_logprobs(LOGITS, temperature, top_p, top_k).exp()
+            assert shares.tolist() == [[1, 0, 0, 0, 0]], "the coldest draw the likeliest token"
 
 
 @pytest.mark.parametrize("estimator", ["k3", "k1"])
