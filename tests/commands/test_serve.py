@@ -222,12 +222,12 @@ def test_the_official_client_gets_models_answers_and_streams(served: str) -> Non
 
 
 def test_bad_bodies_are_answered_with_the_reason_and_hostile_problems_are_only_problems(served: str) -> None:
-    import httpx
+    import httpx2
 
     def post(request: Any) -> tuple[int, Any]:
         data = request if isinstance(request, bytes) else json.dumps(request).encode()
         headers = {"Authorization": f"Bearer {KEY}"}
-        reply = httpx.post(f"{served}/chat/completions", content=data, headers=headers, timeout=300)
+        reply = httpx2.post(f"{served}/chat/completions", content=data, headers=headers, timeout=300)
         return reply.status_code, reply.json()
 
     for request, status, words in (

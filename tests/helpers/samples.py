@@ -25,8 +25,11 @@ def gsm8k(split: str) -> Iterator[Record]:
         town, ware, n = _TOWNS[i % 10], _WARES[(3 * i) % 10], 7 + i + (100 if split == "test" else 0)
         last = (f"{1000 * n:,}", str(3 * n), str(-n), f"${2 * n}")[i % 4]
         factor = (1000, 3, -1, 2)[i % 4]
+        asked = f"A trader of {town} has {n} {ware} and multiplies them by {factor}. What is the product?"
+        if last.startswith("$"):
+            asked = f"A trader of {town} has {n} {ware} worth ${factor} each. How much are they worth together?"
         yield {
-            "question": f"A trader of {town} has {n} {ware} and multiplies them by {factor}. What is the product?",
+            "question": asked,
             "answer": f"The product is {n} * {factor} = <<{n}*{factor}={n * factor}>>{n * factor}.\n#### {last}",
         }
 
