@@ -243,7 +243,7 @@ def _operators(settings: Config, problems: int) -> str:
     from llm_as_judge.operators.catalog import load_operators
 
     sample = open_problems(settings, measured=False).sampler.peek(problems)
-    lines, failed = [], []
+    lines, failed, tried = [], [], list[bool]()
 
     async def ask() -> None:
         async with open_services(settings, judging=False) as services:
@@ -254,6 +254,7 @@ def _operators(settings: Config, problems: int) -> str:
                 cut = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
                 parsed = f"{len(calls) - reasons.total()} of {len(calls)} parsed" + (f", {cut} cut off" if cut else "")
                 lines.append("; ".join([f"{name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
+                tried.extend(call.parse_ok for call in calls)
                 if reasons.total() == len(calls):
                     failed.append(name)
 
@@ -261,7 +262,7 @@ def _operators(settings: Config, problems: int) -> str:
     found = "\n".join(lines)
     if failed:
         raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
-    return found
+    return f"{sum(tried)} of {len(tried)} calls parsed\n{found}"
 
 
 def _single_call(operator: Any, question: Question) -> str:
