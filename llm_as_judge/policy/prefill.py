@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from llm_as_judge.policy.attention import ATTENTION, Kernel, KeyValue, Tree, row_hidden
+from llm_as_judge.policy.attention import ATTENTION, Kernel, KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.limits import PREFILL_TOKENS
 from llm_as_judge.policy.tree import common_length, padded_batches, trunk
 
@@ -70,7 +70,7 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     longest = max(map(len, prompts)) - common
     base.set_attn_implementation(ATTENTION)
     # On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention.
-    kernel: Kernel = "cascade" if base.device.type == "cpu" else "dense"
+    kernel: Kernel = "cascade" if kernel_for(base.device) == "cascade" else "dense"
     last: list[Tensor] = []
     layers: list[LayerStore] = []
     for members in padded_batches([len(p) for p in prompts], PREFILL_TOKENS):

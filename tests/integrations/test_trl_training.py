@@ -86,7 +86,7 @@ def test_the_mean_reward_rises_only_with_our_reward(
     assert 0 < log[0]["workflow/efficiency"] <= 10
     if plugged:
         assert means == pytest.approx([entry["reward"] for entry in log], abs=1e-3)
-        assert sum(means[-2:]) / 2 - sum(means[:2]) / 2 > 3, means
+        assert sum(means[-2:]) / 2 - sum(means[:2]) / 2 > 2, means
     else:  # constant rewards differ from none of their group, so that the weights stay as they are
         assert [entry["grad_norm"] for entry in log] == [0.0] * STEPS
 
