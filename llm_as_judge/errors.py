@@ -1,7 +1,7 @@
-"""Exceptions by whose fault a failure is.
+"""Exceptions, grouped by whose fault a failure is.
 
-``WorkflowError``: the policy's; lowest reward. ``InfrastructureError``: ours; retried, then unscored.
-``ConfigError`` and ``DataError``: the user's; the command stops with the cure.
+``WorkflowError``: the policy's; lowest reward. ``InfrastructureError``: ours; retried, then the rollout is unscored
+(``rl.rollout``). ``ConfigError`` and ``DataError``: the user's; the command stops and says what to change.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class BudgetSpent(LLMAsJudgeError):
 
 
 class InfrastructureError(LLMAsJudgeError):
-    """Provider down, judge unreadable, sandbox fault: never scored as a wrong answer.
+    """Endpoint down, judge reply unreadable, sandbox fault: never scored as a wrong answer.
 
-    ``sandbox.operator_calls`` makes a call that fails so the outcome ``fault``, ``rl.rollout`` a verdict of None.
+    ``sandbox.operator_calls`` turns it into the outcome ``fault``, ``rl.rollout`` into a verdict of None.
     """
 
 

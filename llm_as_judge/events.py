@@ -1,4 +1,4 @@
-"""What the log of a run holds: one typed event for a line. ``runlog`` writes and reads them.
+"""Typed events of a run's log, one per line. ``runlog`` writes and reads them, ``rl.report`` fills those of a step.
 
 Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in files of the same format.
 """
@@ -29,7 +29,7 @@ class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="kind"):
 
 
 class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
-    """Start of a session. Steps after ``kept`` are done again."""
+    """Start of a session. Steps after ``kept`` are repeated."""
 
     id: str = ""
     config: str = ""  # YAML
@@ -116,7 +116,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
 
 
 class StepReport(Event, kw_only=True, frozen=True, tag="step"):
-    """Metrics of one step. Rates are shares in [0, 1]; NaN stands for a mean over nothing."""
+    """Metrics of one step. Rates are shares in [0, 1]; NaN is a mean over no values."""
 
     step: int
     reward_mean: float = math.nan  # scored rollouts

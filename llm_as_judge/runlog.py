@@ -1,10 +1,12 @@
-"""The log of a run: one JSON object a line, only ever appended, readable while it grows and after a crash.
+"""Writer and reader of a run's log: one JSON object per line, append-only, readable while it grows and after a crash.
 
-log = EventLog("logs/run.jsonl")
-log.log(CheckpointEvent(step=1, path="checkpoints/step_1"))
-reader = LogReader("logs/run.jsonl")
-for event in reader.new(): ...
-reader.steps, reader.usage, reader.seconds
+``events`` defines the fields.
+
+    log = EventLog("logs/run.jsonl")
+    log.log(CheckpointEvent(step=1, path="checkpoints/step_1"))
+    reader = LogReader("logs/run.jsonl")
+    for event in reader.new(): ...
+    reader.steps, reader.usage, reader.seconds
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class FinishedStep:
 
 
 class _Usage(msgspec.Struct):
-    """The numbers that a usage event must have to be summed up."""
+    """Counts that a usage event needs."""
 
     models: dict[str, dict[str, int | float]]
 
@@ -122,13 +124,13 @@ def plain(event: Event, longest: int | None = None) -> dict[str, Any]:
 
 
 class LogReader:
-    """Reads a log as it grows and keeps the figures of the whole run.
+    """Reads a log as it grows and sums up the whole run.
 
-    ``new`` yields the events written since the last call. A line that is still being written is left for the next
-    call; a torn one, or one of another version, is skipped. When a session resumes from an earlier step, the figures of
-    later steps are dropped. When another file replaces the log, reading starts again.
+    ``new`` yields the events written since the last call. An incomplete last line is left for the next call; a damaged
+    line, or one of another version, is skipped. When a session resumes from an earlier step, later steps are dropped.
+    When another file replaces the log, reading starts again.
 
-    Without ``rollouts`` the long lines (rollouts, prompts, audits) are skipped unread.
+    Without ``rollouts`` the long lines (rollouts, prompts, audits) are skipped without decoding.
     """
 
     def __init__(self, path: str | Path, *, rollouts: bool = True) -> None:
@@ -288,10 +290,9 @@ _KINDS: Mapping[str, type[Event]] = {str(of.__struct_config__.tag): of for of in
 
 
 def json_data(value: Any, longest: int | None = None) -> Any:
-    """``value`` as JSON data; anything unknown as its ``str``.
+    """``value`` as JSON data; unknown types as ``str``.
 
-    With ``longest``, texts have at most about so many characters and lists a tenth as many items: the middle is left
-    out.
+    With ``longest``, texts are cut in the middle to about that many characters, and lists to a tenth as many items.
     """
     if isinstance(value, str):
         if longest is not None and len(value) > longest:

@@ -36,7 +36,7 @@ _BATCH = 16
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How the policy samples a workflow; None: as configured. The executor gets the same ``seed``."""
+    """Sampling parameters of the policy; None: as configured. The executor gets the same ``seed``."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -96,9 +96,9 @@ class _Request:
 
 
 class Solver:
-    """Policy, executor and sandbox, open within ``async with``; ``solve`` may be awaited many times at once.
+    """Policy, executor and sandbox, open within ``async with``. Concurrent calls of ``solve`` are sampled in one batch.
 
-    Questions that wait at the same time are written for in one batch. No judge is opened.
+    No judge is opened.
 
     Args:
         config_path: a YAML configuration; None is the default, the embedded models.
@@ -182,7 +182,7 @@ class Solver:
         return Solution(self.checkpoint, source, execution, source != written, failed, *tokens)
 
     async def _write(self, question: Question, draw: Draw) -> Completion:
-        """Waits for its turn, and writes for all that wait by then and are sampled the same way."""
+        """Waits until the policy is free, then writes for all waiting questions with the same sampling parameters."""
         own = _Request(question, draw)
         self._waiting.append(own)
         try:

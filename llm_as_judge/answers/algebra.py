@@ -1,8 +1,8 @@
-"""Equality of two formulas: floats refuse, exact rational arithmetic decides, sympy proves in worker processes.
+"""Equality of two formulas: numerical rejection, exact rational arithmetic, then proofs by sympy in worker processes.
 
-Two formulas whose values differ at a few points are different. The rest is proved by a few processes, started when
-first needed. A proof gets ``PROOF_CPU_S`` of processor time, so a busy machine does not change a verdict; all proofs
-for one answer get what ``effort`` allows. What is not proved is not equal. Thread-safe.
+Formulas whose values differ at a few points are different. The rest is left to a few worker processes, started when
+first needed. A proof has a limit of processor time (``PROOF_CPU_S``), so a busy machine does not change a verdict;
+``effort`` limits all proofs for one answer. Formulas without a proof are not equal. Thread-safe.
 """
 
 from __future__ import annotations

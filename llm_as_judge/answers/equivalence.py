@@ -1,8 +1,8 @@
 r"""The rules tier: is an answer certainly one of the references?
 
 ``compare`` reads the reply's final statement (``extraction``) and compares it with each reference by type (``values``,
-``sameness``). It accepts only what is certainly equal. Everything else is undecided, which is not the same as wrong:
-the LLM judge decides. References are read like replies, so ``\boxed{42}`` and ``#### 42`` are references too.
+``sameness``). It accepts only what is certainly equal; everything else is undecided and left to the LLM judge.
+References are read like replies, so ``\boxed{42}`` and ``#### 42`` are references too.
 """
 
 from __future__ import annotations

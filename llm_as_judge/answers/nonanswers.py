@@ -1,7 +1,7 @@
-"""Replies that answer nothing: announcements, "I don't know", "see above", a verdict on itself, a program's error.
+"""Non-answers: announcements, "I don't know", "see above", a verdict on itself, a program's error.
 
-Model judges say True to some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al. 2025), and a small judge to many.
-They are refused before a model is asked, unless a reference is of the same kind: "yes" is an answer if "no" is right.
+Model judges accept some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al. 2025), small judges many. They are
+refused before a model is asked, unless a reference is of the same kind: "yes" is an answer if "no" is right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The option of a multiple choice that a reply states: ``(B) library``, ``the correct option is C``, ``B``."""
+"""The multiple-choice option stated in a reply: ``(B) library``, ``the correct option is C``, ``B``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units of measure by the ways they are written: the quantity they measure and how many base units they are."""
+"""Units of measure: their spellings, the quantity they measure and their size in base units."""
 
 from __future__ import annotations
 

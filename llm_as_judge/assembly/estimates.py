@@ -106,7 +106,7 @@ _SIZES = {
 
 
 def sizes_of(config: Config) -> ModelSizes:
-    """Of the policy, from its folder's ``config.json`` or the table of known models."""
+    """Sizes of the policy, from its folder's ``config.json`` or the table of known models."""
     entry = config.base_model
     file = Path(entry.path) / "config.json"
     if file.is_file():
@@ -139,9 +139,9 @@ def update_memory(
     shape: ModelSizes, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
     checkpointing: bool,
 ) -> Memory:  # fmt: skip
-    """``tokens`` are forwarded at once, ``scored`` of them belong to completions.
+    """Peak memory of an update: ``tokens`` are forwarded at once, ``scored`` of them belong to completions.
 
-    Layers before the first adapter keep nothing, because no gradient reaches them.
+    Layers before the first adapter keep no activations, because no gradient reaches them.
     """
     adapted = shape.adapted(modules)
     parameters = rank * sum(inputs + outputs for _, inputs, outputs in adapted)
@@ -219,9 +219,10 @@ class Workload:
 
 
 def step_seconds(generate: float, update: float, execute: float, served: float, lookahead: int) -> float:
-    """Seconds of a step. ``execute``: calls of one workflow, one after the other; ``served``: all requests, limited by
-    the executor's concurrency. With d batches of lookahead, d + 1 are processed at once, unless policy or executor is
-    always busy.
+    """Seconds of a step.
+
+    ``execute``: the calls of one workflow, one after the other; ``served``: all requests, limited by the executor's
+    concurrency. With d batches of lookahead, d + 1 are processed at once, unless policy or executor is always busy.
     """
     device = generate + update
     if not lookahead:

@@ -1,4 +1,4 @@
-"""What a run reports while it goes on; the caller decides where it is shown."""
+"""Progress reports of a run; the caller decides where they are shown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Files of evaluation records. A file's name contains a digest of everything that decides its records, so that existing
-records can be reused.
-"""
+"""Files of evaluation records, named by a digest of everything that affects the records, so that they can be reused."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ROLES = ("executor", "judge", "second_judge")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Open until the end of ``async with``."""
+    """Open components; closed at the end of ``async with``."""
 
     clients: Mapping[str, LLMClient]  # by role: executor, judge, second_judge
     sandbox: Sandbox
@@ -51,7 +51,7 @@ class Services:
 async def open_services(
     config: Config, progress: Progress = SILENT, *, judging: bool = True
 ) -> AsyncIterator[Services]:
-    """Raises ``ConfigError`` or ``ProviderError`` before any work is done.
+    """Opens the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
     """

@@ -102,7 +102,7 @@ class Tracking:
 
 @contextmanager
 def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
-    """Raises ``ConfigError`` at once for a missing library."""
+    """Opens the configured trackers. Raises ``ConfigError`` at once for a missing library."""
     for name in settings.report_to:
         if find_spec(name) is None:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """``llm-as-judge compare``: the policy and other methods on the same problems with the same executor.
 
-Records are kept by the content that decides them: an interrupted comparison continues, and a repeated one is free.
+Records are reused, so an interrupted comparison continues and a repeated one runs nothing again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``llm-as-judge evaluate``: official metrics of the policy, or of a given workflow, on files or held-out problems."""
+"""``llm-as-judge evaluate``: official metrics (``data.catalog.metric_of``) on files or held-out problems."""
 
 from __future__ import annotations
 

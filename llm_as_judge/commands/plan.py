@@ -1,7 +1,7 @@
-"""``llm-as-judge plan``: memory, tokens, seconds and money of a run, estimated without loading a model.
+"""``llm-as-judge plan``: memory, tokens, time and cost of a run, estimated without loading a model.
 
-What cannot be known beforehand is assumed and listed; ``--log`` takes it from an earlier, shorter run instead. The
-formulae are in ``assembly.estimates``.
+Unknown quantities are assumed and listed; ``--log`` takes them from an earlier, shorter run. The formulae are in
+``assembly.estimates``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``llm-as-judge selftest``: runs on a GPU everything that otherwise only a CPU has run, and writes a report.
+"""``llm-as-judge selftest``: runs on a GPU what has otherwise only run on CPUs, and writes a report.
 
 Parts: the checks of ``doctor``, the tests marked ``gpu``, an update and an evaluation at the shape of Qwen2.5-7B with
 random weights, the benchmarks against TRL and ``generate``, and five steps of the embedded run, stopped and resumed.
-Nothing is downloaded. With ``--device cpu`` the nano policy takes the large model's place. A checkout is needed.
+Nothing is downloaded. With ``--device cpu`` the nano policy replaces the large model. Needs a checkout.
 """
 
 from __future__ import annotations

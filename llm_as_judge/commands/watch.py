@@ -1,4 +1,4 @@
-"""``llm-as-judge monitor``, ``analyze``, ``report`` and ``trace``: what a run's log tells, during the run and after."""
+"""``llm-as-judge monitor``, ``analyze``, ``report`` and ``trace``: views of a run's log, also during the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections of the configuration that describe servers: policy engine, executor and judge."""
+"""Configuration sections of servers: policy engine, executor and judge."""
 
 from __future__ import annotations
 

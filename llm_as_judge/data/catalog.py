@@ -1,4 +1,4 @@
-"""The table of all benchmarks."""
+"""The table of all benchmarks, and the official metric of a dataset."""
 
 from __future__ import annotations
 

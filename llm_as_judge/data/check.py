@@ -1,8 +1,8 @@
-"""The gold self-check: does the project's own judge accept every problem's own answer?
+"""Checks that the judge accepts every problem's reference answer.
 
 Answers are judged by the rules alone, code by running the hidden tests in the sandbox. The public tests shown to the
-policy must pass for the gold solution too. A rejected gold is a fault of the parser, the judge or the benchmark. Hidden
-tests must reject solutions that do nothing; runs refuse such problems before they begin (``refuse_vacuous``).
+policy must pass for the reference solution too. A rejected one is a fault of the parser, the judge or the benchmark.
+Hidden tests must reject solutions that do nothing; runs refuse such problems before they begin (``refuse_vacuous``).
 """
 
 from __future__ import annotations

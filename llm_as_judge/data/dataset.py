@@ -1,4 +1,4 @@
-"""The entry of one benchmark: everything that the project decides by dataset is a field of ``Dataset``.
+"""``Dataset``, the entry of one benchmark: its fields hold everything that differs between datasets.
 
 Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists them.
 """

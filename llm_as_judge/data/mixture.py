@@ -1,4 +1,4 @@
-"""Exact shares over time: ``Quota`` for names, ``Mixture`` for the lines of mixed files."""
+"""Mixtures with exact shares in every prefix: ``Quota`` for names, ``Mixture`` for the lines of mixed files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Problems of files that the user names: loading them, choosing a fair part, finding test sets.
+"""Problems from the user's files: loading, choosing a representative part, finding test sets.
 
-A file may hold records of any benchmark, recognised by their fields, or of the project's own format. If a record cannot
-be read, loading fails with file, line and reason of every such record; a smaller training set is never used silently.
+A file may hold records of any benchmark, recognised by their fields, or of the project's own format. If records cannot
+be read, loading fails with file, line and reason of each; a smaller training set is never used silently.
 """
 
 from __future__ import annotations

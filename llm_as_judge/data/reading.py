@@ -1,4 +1,4 @@
-"""Raw records of a file, one at a time, with the place and reason of everything that cannot be read.
+"""Raw records of a file, one at a time; unreadable ones with place and reason.
 
 Formats: JSON lines; JSON documents (an array, an object with an array ``data``, or objects one after another); MMLU's
 CSV; each also gzipped. Memory is bounded by ``LONGEST``, whatever the file's size or compression. A bad line does not

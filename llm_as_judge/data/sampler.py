@@ -1,8 +1,8 @@
-"""The training order: problems of several domains in exact proportions at every batch size.
+"""Training order: problems of several domains in exact proportions at every batch size.
 
-Each domain's count stays within one of its share of all slots so far: with 40/30/30, ten slots are 4, 3 and 3 whether
-drawn at once or one by one. Within a domain nothing repeats before all problems were seen; copies of a problem in a
-resampled file are spread over the epoch. The order depends on ``seed`` alone; the state is a few integers.
+Each domain's count stays within one of its share: with 40/30/30, ten slots are 4, 3 and 3 whether drawn at once or one
+by one. Within a domain nothing repeats before all problems were drawn; copies of a problem in a resampled file are
+spread over the epoch. The order depends on ``seed`` alone; the state is a few integers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Splits a dataset into train, validation and test: exact sizes, independent of the input's order, no question twice.
 
 Entries are sorted by a hash of the normalised question. The first ones are the test set, the next ones the validation
-set. So copies stay together, and a few more records only move questions at the border.
+set. Copies therefore stay together, and additional records move only the questions next to a boundary.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ablations: the same training with and without a part, over the same seeds, compared in pairs.
 
-``without`` gives the settings that remove a part, ``worths`` sums up the finished runs. Nothing is trained here.
+``without`` gives the settings that remove a part, ``worths`` compares the finished runs. Nothing is trained here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run's log summed up: ``analyze_log`` for ``analyze``, ``read_story`` for the report.
+"""Statistics of a run's log: ``analyze_log`` for ``analyze``, ``read_story`` for the report.
 
 Figures are by domain, dataset, operator, shape, lint code and failure, and over time. A log is read once. Rollouts are
 kept by step without their texts, so that steps which a resumed run repeats count once.
@@ -33,7 +33,7 @@ _SHOWN = 5  # of the best and of the worst rollouts
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Figures of some rollouts; shares in [0, 1], NaN for means over nothing."""
+    """Statistics of some rollouts; shares in [0, 1], NaN for means over no values."""
 
     rollouts: int
     accuracy: float  # of scored rollouts
@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Figures of consecutive steps; ``seconds`` is the mean of a step."""
+    """Statistics of consecutive steps; ``seconds`` is the mean per step."""
 
     first: int
     last: int

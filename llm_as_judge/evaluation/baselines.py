@@ -1,8 +1,8 @@
 """Baselines for the learned policy, on the same problems and the same executor.
 
-Every plan of ``workflow.shapes`` runs on every problem once. The rows come from that matrix: one plain call, the
-best single plan, a random plan, and the best plan of each domain and of each dataset (oracles). The best plan and the
-oracles are chosen on the problems they are measured on, which favours them.
+Every plan (named shape of ``workflow.shapes``) runs once on every problem. The rows come from that matrix: a single
+call, the best single plan, a random plan, and the best plan of each domain and of each dataset (oracles). The best plan
+and the oracles are chosen on the problems they are measured on, which favours them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ Group = Callable[[RolloutEvent], str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One method on all problems. Executor tokens, cost and seconds are means over workflows without infrastructure
-    faults.
-    """
+    """One method on all problems; tokens, cost and seconds are means over workflows without infrastructure faults."""
 
     name: str
     plan: Mapping[str, str]  # of each domain or dataset; empty for a policy

@@ -52,8 +52,8 @@ async def successive_halving(
     budget: int,
     problems: int,
 ) -> Search:
-    """``trial(name, n)`` gives a candidate's records on the first n problems, including those of earlier calls; n is at
-    most ``problems``. Ties go to the candidate with fewer tokens.
+    """The best candidate; ties go to the one with fewer tokens. ``trial(name, n)`` gives a candidate's records on the
+    first n problems, including those of earlier calls; n is at most ``problems``.
     """
     left, seen, spent = list(candidates), 0, 0
     records: dict[str, Sequence[RolloutEvent]] = {name: () for name in candidates}

@@ -1,4 +1,4 @@
-"""Workflows that a policy writes at temperature 1, checked without running them: validity, reasons and shapes."""
+"""Validity, faults and shapes of workflows that a policy writes at temperature 1; they are not run."""
 
 from __future__ import annotations
 

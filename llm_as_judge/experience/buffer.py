@@ -1,4 +1,4 @@
-"""The experience buffer: good workflows, kept by domain and found again by the similarity of their problems.
+"""The experience buffer: good workflows by domain, retrieved by the similarity of their problems.
 
 Copies are dropped, no shape of workflow may fill more than its share, and a problem never gets an example made on
 itself. Problems' answers are not stored.
@@ -43,7 +43,7 @@ class Experience:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An experience with what it is compared by, which takes parsing."""
+    """An experience with its parsed text and shape, used for comparisons."""
 
     experience: Experience
     problem: str

@@ -1,4 +1,4 @@
-"""An event loop in its own thread, for engines that bring another loop, several of them, or none."""
+"""An event loop in its own thread, for engines with a different event loop, several or none."""
 
 from __future__ import annotations
 

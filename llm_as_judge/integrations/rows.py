@@ -1,9 +1,9 @@
-"""Problems as rows of a data set: ``prompt`` as messages, and the problem in ``record`` to score by.
+"""Problems as rows of a data set: ``prompt`` as messages, and ``record``, the problem used for scoring.
 
     rows = training_rows(load_config("config/training.yaml"))
 
 An engine shows its policy ``prompt`` and passes the other columns back for scoring. The prompt is Layer 1 without
-examples, which only the package's own training has. No prompt shows the reference answer in ``record``.
+examples, which only the package's own training has. It never contains the reference answer.
 """
 
 from __future__ import annotations

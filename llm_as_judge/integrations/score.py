@@ -1,12 +1,11 @@
-"""The environment as one function of a problem and a workflow's text, for engines that train by themselves.
+"""The environment as one function of a problem and a workflow's text, for other training engines.
 
     scorer = Scorer("config/training.yaml")
     rollout = await scorer.score(row, text)
     print(rollout.reward.total, rollout.verdict.correct)
 
-The workflow runs in the sandbox with the executor, is judged and rewarded as in the package's own training. ``score``
-may be awaited from any event loop of any thread. A rollout that could not be scored has the reward None, never 0; what
-engines do with it differs.
+The workflow runs in the sandbox with the executor and is judged and rewarded as in the package's own training.
+``score`` may be awaited from any event loop of any thread. The reward of an unscored rollout is None, never 0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The reward-hacking alarm: a share of the LLM judge's True verdicts is checked in another way.
 
-If a policy learns to please the judge instead of being right, fewer True verdicts are confirmed by other means: the
-rules, the words of the reference in the answer, or a second judge. These checks miss some right answers too, so the
-alarm is raised by an increase of the failed share over its lowest value so far, per domain. Verdicts do not change.
+If a policy learns to exploit the judge, fewer True verdicts are confirmed by other means: the rules, the words of the
+reference in the answer, or a second judge. These checks also miss some right answers, so the alarm is raised when the
+failed share rises above its lowest value so far, per domain. Verdicts do not change.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Alarm:
 
 
 class AuditedJudge:
-    """``judge`` with ``config.audit_share`` of its True LLM verdicts checked.
+    """A judge that checks ``config.audit_share`` of its True LLM verdicts.
 
-    If words do not confirm one and ``second_role`` is audit, ``second`` is asked.
+    The checks are words and rules, then ``second`` if ``second_role`` is audit.
     """
 
     def __init__(self, config: JudgeConfig, judge: JudgeLike, second: ChatModel | None = None) -> None:
@@ -89,8 +89,8 @@ class AuditedJudge:
     def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, float | int | None]], list[Alarm]]:
         """Figures of a step's ``groups`` by domain, and the alarms. Call it once per step, in order.
 
-        ``judged``: share of decided answers judged right. ``checked``: the same with the LLM judge's True verdicts
-        weighted by the confirmed share; None while nothing was checked. ``checks``: number in the window.
+        ``judged``: share of decided answers judged right. ``checked``: the same, with True verdicts of the LLM judge
+        weighted by the confirmed share; None without checks. ``checks``: number of checks in the window.
         """
         decided: dict[str, list[Verdict]] = {domain: [] for domain in self._domains}
         for rollout in (r for group in groups for r in group.rollouts):

@@ -1,9 +1,9 @@
-"""Calibration of a judge: its verdicts on labelled pairs, plain and after hostile rewriting.
+"""Calibration of a judge: its verdicts on labelled pairs, plain and after adversarial rewriting.
 
 A pair is ``{"gold", "candidate", "equivalent"}`` with optional ``question``, ``domain`` (math, qa or choice; default
 math), ``dataset`` and ``id``; ``gold`` may be a list. Agreement and Cohen's kappa are computed over the decided pairs;
-abstentions are counted separately. Attacks add words and keep each pair's label, except denials, withdrawals, master
-keys and lists of hedges, which answer nothing and must be refused. Constants are one answer given to every problem.
+abstentions are counted separately. Attacks add words and keep each pair's label, except those that make the candidate a
+non-answer (denials, withdrawals, master keys, lists of hedges). Constants are one answer given to every problem.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """``rewrite`` changes a candidate; with ``empties`` the result answers nothing."""
+    """``rewrite`` changes a candidate; with ``empties`` the result is a non-answer."""
 
     rewrite: Callable[[str, int], str]
     empties: bool = False
@@ -156,7 +156,7 @@ def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:
 
 
 def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
-    """``text`` as the candidate of each problem for which it is not right by chance."""
+    """``text`` as the candidate of each problem, except where it happens to be right."""
     problems = {(p.problem.question.text, p.problem.reference): p.problem for p in pairs}
     return [
         Pair(problem.question.id, problem, text, False)

@@ -1,7 +1,7 @@
-"""The judge's tiers, the first that decides wins: tests for code, rules that only accept, the LLM judge.
+"""The judge: tests for code, then rules that only accept, then the LLM judge; the first that decides wins.
 
 A wrong, empty or missing answer is False; a sandbox fault or an unavailable judge is None (unscored). The official
-partial credit (F1) is reported next to the verdict and never decides it.
+partial credit (F1) is reported with the verdict and never decides it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class JudgeLike(Protocol):
 
 
 class Judge:
-    """``hybrid`` mode: rules, then the LLM; ``llm``: the LLM alone; ``rules``: no model.
+    """``hybrid``: rules, then the LLM; ``llm``: no rules; ``rules``: no model.
 
     Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. With
-    ``official`` the last box of a maths reply counts whatever surrounds it, as in MATH's own script: for evaluations,
-    never for rewards. Raises ``ConfigError`` if a mode lacks its model.
+    ``official`` the last box of a maths reply counts wherever it is, as in MATH's own script: for evaluations, never
+    for rewards. Raises ``ConfigError`` if a mode lacks its model.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Judge:
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """Whether ``answer`` is right; no answer makes this raise.
 
-        ``cut_off``: the reply ended at its token limit. The rules then count only what it stated before, and the
-        model is informed.
+        ``cut_off``: the reply ended at its token limit. The rules then count only a closed box or tag; the model is
+        informed.
         """
         question, reference = problem.question, problem.reference
         if reference.unanswerable and answer is not None and is_no_answer(answer):
@@ -89,7 +89,7 @@ class Judge:
         return Verdict(decision.correct, "llm", decision.reason, score, exchanges=decision.exchanges)
 
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
-        """The rules. Proofs run in threads, so that they do not delay other answers."""
+        """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
         ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_box=self._official)
         said = ask(effort_s=0)

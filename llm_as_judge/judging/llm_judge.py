@@ -1,8 +1,8 @@
 """The LLM judge: is the candidate the same answer as the reference?
 
-Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts; reasoning is no verdict.
-A reply that was cut off or holds no verdict gets one retry with more tokens and other words (an identical one cannot
-help at temperature 0), then the judge abstains. An abstention is never a wrong answer.
+Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts, never one inside the
+reasoning. If a reply was cut off or has no verdict, the judge is asked once more with more tokens and another wording
+(an identical request cannot help at temperature 0), then it abstains. An abstention is never a wrong answer.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class LLMJudge:
         return reply, parse_verdict(reply.text)
 
     async def _extract(self, case: _Case) -> str | None:
-        """The candidate's final answer, copied by the model; empty for none, None if it did not copy one."""
+        """The candidate's final answer, copied by the model; empty if it has none, None if nothing was copied."""
         prompt = prompts.EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
         system = None if self._embedded else prompts.EXTRACT_SYSTEM
         reply = await case.chat(prompt, system=system, max_tokens=self._config.max_tokens)

@@ -1,7 +1,7 @@
-"""Prompts of the LLM judge: a system part with a line for each dataset, one template, and the fence around the data.
+"""Prompts of the LLM judge: system prompt with a line per dataset, one template, and the fence around the data.
 
 ``JUDGE_PROMPT`` is short enough for a model of a few million parameters, and is exactly what the embedded judge was
-trained on. A file named by ``judge.prompts`` replaces the lines for datasets:
+trained on. A file named by ``judge.prompts`` replaces the lines of datasets:
 
     gsm8k: The answer is one number; units may be missing.
 """
@@ -80,9 +80,10 @@ _VERDICT = re.compile(
 
 
 def fence(text: str, longest: int = LONGEST_FIELD) -> str:
-    """``text`` as one line that cannot speak to the judge: no line breaks, tags, labels, verdicts or invisible signs.
+    """``text`` as one line that the judge cannot take for an instruction or a verdict.
 
-    Of a long text the head and the tail are kept.
+    Line breaks, tags, labels, verdicts and invisible characters are removed or replaced. A long text is cut in the
+    middle.
     """
     if len(text) > 8 * longest:
         text = f"{text[: 4 * longest]} ... {text[-4 * longest :]}"

@@ -1,4 +1,4 @@
-"""Responses by the content of their request, so that a deterministic request is paid for only once.
+"""Cached replies by the content of their request, so that a deterministic request is paid for only once.
 
 A cache is one SQLite file (safe for several processes) or, without a path, memory of this process, which keeps the
 newest entries only. ``client`` decides which requests are deterministic. Entries of a file never expire.

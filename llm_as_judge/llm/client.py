@@ -1,6 +1,7 @@
 """Async client for one OpenAI-compatible chat endpoint, with response cache and usage accounting.
 
-It keeps no message history, and belongs to the event loop of its first call. ``transport`` makes the requests.
+Equal deterministic requests under way are sent once. It keeps no message history and belongs to the event loop of its
+first call. ``transport`` makes the requests.
 
     async with LLMClient(config.executor) as llm:
         print((await llm.chat("2+2?")).text)
@@ -83,7 +84,7 @@ class ChatModel(Protocol):
 
 
 def derived_seed(*parts: object) -> int:
-    """A seed in [0, 2**31) from the text of ``parts``; the same in every process."""
+    """A seed in [0, 2**31) from the text of ``parts``, such as run, problem and prompt; the same in every process."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 

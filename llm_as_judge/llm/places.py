@@ -1,8 +1,8 @@
-"""Limit on the requests in flight at one server: adapts to overload, and measures its use.
+"""Limit on the requests in flight at one server: adapts to overload and measures its use.
 
-An overloaded server says so (429) or answers too late. The limit is then halved; it grows by one for each round of
-requests that is answered, up to the configured one (additive increase, multiplicative decrease, RFC 5681). With
-retries alone, half of the rollouts are lost at a server that takes 4 requests at once or 10 per second.
+An overloaded server replies with 429 or too late. The limit is then halved; it grows by one for each round of answered
+requests, up to the configured one (additive increase, multiplicative decrease, RFC 5681). With retries alone, half of
+the rollouts are lost at a server that takes 4 requests at once or 10 per second.
 """
 
 from __future__ import annotations

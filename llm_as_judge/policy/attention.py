@@ -5,8 +5,8 @@ no mask is built. flex (CUDA): FlexAttention with one look-up per key. dense (ot
 boolean mask of the whole row.
 
 All are registered with transformers under one name, ``ATTENTION``. A model with that attention computes plain attention
-unless a forward pass gets ``tree=``. So gradient checkpointing, which calls attention again in the backward pass,
-always uses the right one.
+unless a forward pass gets ``tree=``. Gradient checkpointing, which calls attention again in the backward pass, then
+uses the right one too.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_bac
 class Tree:
     """Argument ``tree=`` of the attention layers, passed through the model.
 
-    ``past``: by layer, keys and values of a trunk, which precede those of the row. ``caught``: receives the keys and
-    values of the row by layer.
+    ``past``: per layer, keys and values of a trunk that precede those of the row. ``caught``: filled with the keys and
+    values of the row, per layer.
     """
 
     layout: Layout
@@ -131,7 +131,7 @@ def attention(
 
 
 def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
-    """FlexAttention's mask from the layout's intervals, without a mask of tokens by tokens.
+    """FlexAttention's block mask, made from the layout's intervals without a token-by-token mask.
 
     A tile is empty if no key's interval meets its queries, and full if all keys' intervals cover them.
     """
@@ -232,10 +232,11 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 
 @cache
 def _flex() -> Callable[..., Any]:
-    """FlexAttention, compiled for all row lengths; an error instead of the eager kernel, which would run out of memory.
+    """FlexAttention, compiled for all row lengths; raises instead of using the eager kernel, which would run out of
+    memory.
 
-    Rows of one or more tiles, whole or after a trunk, with and without gradient are compiled on their own: more than
-    torch's limit for one function.
+    Rows of one or more tiles, whole or after a trunk, with and without gradient are compiled separately: more often
+    than torch's limit for one function.
     """
     compiled = torch.compile(flex_attention, dynamic=True, fullgraph=True)
     # torch 2.6 knows the limit by this name only, later releases also as recompile_limit.

@@ -1,7 +1,7 @@
 """Token ids of a prompt by a model's chat template, and completions from sampled ids.
 
-Templates differ in what they accept: some refuse or drop a system message, some refuse earlier turns. What a template
-does not accept is put in front of the next message.
+Some templates refuse or drop a system message, some refuse earlier turns. Text that a template does not accept is
+prepended to the next message.
 """
 
 from __future__ import annotations

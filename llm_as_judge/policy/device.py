@@ -1,7 +1,7 @@
 """The thread that computes with the policy: sampling, scoring, embedding, updates and saving, one after the other.
 
-The event loop stays free to serve endpoints and workflows. Work that has begun is always finished, because it may be
-between two states of the weights.
+The event loop stays free for endpoints and workflows. Work that has begun is always finished, because stopping it could
+leave the weights half updated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Device:
-    """``busy_s``: seconds of work so far."""
+    """A single worker thread; ``busy_s``: seconds of work so far."""
 
     def __init__(self) -> None:
         self.busy_s = 0.0

@@ -1,8 +1,7 @@
-"""Checks that scoring is exact, made once on the first batch of a run.
+"""Choice between shared-prefix tree and padded rows, and checks that scoring is exact on the first batch of a run.
 
-Log-probabilities must be those of the model's own forward pass, and the shared-prefix layout must equal the padded one.
-Otherwise a new model, another device or a new release of torch or transformers could train on wrong gradients
-unnoticed.
+Log-probabilities must equal those of the model's own forward pass, and the two layouts must agree. Otherwise a new
+model, another device or a new release of torch or transformers could give wrong gradients unnoticed.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _LOW_PRECISION_GRADIENT = 0.2
 class CheckedLayout:
     """Chooses the layout of batches; the first batch of each layout is checked for exactness.
 
-    ``shared_prefix`` True and False force a layout. None shares prefixes where the model allows it, it saves tokens
-    and the check passes. ``budget`` is the number of tokens per forward pass.
+    ``shared_prefix`` True or False forces a layout. None shares prefixes if the model allows it, it saves tokens and
+    the check passes. ``budget`` is the number of tokens per forward pass.
     """
 
     def __init__(self, policy: Policy, shared_prefix: bool | None, budget: int) -> None:
@@ -52,7 +51,7 @@ class CheckedLayout:
         self._checked: set[Layout] = set()
 
     def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
-        """Raises ``ConfigError`` if the model cannot be scored exactly, or not in the layout that is forced."""
+        """The layout of a batch. Raises ``ConfigError`` if the model, or a forced layout, is not exact."""
         if not self._checked:
             check_plain(self._policy, completions)
             self._checked.add("padded")
@@ -91,8 +90,8 @@ def plain_logprobs(base: Any, completion: Completion) -> Tensor:
 def apart(one: Tensor, other: Tensor, precision: torch.dtype) -> float:
     """Difference in nats between two computations of the same log-probs, to be compared with ``tolerance``.
 
-    The maximum over tokens or, in low precision, the mean: there rounding alone may move an unlikely token by half a
-    nat, while a wrong computation moves all tokens.
+    The maximum over tokens; in low precision the mean, because rounding alone can move an unlikely token by half a nat,
+    while a wrong computation moves all tokens.
     """
     gaps = (one.cpu() - other.cpu()).abs()
     if not len(gaps):
@@ -144,8 +143,8 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> None:
 def check_exact(policy: Policy, completions: Sequence[Completion], sampling: Sampling, budget: int = 2**14) -> None:
     """Compares the two layouts. Raises ``ConfigError`` if they differ; gradients stay as they were.
 
-    Without top_p and top_k, which follow the logits in both layouts: where they cut between two nearly equal
-    probabilities, rounding decides what stays, and the distributions differ although the logits agree.
+    Sampling filters (top_p, top_k) are left out: between two nearly equal probabilities, rounding decides which one is
+    kept, so the distributions can differ although the logits agree.
     """
     sampling = replace(sampling, top_p=1.0, top_k=0)
     compared = completions[:: -(-len(completions) // SEQUENCES)]

@@ -15,8 +15,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 def own_precision(base: Any) -> Iterator[None]:
     """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
 
-    Adapters are trained in float32 on a base of lower precision. If their products were computed in float32 too, every
-    layer would multiply slowly. Mixed precision rounds the small adapter instead, as an engine that serves it does.
+    Adapters are trained in float32 on a base of lower precision. Computing their products in float32 would be slow, so
+    the adapter is rounded for the forward pass, as an engine that serves it does.
     """
     if base.dtype not in (torch.bfloat16, torch.float16):
         yield

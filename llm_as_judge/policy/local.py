@@ -1,9 +1,9 @@
-"""Sampling with the trainer's own weights: no copy to keep in step, no server.
+"""Sampling with the trainer's own weights: no copy to synchronise, no server.
 
-The beginning that all prompts share is prefilled once, the rest of each prompt once, and neither is expanded over a
-group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the batch.
-Only plain full attention is supported: other models are refused, by their configuration and by comparing a few sampled
-tokens with the model's own forward pass.
+The common beginning of all prompts is prefilled once, the rest of each prompt once; neither is copied for each member
+of a group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the
+batch. Only plain full attention is supported: other models are refused, by their configuration and by comparing a few
+sampled tokens with the model's own forward pass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LocalEngine:
         self._check()
 
     def sync(self, policy: object, version: int) -> None:
-        """Notes the version; the weights are shared."""
+        """Records the version; the weights are the trainer's own."""
         self.version = version
 
     def generate(
@@ -207,7 +207,7 @@ def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
 def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
     """A smaller grid for the live rows of ``live`` [P, G], or None if it would not be much smaller.
 
-    Returns the flat indices [P', G'] of the rows to keep, and which of them are real: the others are copies of a live
+    Returns the flat indices [P', G'] of the rows to keep, and a mask of the real ones; the others are copies of a live
     row that fill the grid.
     """
     counts = live.sum(1)
@@ -221,7 +221,7 @@ def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def refuse(config: Any, longest: int = 0) -> None:
-    """Raises ``ConfigError`` for models whose attention this engine would compute wrongly."""
+    """Raises ``ConfigError`` for models whose attention this engine does not support."""
     if reason := why_not_attention(config.get_text_config(), longest):
         raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")
 

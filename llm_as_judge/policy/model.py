@@ -210,10 +210,10 @@ class Policy:
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:
-        """The base model in evaluation mode; afterwards everything is restored bit for bit.
+        """Puts the base model in evaluation mode for the block, then restores everything bit for bit.
 
-        In float32 the adapter is added to copies of the weights meanwhile, which saves small models a third of the
-        time. In lower precision that would round small updates away, so the adapter stays separate.
+        In float32 the adapter is merged into copies of the weights, which saves small models a third of the time. In
+        lower precision merging would round small updates away, so the adapter stays separate.
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
@@ -245,7 +245,7 @@ class Policy:
                 parameter.requires_grad_(False)
 
     def save_adapter(self, directory: Path, dtype: torch.dtype | None = None) -> None:
-        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype`` is by default its own."""
+        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype``: default its own."""
         trained = ((name, p.detach()) for name, p in self.model.named_parameters() if p.requires_grad)
         weights = {name: weight.to(dtype or weight.dtype) for name, weight in trained}
         self.model.save_pretrained(
@@ -282,7 +282,7 @@ class Policy:
 
     @contextmanager
     def _reference(self) -> Iterator[None]:
-        """The policy before training: the adapter it started from, or none."""
+        """Runs the block with the policy before training: the adapter it started from, or none."""
         with torch.no_grad():
             if _REFERENCE not in self.model.peft_config:
                 with self.model.disable_adapter():
@@ -296,9 +296,9 @@ class Policy:
 
 
 def silence(base: Any) -> None:
-    """Switches off dropout and router noise of the base model: its weights are frozen, and scored must equal sampled.
+    """Switches off dropout and router noise of the frozen base model, so that scoring and sampling agree.
 
-    The adapter has a dropout of its own, ``model.lora_dropout``.
+    The adapter has its own dropout, ``model.lora_dropout``.
     """
     for module in base.modules():
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
@@ -342,8 +342,8 @@ def _cpu_computes_bfloat16() -> bool:
 def fit_threads(policy: Policy) -> None:
     """Limits torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
 
-    On two idle cores a second thread saves a tenth of the time. If one core is busy the threads spin waiting for each
-    other, and two take five times as long as one.
+    On two idle cores a second thread saves a tenth of the time. If one core is busy, two threads take five times as
+    long as one, because they spin while they wait for each other.
     """
     small = policy.base.num_parameters() < SMALL_MODEL
     if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:

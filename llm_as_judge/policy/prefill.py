@@ -94,7 +94,7 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
 
 
 def _layer(key: Tensor, value: Tensor, begin: Tensor, grid: tuple[int, int], group: int, capacity: int) -> LayerStore:
-    """Room for ``grid`` = (prompts, longest rest); the common beginning is at positions ``begin`` of the first pass."""
+    """An empty cache for ``grid`` = (prompts, longest rest); the common beginning is at positions ``begin``."""
     prompts, longest = grid
     heads, dim = key.shape[1], key.shape[3]
     rest = key.new_empty(2, prompts, heads, longest, dim)

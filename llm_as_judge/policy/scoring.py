@@ -1,9 +1,9 @@
-"""Log-probabilities of completions under a causal LM, in one of two layouts that give the same numbers.
+"""Log-probabilities of completions under a causal LM, in one of two layouts that give the same numbers; micro-batches.
 
 padded: one row per sequence. tree: every shared prefix once, in one pass or, beyond a token budget, in stages. A stage
 forwards its prompts once and keeps their graph. Completions follow in micro-batches that attend to detached copies of
 the prompts' keys and values; the gradients of these copies are summed and sent back through the prompts' graph at the
-end of the stage. So memory holds the prompts and one micro-batch, and no activation is computed twice.
+end of the stage. Memory therefore holds the prompts and one micro-batch, and no activation is computed twice.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def micro_batches(
 ) -> Iterator[MicroBatch]:
     """Scores in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
-    On a CPU, completions that share prefixes come in smaller ones (``ROW_TOKENS``), after all prompts that fit.
-    With gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get
-    their gradient after its last one. The micro-batches depend on the completions and the budget only.
+    On a CPU, micro-batches of the tree layout are smaller (``ROW_TOKENS``) and follow all prompts that fit. With
+    gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get their
+    gradient after its last one. The micro-batches depend on the completions and the budget only.
     """
     _check(completions)
     if layout == "padded":

@@ -1,9 +1,8 @@
-"""Models and settings under which sequences may share the computation of a common prefix.
+"""Conditions under which sequences may share the computation of a common prefix.
 
-One activation must then be right for every sequence that has the prefix: attention to all earlier tokens, positions
-encoded independently of the sequence's length, and no noise. ``config`` is the Hugging Face configuration of a text
-model throughout, ``longest`` the number of tokens in the longest sequence; the result is a reason, empty if there is
-none.
+One activation must be right for every sequence with that prefix: attention to all earlier tokens, positions encoded
+independently of the sequence's length, and no noise. Functions take ``config``, the Hugging Face configuration of a
+text model, and ``longest``, the number of tokens in the longest sequence. They return a reason, empty if sharing works.
 """
 
 from __future__ import annotations

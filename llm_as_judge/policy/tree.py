@@ -1,9 +1,9 @@
-"""Radix tree over all sequences of a batch, laid out as one row in depth-first order: every unique prefix once.
+"""Prefix tree (radix tree) over all sequences of a batch, laid out as one row in depth-first order.
 
-``plan`` turns prompts and completions into one row; ``stages`` into a trunk of prompts and rows of completions, for
-batches that are too large for one pass. Both give the attention pattern in two forms: as pieces (a span of queries, a
-span of keys) for the cascade kernel, and as the interval of queries that see a key for FlexAttention and the dense
-reference. No model and no attention here.
+Every unique prefix occurs once. ``plan`` turns prompts and completions into one row; ``stages`` turns batches that are
+too large for one pass into a trunk of prompts and rows of completions. Both give the attention pattern in two forms: as
+pieces (a span of queries, a span of keys) for the cascade kernel, and as the interval of queries that see a key, for
+FlexAttention and the dense reference. No model and no attention here.
 
 The idea is that of Tree Training (arXiv 2511.00413). Here a fork duplicates no token, because the loss reads edges
 (row, target) instead of shifted labels.
@@ -113,7 +113,7 @@ def padded_tokens(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> i
 
 
 def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Consecutive indices, as many as fit into ``budget`` tokens when padded to the longest of them, up to ``most``."""
+    """Consecutive indices that fit into ``budget`` tokens, padded to the longest; at most ``most`` per batch."""
     members: list[int] = []
     longest = 0
     for i, length in enumerate(lengths):
@@ -128,7 +128,7 @@ def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None)
 def stages(prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, row_budget: int) -> list[Stage]:
     """Trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
 
-    Prompts are never cut: a trunk takes as many as fit, neighbours in the tree together.
+    Prompts are never cut. A trunk takes as many as fit; prompts with a long common prefix go into the same trunk.
     """
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     whole = [len(prompts[i]) for i in order]

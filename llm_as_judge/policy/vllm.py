@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class VLLMEngine:
-    """Client of one vLLM server. Before the first ``sync``, the base model answers.
+    """Client of one vLLM server. Before the first ``sync``, it samples from the base model.
 
     ``model`` is the base model's name on the server; ``own`` is a server started for this run, kept alive by the
     engine. Methods raise ``ConfigError`` if key, model or adapters are wrong, ``ProviderError`` without a usable reply.
@@ -174,7 +174,7 @@ class VLLMEngine:
             return thread.submit(asyncio.run, run()).result()
 
     async def _adapter(self, transport: Transport, verb: Literal["load", "unload"], name: str) -> None:
-        """Loads or unloads an adapter, unless that was done before."""
+        """Loads or unloads an adapter; does nothing if that was done before."""
         body = {"lora_name": name}
         if verb == "load":
             body["lora_path"] = str((self._adapter_dir / name).resolve())
@@ -192,7 +192,7 @@ class VLLMEngine:
         return reply
 
     def _completions(self, prompt: list[int], reply: Mapping[str, Any], count: int) -> list[Completion]:
-        """Completions with text from the ids, not vLLM's text, so that both engines decode alike."""
+        """Completions whose text is decoded from the ids, not vLLM's text, so that both engines decode alike."""
         choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
         if len(choices) != count:
             raise ProviderError(f"{self._config.base_url} returned {len(choices)} completions instead of {count}")

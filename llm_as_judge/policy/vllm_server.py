@@ -1,4 +1,4 @@
-"""vLLM server of a run that configures none: started with the run, and ended with it even if the run is killed.
+"""vLLM server of a run without a configured one: started with the run, and ended with it even if the run is killed.
 
 This module, run as a program, is a keeper process between the run and vLLM. It reads a pipe whose other end only the
 run holds. When that end closes, the keeper kills vLLM with all its processes, so that no GPU stays occupied.

@@ -29,7 +29,7 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
 
 
 def let_others_read(folder: Path) -> None:
-    """Makes a folder of weights readable for a server under another user; safetensors creates files for one's own."""
+    """Makes a folder of weights readable for other users, such as a server's; safetensors restricts new files."""
     folder.chmod(0o755)
     for file in folder.iterdir():
         file.chmod(0o755 if file.is_dir() else 0o644)

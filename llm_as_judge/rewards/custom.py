@@ -1,12 +1,12 @@
-"""Reward functions of the user's own: plain functions with TRL's signatures, sync or async.
+"""Custom reward functions: plain functions with TRL's signatures, sync or async.
 
     def brevity(completions, **kwargs) -> list[float | None]:
         return [1.0 if len(text) < 400 else 0.0 for text in completions]
 
 ``reward.functions`` names them as ``package.module:function`` or ``file.py:function``, with a weight. One call sees a
 step's workflows; arguments are passed by name, as in TRL 1.16 (``GRPOTrainer``, ``reward_funcs``), each a list with an
-item per workflow (``_columns``). None leaves the function out of that workflow's reward. No wrong answer outranks a
-right one: what the functions add together is limited to ``RewardFunction.slack``.
+item per workflow (``_columns``). None leaves the function out of that workflow's reward. The functions' total is
+limited to ``RewardFunction.slack``, so that no wrong answer outranks a right one.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ async def _values(name: str, function: Function, rollouts: Sequence[Rollout]) ->
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
-    """All arguments. ``ground_truth``: the first reference answer, hidden tests, or None for an unanswerable one."""
+    """All arguments. ``ground_truth``: first reference answer, hidden tests, or None for an unanswerable question."""
     questions = [r.problem.question for r in rollouts]
     return {
         "prompts": [q.statement for q in questions],

@@ -1,4 +1,4 @@
-"""The terms of the reward, each on its own scale, and the table that names them.
+"""The terms of the reward, each on its own scale, and their table.
 
 A new term is a function of a ``FinishedRun`` and a row of ``TERMS``; ``reward.reward_weights`` gives it a weight, whose
 default belongs in ``config/schema.py``.
@@ -53,15 +53,13 @@ def simplicity(run: FinishedRun) -> float:
 
 
 def answer_format(run: FinishedRun) -> float:
-    """5 for a workflow without lint findings, and 5 for an answer that is only the answer."""
+    """5 for a workflow without lint findings, plus 5 for an answer without other text (``is_clean``)."""
     clean = is_clean(run.execution.answer, run.problem.question.domain)
     return 5.0 * (not run.execution.findings) + 5.0 * clean
 
 
 def repetition(run: FinishedRun) -> float:
-    """0 for no repetition, up to 10: the share of operator calls with the same name and arguments as another, or of
-    repeated n-grams in the workflow's text, whichever is larger.
-    """
+    """10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
     calls = [(c.name, _frozen(c.arguments)) for c in run.execution.calls]
     words = re.findall(r"\w+", run.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
@@ -88,7 +86,7 @@ TERMS: Mapping[str, Term] = {
 
 
 def is_clean(answer: str | None, domain: Domain) -> bool:
-    """Code that parses as Python as it stands; otherwise one short line with nothing around the answer."""
+    """Whether code parses as Python; whether another answer is one short line without other text."""
     if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[domain]:
         return False
     if domain == "code":
@@ -102,7 +100,7 @@ def _clipped(value: float) -> float:
 
 
 def _frozen(value: object) -> object:
-    """``value`` as something that a set can hold, without a copy of its texts, which may be megabytes."""
+    """``value`` in hashable form, without copying its texts, which may be megabytes."""
     if isinstance(value, Mapping):
         return frozenset((key, _frozen(part)) for key, part in value.items())
     if isinstance(value, list):

@@ -3,8 +3,8 @@
     total = 0.65 correctness + 0.15 efficiency + 0.10 simplicity + 0.05 format - 0.05 repetition
 
 With these weights the best total is 9.5 and no wrong answer reaches a right one's total; weights that would allow it
-are refused. A run without an answer (invalid, raised, over time or budget) gets the worst value of every term, so
-nothing scores below it. Failures of ours (unknown verdict, infrastructure) get no total.
+are refused. A run without an answer (invalid, raised, over time or budget) gets the worst value of every term. An
+unscored rollout (unknown verdict, infrastructure fault) gets no total.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llm_as_judge.types import Completion, Execution, Problem, Reward, Verdict
 
 
 class RewardFunction:
-    """Raises ``ConfigError`` for weights under which a wrong answer could outscore a right one."""
+    """The reward as configured. Raises ``ConfigError`` if a wrong answer could outscore a right one."""
 
     def __init__(self, config: RewardConfig) -> None:
         self._config = config

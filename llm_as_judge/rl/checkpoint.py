@@ -36,7 +36,7 @@ _STEP = re.compile(r"step_(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """Everything but weights and optimiser. The mappings hold plain values and tensors only."""
+    """Everything except weights and optimiser. The mappings hold plain values and tensors only."""
 
     step: int
     random_states: Mapping[str, Any]

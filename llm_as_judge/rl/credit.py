@@ -1,9 +1,9 @@
 """Advantages of rollouts within their group (GRPO, arXiv 2402.03300, section 4.1; Dr. GRPO, arXiv 2503.20783, for
 ``scale="none"``).
 
-An unscored reward is NaN: it is not part of the group's mean and gets advantage 0. So does a whole group without
-contrast, that is with fewer than two scored rollouts or with rewards equal up to a tolerance: rewards with continuous
-cost terms are never exactly equal, and dividing by their deviation would amplify noise.
+An unscored reward is NaN: it is left out of the group's mean and gets advantage 0. So does a whole group without
+contrast: fewer than two scored rollouts, or rewards equal up to a tolerance (continuous cost terms are never exactly
+equal, and dividing by such a small deviation would amplify noise).
 
 A group is left out if the judge abstained on one of its answers. Rules and tests accept right answers without the
 judge, so undecided answers are wrong more often than scored ones. Without them the group's mean would be too high, and
@@ -37,7 +37,7 @@ class CreditedGroup:
 
     @property
     def contrast(self) -> bool:
-        """Whether some advantage is not 0."""
+        """Whether any advantage is not 0."""
         return any(self.advantages)
 
     @property
@@ -51,7 +51,7 @@ class CreditedGroup:
 
 
 def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | None = None) -> list[CreditedGroup]:
-    """Credits a batch of groups. ``shuffle_seed`` first permutes the scored rewards over the batch."""
+    """Rewards and advantages of a batch of groups. ``shuffle_seed`` first permutes the scored rewards."""
     rewards = [torch.tensor(_known(group), dtype=torch.float64) for group in groups]
     if shuffle_seed is not None:
         sizes = [len(row) for row in rewards]
@@ -70,10 +70,10 @@ def _known(group: Group) -> list[float]:
 
 
 def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -> list[Tensor]:
-    """Advantages [G] of each group's ``rewards`` [G], NaN = unscored.
+    """Advantages [G] of each group's ``rewards`` [G]; NaN = unscored.
 
-    ``scale`` divides by the unbiased standard deviation of the group or the batch plus a small number, as TRL's
-    ``scale_rewards`` does, or not at all.
+    ``scale`` (TRL's ``scale_rewards``) divides by the unbiased standard deviation of the group or the batch plus a
+    small constant, or not at all.
     """
     scored = [row[~torch.isnan(row)] for row in rewards]
     batch = torch.cat(scored) if scored else torch.zeros(0)

@@ -19,7 +19,7 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Normaliser:
-    """Scored sequences and their completion tokens in the whole optimiser step, skipped groups included."""
+    """Number of scored sequences and their completion tokens in the optimiser step, skipped groups included."""
 
     sequences: int
     tokens: int
@@ -27,10 +27,10 @@ class Normaliser:
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """One micro-batch.
+    """Tensors of one micro-batch.
 
-    ``old_logprobs`` None means on-policy: the detached ``logprobs`` are used. ``sampling_logprobs`` are those reported
-    by the engine; without them, its numerical differences are not corrected.
+    Without ``old_logprobs`` the update is on-policy: the detached ``logprobs`` are used. ``sampling_logprobs`` are the
+    engine's; without them, differences between engine and trainer are not corrected.
     """
 
     logprobs: Tensor  # [B, T], with gradient
@@ -44,7 +44,7 @@ class LossInputs:
 
 @dataclass(frozen=True, slots=True)
 class LossOutputs:
-    """Share of the step's loss from this micro-batch, and sums over its tokens."""
+    """This micro-batch's share of the step's loss, and sums over its tokens."""
 
     loss: Tensor
     tokens: int

@@ -25,9 +25,10 @@ class _State:
 
 
 class SharedAdamW(torch.optim.AdamW):
-    """Rank 0 calls ``share`` and then sends work through ``ranks``; the other ranks ``follow``.
+    """AdamW with equal steps on all ranks. Rank 0 calls ``share``, then sends work through ``ranks``; the others
+    ``follow``.
 
-    ``steps``: optimiser steps so far, which belong in a checkpoint together with ``state_dict``.
+    ``steps`` counts optimiser steps; it belongs in a checkpoint together with ``state_dict``.
     """
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
@@ -44,7 +45,7 @@ class SharedAdamW(torch.optim.AdamW):
     def clipped_step(self, learning_rate: float, max_norm: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
 
-        A norm that is not finite takes no step.
+        If the norm is not finite, no step is taken.
         """
         add_up_gradients(self.ranks, self.weights)
         norm = float(torch.nn.utils.clip_grad_norm_(self.weights, max_norm))

@@ -21,7 +21,7 @@ from llm_as_judge.types import Prompt, Question
 
 @dataclass(frozen=True, slots=True)
 class TrainerParts:
-    """All but the settings. This process is rank 0 of ``ranks``."""
+    """Everything that ``Trainer`` uses except the settings. This process is rank 0 of ``ranks``."""
 
     policy: Policy
     engine: Engine

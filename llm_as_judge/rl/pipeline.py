@@ -1,10 +1,10 @@
-"""Sampled batches on their way to the update: drawn, prompted, sampled, then run and judged in the background.
+"""Batches before the update: drawn, prompted and sampled, then run and judged in the background.
 
 With ``training.lookahead`` d, up to d batches are ahead of the update, so that policy and executor work at the same
 time. Results never depend on timing: batch t is sampled by the weights of step max(0, t - d), the device works in a
 fixed order (sample batches 0 to d, update 0, sample batch d + 1, update 1, ...), and the update takes whole batches in
-order. Slow workflows are neither cut off nor dropped: they are those with more calls, and training would learn to avoid
-them. Pending batches are plain data in checkpoints; after a resume their workflows run again, nothing is sampled twice.
+order. Slow workflows are never dropped: they make more calls, and training would learn to avoid them. Checkpoints hold
+pending batches as plain data; after a resume their workflows run again, nothing is sampled twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_REDRAWS = 20
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Problems with their sampled workflows; ``seed`` is the executor's."""
+    """Problems with their sampled workflows; ``seed`` is for the executor's requests."""
 
     problems: Sequence[Problem]
     completions: Sequence[Sequence[Completion]]
@@ -41,7 +41,7 @@ class Batch:
 
 
 class Pipeline:
-    """Call ``open`` and ``close`` in the event loop that runs the workflows; pending batches outlive that."""
+    """Samples and runs batches. Use one event loop from ``open`` to ``close``; pending batches outlive it."""
 
     def __init__(self, parts: TrainerParts, config: Config) -> None:
         self._parts = parts
@@ -65,8 +65,8 @@ class Pipeline:
     async def next(self, step: int, end: int, timer: Timer) -> list[Group]:
         """The batch of ``step``, executed and judged.
 
-        First samples with the weights after ``step`` finished steps until ``training.lookahead`` further batches are
-        pending, but none of step ``end`` or later.
+        First samples batches with the current weights until ``training.lookahead`` further ones are pending, but none
+        of step ``end`` or later.
         """
         last = min(step + self._config.training.lookahead, end - 1)
         while (ahead := step + len(self._pending)) <= last:
@@ -81,7 +81,7 @@ class Pipeline:
         return groups
 
     async def more(self, step: int, count: int, refill: int, timer: Timer) -> list[Group]:
-        """``count`` more groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
+        """``count`` additional groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
         _, collector = await self._sample(step, step, count, refill, timer)
         with timer.phase("execute"):
             return await collector.groups()

@@ -1,8 +1,8 @@
-"""Data parallel updates: several processes of one run, started by ``torchrun``.
+"""Data-parallel updates: several processes of one run, started by ``torchrun``.
 
-Rank 0 runs the loop: it alone samples, executes, judges, logs and saves. The other ranks wait for its messages
-(``tell``, ``hear``), which go through the CPU: they may wait for hours without occupying a GPU. ``accelerate`` sums the
-gradients, with NCCL between GPUs and gloo between CPUs. A single process is ``ALONE``.
+Rank 0 alone samples, executes, judges, logs and saves. The other ranks wait for its messages (``tell``, ``hear``),
+which go through the CPU, so that waiting for hours occupies no GPU. ``accelerate`` sums the gradients, with NCCL
+between GPUs and gloo between CPUs. A single process is ``ALONE``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Team:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A block that every rank executes. If it fails on one rank, it raises ``RankFailed`` on the others."""
+        """A block that every rank executes. If it fails on one rank, the others raise ``RankFailed``."""
         try:
             yield
         except Exception as error:
@@ -96,7 +96,7 @@ class Team:
             raise RankFailed("; ".join(failed))
 
     def add_up(self, values: Tensor) -> Tensor:
-        """Sum over all ranks, the same bits on each; ``values`` may be changed."""
+        """Sum over all ranks, bit-identical on each; ``values`` may be changed."""
         with _peers():
             total: Tensor = reduce(values, "sum")
         return total
@@ -109,7 +109,7 @@ class Team:
             raise RankFailed(f"{what} differs between ranks: {values}; --resume continues from the last checkpoint")
 
     def leave(self) -> None:
-        """Ends the run on rank 0. The others wait for that, so that they are not considered lost."""
+        """Ends the run on rank 0. The other ranks wait for this, so that they are not considered lost."""
         with suppress(RankLost):
             if self.rank == 0:
                 self.tell(None)
@@ -158,7 +158,7 @@ def _peers() -> Iterator[None]:
 
 
 def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
-    """Sums gradients over ranks; no mean, because every share is divided by the size of the whole step already."""
+    """Sums gradients over ranks. Not a mean: every share is already divided by the size of the whole step."""
     if ranks.size > 1:
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         total = ranks.add_up(torch.cat([grad.flatten() for grad in own]))  # one message instead of one per adapter
@@ -169,7 +169,7 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:
     """Indices of the completions for each of ``size`` ranks, with about as many tokens on each.
 
-    Completions of one prompt stay together, because they share it, unless there are fewer prompts than ranks.
+    Completions of one prompt stay together to share it, unless there are fewer prompts than ranks.
     """
     groups: dict[object, list[int]] = {}
     for i, completion in enumerate(completions):

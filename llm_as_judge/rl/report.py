@@ -47,7 +47,7 @@ class Meter:
         self._before = load() if load else Load()
 
     def read(self, running_s: float) -> dict[str, float]:
-        """Fields of ``StepReport``; ``running_s`` are seconds of device work that has not ended yet."""
+        """Fields of ``StepReport``; ``running_s`` are seconds of device work still running."""
         seconds = time.perf_counter() - self._start
         use = {"device_busy": (self._device.busy_s - self._busy_s + running_s) / seconds}
         if self._load is not None:
@@ -61,7 +61,7 @@ class Meter:
 def step_report(
     step: int, credited: Sequence[CreditedGroup], update: UpdateReport, *, version: int = 0, **measured: Any
 ) -> StepReport:
-    """Metrics of a finished step; ``credited`` are all groups that were drawn, ``measured`` further fields."""
+    """Metrics of a finished step; ``credited`` are all groups that were drawn, ``measured`` are additional fields."""
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     rewards = [r.reward.total or 0.0 for r in scored]
@@ -112,7 +112,7 @@ def rollout_event(
     sample: int = 0,
     scores: Mapping[str, float] | None = None,
 ) -> RolloutEvent:
-    """The record of a rollout; a step and an advantage belong to training, the others to an evaluation."""
+    """The record of a rollout; ``step`` and ``advantage`` in training, the other arguments in an evaluation."""
     question, completion = rollout.problem.question, rollout.completion
     execution, verdict = rollout.execution, rollout.verdict
     return RolloutEvent(

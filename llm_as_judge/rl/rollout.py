@@ -1,8 +1,8 @@
 """Running, judging and rewarding workflows: from problems and completions to groups of rollouts.
 
-Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. Failures of the
-policy are scored; infrastructure faults (``InfrastructureError``) leave a rollout unscored. The policy's text is
-unwrapped, never repaired.
+Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``roll_out``
+decides whether a rollout is scored: failures of the policy are, infrastructure faults (``InfrastructureError``) are
+not. The policy's text is extracted from its reply, never repaired.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Runner(Protocol):
 class RolloutParts:
     """Everything that turns a workflow's text into a reward.
 
-    ``truncated``: a workflow cut off at the length limit is run as it is, gets the lowest reward without running, or is
-    masked (unscored, not trained on). If more than ``max_unscored`` of a batch could not be scored, those run again
-    after growing waits of ``patience_s`` seconds in total; ``on_pause`` gets a message before each.
+    ``truncated``: a workflow cut off at the length limit is run, gets the lowest reward without running, or is masked
+    (unscored, not trained on). If more than ``max_unscored`` of a batch is unscored, those rollouts run again after
+    growing waits of ``patience_s`` seconds in total; ``on_pause`` gets a message before each wait.
     """
 
     runner: Runner
@@ -86,8 +86,8 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 def extract_code(text: str, prefill: str = "") -> str:
     """The workflow in a completion: its first Python fence, or the whole text without one.
 
-    ``prefill`` is the beginning of the reply in the prompt; a fence opened there need not be closed. A leading thinking
-    block is removed. Any other unclosed fence is the policy's mistake and stays.
+    A leading thinking block is removed. ``prefill`` is the beginning of the reply in the prompt; a fence opened there
+    need not be closed. Any other unclosed fence is the policy's mistake and is kept.
     """
     if prefill:
         whole = prefill + text
@@ -120,9 +120,9 @@ class Collector:
     """The rollouts of one batch; each starts when its completion is available.
 
     The executor's seeds derive from ``seed``, the problem and the index in the group, not from the order of
-    completions. With ``common_seeds`` they do not depend on the index: equal requests of a group get one reply, which
-    is paid for once, and workflows that begin alike differ only where their texts do (common random numbers).
-    ``limit`` may be shared with other batches and is taken in starting order.
+    completions. With ``common_seeds`` they do not depend on the index: equal requests of a group are sent and paid for
+    once, and workflows differ only where their texts do (common random numbers). ``limit`` may be shared with other
+    batches, which get places in starting order.
     """
 
     def __init__(
@@ -150,9 +150,9 @@ class Collector:
             self._run(place, member)
 
     async def groups(self) -> list[Group]:
-        """All that was started, when it is done, in the order of problems and members.
+        """All started rollouts when they are done, in the order of problems and members.
 
-        Other errors than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
+        Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         """
         parts = self._parts
         rollouts = await self._done()
@@ -214,7 +214,7 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
 
 
 async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:
-    """One workflow from text to reward."""
+    """One workflow from text to reward. A fault of executor, sandbox or judge gives the verdict None (unscored)."""
     workflow = completion.text if completion.verbatim else extract_code(completion.text, completion.prefill)
     if completion.finish_reason == "length" and parts.truncated != "run":
         error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"

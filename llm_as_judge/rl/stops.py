@@ -1,4 +1,4 @@
-"""Reasons to stop a run that would be wasted: collapse, standstill, and alarms of the judge's audit."""
+"""Conditions that stop a run: collapse, no progress, alarms of the judge's audit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRUITLESS_STEPS = 5
 
 
 class Stops:
-    """Watches the steps of a run. ``state_dict`` belongs in a checkpoint."""
+    """Checks the steps of a run. Save ``state_dict`` in a checkpoint."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -28,7 +28,7 @@ class Stops:
         self._fruitless = 0  # such steps in a row, since the start or the resume
 
     def after(self, report: StepReport, groups: Sequence[Group], alarms: Sequence[object]) -> str:
-        """Why the run must stop after a step; empty if it may go on."""
+        """The reason to stop after a step; empty to continue."""
         why = ""
         if not math.isnan(report.valid_rate):
             why = self._collapse(report) or self._standstill(report, groups)

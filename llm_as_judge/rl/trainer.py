@@ -1,9 +1,8 @@
 """The GRPO loop. ``Trainer._step`` is one training step, from sampling to the log.
 
 All components are passed in (``rl.parts``). Prompts of a batch are built before its first token is sampled, so their
-examples are the same for the whole batch. Only the update (``rl.update``) changes weights; everything from the update
-to the log is one piece of work on the device's thread. An interruption therefore leaves the last finished step, which
-is then saved.
+examples are the same for the whole batch. Only the update (``rl.update``) changes weights. From update to log, a step
+is one uninterrupted call on the device's thread, so the last finished step can be saved after an interruption.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class Trainer:
-    """``train`` runs steps; ``resume`` continues from a checkpoint, bit for bit if the components are deterministic."""
+    """Runs steps (``train``) and continues from a checkpoint (``resume``), bit for bit if components are
+    deterministic.
+    """
 
     def __init__(self, parts: TrainerParts, config: Config) -> None:
         self.parts = parts
@@ -191,6 +192,6 @@ class Trainer:
 
 
 def _to_train_on(credited: Sequence[CreditedGroup], size: int) -> list[CreditedGroup]:
-    """``size`` groups in their order, preferring those with contrast; so replaced groups do not count in the loss."""
+    """``size`` groups in their order, preferring those with contrast; replaced groups do not count in the loss."""
     preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))[:size]
     return [credited[i] for i in sorted(preferred)]

@@ -1,7 +1,7 @@
 """Policy update of one step: ``ppo_epochs`` optimiser steps on a batch of credited groups.
 
-Log-probs, loss, clipping, learning rate warm-up and AdamW, in micro-batches. The update is synchronous, so no other
-task sees weights halfway.
+Scores log-probs in micro-batches, computes the loss, clips gradients and steps AdamW. It is synchronous, so no other
+task sees partly updated weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from llm_as_judge.types import Completion
 
 
 class TrainingStopped(LLMAsJudgeError):
-    """Continuing would waste the run: the policy collapsed or the gradient is not finite."""
+    """The run would be wasted: the policy collapsed or the gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Updater:
     def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
         """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
 
-        Every rank computes the gradient of its share, the gradients are summed, and all ranks make the same step.
+        Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
         Raises ``TrainingStopped`` if the gradient is not finite, ``ConfigError`` if the first batch cannot be scored
         exactly, ``RankFailed`` or ``RankLost`` for another rank.
         """
@@ -193,7 +193,7 @@ def _sums_of(out: LossOutputs) -> Tensor:
 
 
 def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
-    """Scored completions of a group; the ratio of one sampled by older weights is against its sampling log-probs."""
+    """Scored completions of a group. For one sampled by older weights, ``old`` is its sampling log-probs."""
     for rollout, reward, advantage in zip(credited.group.rollouts, credited.rewards, credited.advantages, strict=True):
         if not math.isnan(reward):
             completion = rollout.completion

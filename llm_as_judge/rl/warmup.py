@@ -1,4 +1,4 @@
-"""Cold start: supervised training on workflows before GRPO, for policies that have never seen one.
+"""Cold start: supervised training on workflows before GRPO, for policies that write few valid ones.
 
 It uses the forward passes of the policy update, shared prefixes and ranks included. The loss is the mean negative
 log-likelihood of the replies' tokens. Nothing is sampled, and there are no rewards.

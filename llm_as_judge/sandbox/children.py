@@ -1,4 +1,4 @@
-"""Runs of forked children, from fork to reaping: one deadline for all children of a run, and the outcome of each."""
+"""Runs of forked children: a common wall-clock deadline (``Clock``) and the outcome of each (``outcome_of``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The sandbox: run code, run a workflow, judge a solution by its tests.
 
-Each run is one forked child with limits (``guest.confine``), killed with its descendants at its wall-clock deadline.
-Whatever foreign code does is an outcome; only a failure of the sandbox itself is a ``fault``.
+Each run is one forked child with limits on CPU and memory (``guest.confine``), killed with its descendants at its
+wall-clock deadline (``children``). Whatever foreign code does is an outcome; only a sandbox failure is a ``fault``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The host's side of a workflow's operator calls: checked, counted, several at once, never trusted."""
+"""The host's side of a workflow's operator calls: validated, counted and run concurrently."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How to run hidden tests: whether they can be separated from the solution, and what they look at.
+"""How to run hidden tests: whether they can be separated from the solution, and whether they check changed arguments.
 
 Only the tests and their prelude are read, never the solution: it must not influence how it is judged. Tests that use
 more of the solution than calls of one function (its classes, its helpers, its output, object identities) cannot run in
-a process of their own; their verdict is weak.
+their own process; their verdict is weak.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What one workflow may spend on the executor: each call's worst case is reserved before the call is made.
+"""Token and cost budget of one workflow: each call's worst case is reserved before the call is made.
 
-The sum therefore stays below the bound however many calls are under way. A call whose longest reply does not fit gets a
-shorter one; if not even one token is left, the run ends. Prices and tokens are the host's.
+The sum therefore stays below the limit with any number of concurrent calls. A call whose longest reply does not fit
+gets a shorter one; if not even one token is left, the run ends. The host counts tokens and prices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TEMPLATE_TOKENS = 64
 
 @dataclass(slots=True)
 class Reservation:
-    """One call under way: the longest reply it may ask for and, once it is back, what it took."""
+    """A call under way: the longest reply it may request and, when it has returned, what it used."""
 
     reply_tokens: int
     tokens: int = 0
@@ -30,9 +30,9 @@ class Reservation:
 
 @dataclass
 class Budget:
-    """What one run may spend, bounded by ``config.max_tokens`` and ``config.max_cost``.
+    """Limits of one run: ``config.max_tokens`` and ``config.max_cost``.
 
-    ``executor`` has the prices, and the longest reply of calls that do not name one.
+    ``executor`` has the prices, and the longest reply of calls that do not set one.
     """
 
     config: WorkflowConfig

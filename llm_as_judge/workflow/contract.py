@@ -1,7 +1,7 @@
-"""The contract of a workflow, written for any instruct model: what all problems share in the full prompt.
+"""The contract of a workflow, written for any instruct model: the part of the full prompt that all problems share.
 
-Lint and the sandbox enforce each rule: what a rule allows passes and runs, and some rule forbids whatever lint reports
-(``tests/workflow/test_contract.py`` checks both).
+Lint and the sandbox enforce the rules: a workflow that follows them passes lint and runs, and every lint finding
+violates one of them (``tests/workflow/test_contract.py`` checks both).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Layer 2: one instruction per operator and domain, put first in the operator's own prompt.
+"""Layer 2: one instruction per operator and domain, placed first in the operator's own prompt.
 
-A YAML file maps operators to instructions by domain; what is not named gets none:
+A YAML file maps operators to instructions by domain; others get none:
 
     AnswerGenerate:
       math: Check every step of the calculation.

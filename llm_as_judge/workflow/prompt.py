@@ -1,8 +1,8 @@
 """Layer 1: the prompt from which the policy writes a workflow, full or short.
 
-What all problems share (task, operators, rules) comes first, then domain guidance, examples and the problem, so that
-prompts share the longest prefix. The short prompt is the one the nano policy is trained on; the full one states the
-whole contract for any instruct model, and shows an example until the experience buffer has better ones.
+The shared parts (task, operators, rules) come first, then domain guidance, examples and the problem, so that prompts
+have the longest common prefix. The short prompt is the one the nano policy is trained on; the full one states the whole
+contract for any instruct model, and shows an example until the experience buffer has better ones.
 
     layer1 = Layer1(config.workflow)
     ids = policy.encode(layer1(question, examples))
@@ -78,7 +78,7 @@ def short_prompt(
 
 
 class Layer1:
-    """``layer1(question, examples)`` is the prompt that the ``workflow`` section asks for.
+    """Builds the prompt configured in the ``workflow`` section: ``layer1(question, examples)``.
 
     Raises ``ConfigError`` if guidance or operators cannot be read.
     """

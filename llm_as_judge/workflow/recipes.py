@@ -1,7 +1,7 @@
-"""Generated workflows of many shapes: what the warm-up teaches a policy, so that training has a space to search.
+"""Generated workflows of many shapes, on which the warm-up trains a policy, so that GRPO has a space to search.
 
 A recipe says how drafts are made (one operator, several samples, an early end if two agree), how they become one answer
-(an ensemble) and what follows (format, review and revise, test). ``write`` puts it into code: names, instructions and
+(an ensemble) and what follows (format, review and revise, test). ``write`` turns it into code: names, instructions and
 idioms may vary with the generator, the order of calls does not.
 
     source = write(draw("math", rng, OPERATORS), "math", rng)
@@ -143,11 +143,11 @@ def edits(recipe: Recipe, domain: Domain, operators: Collection[str]) -> list[Re
 
 
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
-    """A random recipe: half of them with one draft, and each following operator except Test halves the odds.
+    """A random recipe: half of them have one draft, and each following operator except Test halves the probability.
 
-    There are few short recipes and many long ones, but a small policy learns from the short ones first and hardly tries
-    what it has seen once in a hundred times. Test is exempt because two domains of three do without it, and a policy
-    that rarely tests unlearns it.
+    There are few short recipes and many long ones, but a small policy learns the short ones first and rarely writes
+    what it has seldom seen. Test is exempt because two domains of three do without it, and a policy that rarely tests
+    unlearns it.
     """
     known = list(recipes(domain, operators))
     single = sum(recipe.samples == 1 for recipe in known)

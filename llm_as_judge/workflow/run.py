@@ -1,7 +1,7 @@
-"""Run a workflow's text on a question: lint, sandbox, operators, metering.
+"""Runs a workflow's text on a question: lint, sandbox, operators, metering.
 
-The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host; what the
-workflow says about its cost is ignored. The text is run as it is or not at all.
+The runner sees a ``Question``, never a ``Reference``. Tokens, cost and calls are counted here, on the host; the cost
+that a workflow returns is ignored. The text is run unchanged or not at all.
 
     execution = await WorkflowRunner(llm, sandbox, config.workflow, config.executor).run(source, question)
 """
@@ -87,7 +87,7 @@ class WorkflowRunner:
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed``, each request to the
-        executor has its own, which depends on the prompt and not on the order of calls.
+        executor has its own seed, which depends on the prompt and not on the order of calls.
         """
         findings = self._lint(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
@@ -163,7 +163,7 @@ class _Calls:
 
 @dataclass
 class _Call:
-    """One operator call under way, and the executor model as it sees it; its exchanges are kept if it fails."""
+    """One operator call under way, and its connection to the executor; its exchanges are kept if it fails."""
 
     of: _Calls
     name: str
@@ -202,7 +202,7 @@ class _Call:
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit the signature and its types; text parameters take what a format string would."""
+    """Arguments that fit the signature and its types; text parameters accept any value, as a format string does."""
     try:
         bound = signature.bind(**arguments)
     except TypeError as error:

@@ -1,7 +1,7 @@
 """Sixteen named shapes of a workflow, written out for every domain: the baselines, and what the nano policy writes.
 
-A shape is a draft and an ending. Nothing says which of them suits which problem. Comments name domain and draft, and
-ending, right before their operators are built, because a very small model needs to read a name just before it goes on.
+A shape is a draft and an ending. Comments name domain, draft and ending right before their operators are built, because
+a very small model needs the name just before the code that depends on it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def workflow(shape: Shape, domain: Domain) -> str:
 
 
 def name_of(source: str, domain: Domain) -> str:
-    """The shape that ``source`` is except for comments and layout, or ``""``."""
+    """The name of the shape that equals ``source`` except for comments and layout, or ``""``."""
     return _named(domain).get(normalise_code(source), "")
 
 

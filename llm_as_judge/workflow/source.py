@@ -1,4 +1,4 @@
-"""A workflow as a user has it: read from a file or from an AFlow folder, and repaired on request."""
+"""A user's workflow: read from a file or an AFlow folder, and repaired on request."""
 
 from __future__ import annotations
 

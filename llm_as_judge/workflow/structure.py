@@ -1,4 +1,4 @@
-"""The structure of a workflow: which operators it calls in which order, and its text without layout.
+"""The structure of a workflow: the order of its operator calls, and its text without layout.
 
 A shape such as ``3xAnswerGenerate>ScEnsemble`` is read from the text, so workflows that differ only in wording have the
 same one. Branches count like straight lines, and a helper counts once, at its place in the text.

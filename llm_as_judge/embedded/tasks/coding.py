@@ -1,8 +1,8 @@
 """Small functions over lists in three kinds.
 
-*clear*: the description has one reading. *open*: it has several, and only the tests decide, so a draft is often wrong
-while a tested and repaired one is right. *long*: requirements follow that a hasty draft forgets; no test is given, but
-a review against the description finds what is missing.
+*clear*: the description has one meaning. *open*: it has several, and only the tests decide, so a draft is often wrong
+while a tested and repaired one is right. *long*: it ends with requirements that a draft often omits; no test is given,
+but a review against the description finds what is missing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``pretrain`` problems train the nano models, ``train`` problems are for GRPO, ``heldout`` problems for evaluation only.
 A passage belongs to one split with all its questions. Most problems begin with a problem of another kind, which is
-withdrawn ("Never mind."), so that their first words do not tell what is asked.
+withdrawn ("Never mind."), so that their first words do not reveal the kind.
 """
 
 from __future__ import annotations

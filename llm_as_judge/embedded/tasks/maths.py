@@ -1,8 +1,8 @@
 """Word problems in three kinds, solved in steps and, for two of the kinds, by a program.
 
-*sums*: one step with small numbers, which a nano model can do in its head. *chains*: three to six steps with larger
-numbers, which it often miscalculates; a program leaves arithmetic to Python. *relays*: who has what after it was passed
-on twice, easy in steps; no program for them is ever shown to the nano model.
+*sums*: one step with small numbers, which the nano executor solves directly. *chains*: three to six steps with larger
+numbers, which it often miscalculates; a program is right. *relays*: who has what after it was passed on twice, easy in
+steps; the nano executor is never trained on programs for them.
 """
 
 from __future__ import annotations

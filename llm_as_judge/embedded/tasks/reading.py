@@ -1,7 +1,7 @@
 """Passages about invented people, works and cities, with three kinds of question.
 
-*lookup*: one sentence has the answer. *hops*: two sentences, the second found by the first. *numbers*: an amount to be
-computed from two sentences, for which a program is safer than the head.
+*lookup*: one sentence has the answer. *hops*: two sentences, the first leads to the second. *numbers*: an amount
+computed from two sentences, for which a program is more reliable.
 """
 
 from __future__ import annotations

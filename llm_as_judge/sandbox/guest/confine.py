@@ -1,8 +1,8 @@
-"""How a child confines itself before it runs foreign code. Linux; elsewhere POSIX limits, for mode ``unsafe`` only.
+"""Confinement of a child before it runs foreign code: CPU, memory and other limits, files, system calls.
 
-In this order: another uid if started as root, resource limits, no_new_privs, death with the zygote, Landlock (files),
-seccomp (system calls). In mode ``full`` the zygote is already inside bubblewrap. Whether a mode works is found by a
-self-test (``modes``).
+Linux; elsewhere POSIX limits, for mode ``unsafe`` only. In this order: another uid if started as root, resource limits,
+no_new_privs, death with the zygote, Landlock (files), seccomp (system calls). In mode ``full`` the zygote is already
+inside bubblewrap. A self-test finds whether a mode works (``modes``).
 """
 
 from __future__ import annotations

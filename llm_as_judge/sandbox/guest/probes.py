@@ -1,4 +1,4 @@
-"""The self-test: attempts of things that a child must not be able to do. Each is harmless if it succeeds.
+"""The self-test: attempts at everything that a child must not be able to do. Each is harmless if it succeeds.
 
 The host sends the text of this file to a child like any other code.
 """

@@ -1,4 +1,4 @@
-"""What tests may use of pytest, which is not installed in a child. ``split_plan`` refuses tests that use more."""
+"""The parts of pytest that tests may use, since children lack pytest. ``split_plan`` refuses tests that use more."""
 
 from __future__ import annotations
 

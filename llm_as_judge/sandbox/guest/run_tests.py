@@ -1,4 +1,4 @@
-"""Runs tests as their authors mean them: plain asserts, ``check(candidate)``, test functions and test classes."""
+"""Runs tests in their own style: plain asserts, ``check(candidate)``, test functions and test classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every job in a child uses: the connection to the host, executing foreign code, describing errors."""
+"""Shared by every job in a child: the connection to the host, executing foreign code, describing errors."""
 
 from __future__ import annotations
 

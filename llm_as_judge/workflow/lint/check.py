@@ -1,7 +1,7 @@
-"""Find what is wrong with a workflow's text before it runs; nothing is executed and nothing repaired.
+"""Lint: finds errors in a workflow's text before it runs; nothing is executed or repaired.
 
 An *error* (a fatal finding) is a statement that fails whenever it is reached, or a class that cannot be used.
-Everything else is a warning: what may go wrong on some path is left to the run.
+Everything else, such as what may fail on some path, is a warning.
 
     for finding in lint(source):
         print(finding.code, finding.line, finding.message)
@@ -130,7 +130,7 @@ def _check_methods(
 
 
 def _accepts(method: Function, positional: int, *keywords: str) -> bool:
-    """Whether a method can be called with so many arguments after self."""
+    """Whether a method can be called with this number of arguments after self."""
     try:
         _signature(method).bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
     except TypeError:

@@ -35,7 +35,7 @@ CODES: Mapping[str, tuple[str, bool]] = {
 
 
 def meaning(code: str) -> str:
-    """The code with its meaning, if it is one."""
+    """``code`` with its meaning; unknown codes as they are."""
     return f"{code} {CODES[code][0]}" if code in CODES else code
 
 

@@ -23,7 +23,7 @@ TEXT = Value("text")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What all functions of a workflow share. ``attributes`` is None if a base class may set any."""
+    """State shared by all functions of a workflow. ``attributes`` is None if a base class may set any."""
 
     operators: Operators
     imports: Imports
@@ -37,8 +37,8 @@ class Scope:
 class ExpressionCheck(ast.NodeVisitor):
     """Checks expressions in ``state``, which it changes where they bind a name.
 
-    ``local`` are the function's own variables, ``outer`` those of the functions around it, ``self_name`` is what it
-    calls the object.
+    ``local``: the function's own variables; ``outer``: those of the enclosing functions; ``self_name``: its name for
+    the object.
     """
 
     def __init__(self, scope: Scope, state: State, local: set[str], outer: Collection[str], self_name: str) -> None:

@@ -1,7 +1,7 @@
-"""The checks of statements: definite assignment over the paths of a scope, and the answers that ``__call__`` returns.
+"""Checks of statements: definite assignment over the paths of a scope, and the answers that ``__call__`` returns.
 
-Branches join, and a loop may run zero times unless it goes over a literal or a constant range. A check is about what a
-statement does whenever it is reached, not whether it is reached.
+States of branches are joined, and a loop may run zero times unless it iterates over a literal or a constant range.
+Findings are about what happens if a statement is reached, not about whether it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a workflow imports: whether it exists, what it is called, and what is used of the workflow's ``prompt.py``."""
+"""Imports of a workflow: whether they exist, their names, and which names of ``prompt.py`` are used."""
 
 from __future__ import annotations
 

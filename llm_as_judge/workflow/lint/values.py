@@ -1,4 +1,4 @@
-"""What a workflow's variables hold at a point of a function: which are bound, and what is known about their values."""
+"""Known values of a workflow's variables at a point of a function, and which variables are bound."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class State(dict[str, "Value | None"]):
         return other
 
     def forget(self, names: Iterable[str]) -> None:
-        """Their values are no longer known."""
+        """Marks the values of these names as unknown."""
         self.update(dict.fromkeys(self.keys() & names))
 
 
 def join(states: Iterable[State]) -> State:
-    """The state where paths meet; those that end before do not count."""
+    """The state where paths meet; paths that ended before are left out."""
     live = [state for state in states if state.live]
     if not live:
         ended = State()
@@ -45,7 +45,7 @@ def join(states: Iterable[State]) -> State:
 
 
 def element_of(value: Value | None) -> Value | None:
-    """What iterating over ``value`` gives."""
+    """The value of an element of ``value``."""
     return Value("text") if value and value.kind in ("text", "result") else None
 
 
