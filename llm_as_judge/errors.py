@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-#: Why an endpoint gave no reply. ``key``, ``model`` and ``quota`` need a person.
+#: Why an endpoint gave no reply. Retries do not help for ``key``, ``model`` and ``quota``.
 Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
 
 #: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.

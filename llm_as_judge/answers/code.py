@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Characters of the longest text of a model that is parsed as Python: a syntax tree takes 400 times its text.
+#: Characters of the longest text of a model that is parsed as Python: its syntax tree takes 400 times the memory.
 LONGEST_PARSED = 15_000
 _ANY = re.compile(r"```[\w+-]*[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)

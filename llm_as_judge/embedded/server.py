@@ -62,7 +62,7 @@ class Batcher:
             jobs.update((id(request), done) for request, done in batch)
             try:
                 ended = self.engine.admit([request for request, _ in batch]) if batch else self.engine.step()
-            except Exception as error:  # the border of the thread: the requests concerned fail, the others go on
+            except Exception as error:  # of any kind: these requests fail, the others continue
                 for name in [id(request) for request, _ in batch] or list(jobs):
                     _settle(jobs.pop(name), error=error)
                 del self.engine.active[before if batch else 0 :]

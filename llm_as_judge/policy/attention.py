@@ -109,7 +109,7 @@ def attention(
     if dropout:
         raise RuntimeError(f"a shared prefix has one activation for many sequences: no dropout, got {dropout}")
     if tree.caught is not None:
-        # Gradient checkpointing calls this again, with tensors that the gradient does not go to.
+        # Keep the first tensors: gradient checkpointing calls this again, with others that get no gradient.
         tree.caught.setdefault(module.layer_idx, (key, value))
     if tree.past is not None:
         past_key, past_value = tree.past[module.layer_idx]

@@ -32,7 +32,7 @@ ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
 
-#: Text, because rounding in low precision moves the unlikely tokens that follow random ones far.
+#: Real text: after random tokens every continuation is unlikely, and rounding changes its log-prob a lot.
 _CHECK_PROMPTS = ("Write a Python class", "Write a Python function that adds two numbers.", "Write a Python")
 
 

@@ -40,7 +40,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "Revise": _DRAFT_AND + ", feedback=review['feedback']",
     "Test": _DRAFT_AND + ", entry_point=entry_point",
 }
-#: Two idioms each of one draft and of several, and the one of an early end.
+#: Idioms: two for one draft, two for several, one for an early end.
 _ONE = (
     "{answer} = (await {draft})['{key}']",
     "draft = await {draft}\n{answer} = draft['{key}']",

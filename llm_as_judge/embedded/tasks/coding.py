@@ -78,7 +78,7 @@ _REQUIREMENTS: tuple[tuple[str, str], ...] = (
 class CodingTask:
     text: str
     solution: str
-    draft: str  # what a hasty reader writes: the solution, or for long tasks the part before the requirements
+    draft: str  # a typical first draft: the solution, or for long tasks the part before the requirements
     others: tuple[str, ...]  # the readings that are not meant
     missing: str  # the requirements that the draft forgets
     cases: tuple[tuple[Any, Any], ...]  # (argument, expected value)

@@ -18,7 +18,7 @@ from llm_as_judge.types import Domain, Problem, Question, Reference
 
 Split = Literal["pretrain", "train", "heldout"]
 _BUCKETS: tuple[Split, ...] = ("pretrain",) * 16 + ("train",) * 2 + ("heldout",) * 2  # fmt: skip
-#: Kinds of problem, which are the names of the generated datasets. In each domain they want different workflows.
+#: Kinds of problem, which are the names of the generated datasets. In each domain they need different workflows.
 KINDS: Mapping[Domain, tuple[str, ...]] = {
     "math": ("sums", "chains", "relays"),
     "code": ("clear", "open", "long"),
@@ -27,7 +27,7 @@ KINDS: Mapping[Domain, tuple[str, ...]] = {
 #: Half of each domain's problems are of this kind. The workflow that is right on the other two is wrong on it, so that
 #: no single workflow is right on most problems.
 _FREQUENT: Mapping[Domain, str] = {"math": "chains", "code": "open", "qa": "numbers"}
-_ASIDES = 0.75  # share of problems that begin with one of another kind, so that their words do not tell the kind
+_ASIDES = 0.75  # share of problems that begin with one of another kind, so that words do not reveal the kind
 T = TypeVar("T")
 
 

@@ -181,7 +181,7 @@ def chains(r: Random) -> Task:
 
 
 def relays(r: Random) -> Task:
-    """Three people's money is passed on twice, told in any order; the steps follow the money asked for.
+    """Three people's money is passed on twice, in any order; the steps follow the money asked for.
 
     Payer and payee are two tokens apart, so that a convolution of width four covers both.
     """

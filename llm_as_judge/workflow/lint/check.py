@@ -25,7 +25,7 @@ from llm_as_judge.workflow.lint.function import ScopeCheck
 from llm_as_judge.workflow.lint.imports import read_imports
 from llm_as_judge.workflow.lint.values import Function, Value, bound_names
 
-#: Functions, classes and comprehensions inside each other: Python's compiler takes their square.
+#: Maximum nesting of functions, classes and comprehensions: compile time grows with its square.
 _MOST_NESTED = 50
 _SCOPE_WORDS = ("def", "class", "lambda", "for")
 _SCOPES = (*get_args(Function), ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
