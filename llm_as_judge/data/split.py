@@ -99,8 +99,8 @@ def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int
 
 
 def split(entries: Sequence[Entry], train_test: tuple[int, int], val_fraction: float = 0.0) -> Sides:
-    """Plan C. The test set has ``test / (train + test)`` of the entries, rounded half up, and the validation set
-    ``val_fraction`` of the rest; fewer only if the next questions have too many problems to fit.
+    """The test set gets ``test / (train + test)`` of the entries, rounded half up, the validation set ``val_fraction``
+    of the rest; fewer only if the next questions have too many problems to fit.
     """
     kept, dropped = without_copies(entries)
     part, whole = train_test[1], sum(train_test)

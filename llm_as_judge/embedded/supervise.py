@@ -49,8 +49,8 @@ async def served_model(base_url: str) -> str | None:
 class EmbeddedServer:
     """Async context manager that keeps the embedded server running at ``base_url``.
 
-    A server that somebody else runs there (``llm-as-judge embedded serve``, another run) is used. Raises
-    ``ConfigError`` for an address elsewhere or a port in use, ``ProviderError`` if the server does not start.
+    An existing server there (of ``llm-as-judge embedded serve`` or another run) is used. Raises ``ConfigError`` for an
+    address elsewhere or a port in use, ``ProviderError`` if the server does not start.
     """
 
     def __init__(self, base_url: str, log_file: Path | None = None) -> None:

@@ -36,7 +36,9 @@ _MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
 
 @dataclass(frozen=True, slots=True)
 class LLMReply:
-    """``cost`` is in the currency of the price table; a cached reply keeps its cost and took no time."""
+    """A reply with its metering. ``cost`` is in the price table's currency; a cached reply keeps its cost and took no
+    time.
+    """
 
     text: str
     reasoning: str

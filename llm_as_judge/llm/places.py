@@ -44,7 +44,7 @@ class Places:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """A place for as long as the context lasts."""
+        """A place until the end of the context."""
         self._change(waiting=1)
         try:
             async with self._free:
@@ -63,15 +63,15 @@ class Places:
         self.width = min(self.limit, self.width + 1 / self.width)
 
     def overloaded(self, begun: float) -> None:
-        """Note that the server did not cope with a request sent at ``begun`` (``time.monotonic``).
+        """Reduces the limit: the server did not cope with a request sent at ``begun`` (``time.monotonic``).
 
-        Requests that were sent before the last halving say nothing new.
+        Requests sent before the last halving have no effect.
         """
         if begun >= self._narrowed_at:
             self.width, self._narrowed_at = max(1.0, self.width / 2), time.monotonic()
 
     def load(self) -> Load:
-        """Including requests that are in flight or waiting."""
+        """``Load`` with requests that are in flight or waiting."""
         self._change()
         return self._load
 

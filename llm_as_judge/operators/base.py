@@ -52,7 +52,9 @@ class Toolbox:
 
 
 class Operator:
-    """Base of the ten: ``RESULT`` maps the keys of the result to their types, ``SUMMARY`` is for the policy."""
+    """Base of the ten operators: ``RESULT`` maps the keys of the result to their types, ``SUMMARY`` is for the
+    policy.
+    """
 
     NAME: ClassVar[str]
     RESULT: ClassVar[Mapping[str, type]]
@@ -63,7 +65,7 @@ class Operator:
 
 
 def cut_off(reply: LLMReply) -> bool:
-    """The reply reached its length limit, so an unclosed part of it is incomplete."""
+    """Whether the reply reached its length limit, so that an unclosed part of it is incomplete."""
     return reply.finish_reason == "length"
 
 

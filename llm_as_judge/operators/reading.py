@@ -50,7 +50,7 @@ def _labelled(text: str, name: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Stripped, and without Markdown emphasis around the whole."""
+    """``text`` stripped, without Markdown emphasis around the whole."""
     text = text.strip()
     for mark in _EMPHASIS:
         inner = text.removeprefix(mark).removesuffix(mark)
@@ -93,12 +93,12 @@ def code(text: str, name: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """``text`` may be the name of a function. Longer ones would make a pattern that takes long to compile."""
+    """Whether ``text`` may be a function's name. Longer ones would make a pattern that takes long to compile."""
     return len(text) <= 200 and text.isidentifier()
 
 
 def defines(source: str, name: str) -> bool:
-    """``source`` has a function, a class or a variable of that name."""
+    """Whether ``source`` has a function, a class or a variable of that name."""
     if not is_name(name):
         return False
     pattern = rf"^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)"

@@ -175,7 +175,7 @@ class _Tests:
         return f"the tests use {', '.join(sorted(beyond))}" if beyond else ""
 
     def look_at_changes(self) -> bool:
-        """Whether the tests look at what the function did to its arguments.
+        """Whether the tests check what the function did to its arguments.
 
         They do if they ignore a returned value, or assert something about an argument that is not compared with a
         returned value. ``assert f(x) == sorted(x)`` does not: a function that empties its argument must not pass.

@@ -1,8 +1,8 @@
-"""Confinement of a child before it runs foreign code: CPU, memory and other limits, files, system calls.
+"""Confinement of a child before it runs foreign code: limits on CPU and memory, files, system calls.
 
 Linux; elsewhere POSIX limits, for mode ``unsafe`` only. In this order: another uid if started as root, resource limits,
 no_new_privs, death with the zygote, Landlock (files), seccomp (system calls). In mode ``full`` the zygote is already
-inside bubblewrap. A self-test finds whether a mode works (``modes``).
+inside bubblewrap. Whether a mode works is found by a self-test (``modes``).
 """
 
 from __future__ import annotations
