@@ -61,7 +61,7 @@ class EndpointConfig(ServerConfig):
 
 class JudgeConfig(EndpointConfig):
     mode: Literal["hybrid", "llm", "rules"] = Field(
-        "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm or rules: only that."
+        "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm: no rules; rules: no LLM."
     )
     structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
     two_stage: bool = Field(False, description="Extract the candidate's final answer first, then judge that.")

@@ -75,7 +75,7 @@ class TrainingConfig(Strict):
     max_steps: int = Field(100, gt=0, description="Optimiser steps of the whole run.")
     rollout_batch_size: int = Field(4, gt=0, le=MAX_ITEMS, description="Problems per step.")
     num_return_sequences_in_group: int = Field(6, ge=2, le=MAX_ITEMS, description="Workflows sampled per problem (G).")
-    ppo_epochs: int = Field(1, gt=0, description="Updates per batch; 1 = online learning.")
+    ppo_epochs: int = Field(1, gt=0, description="Optimiser steps per batch.")
     learning_rate: Float = Field(5e-6, gt=0, le=1, description="Peak learning rate of the adapter.")
     warmup_steps: int = Field(0, ge=0, description="Linear warm-up of the learning rate, in steps.")
     weight_decay: Float = Field(0.0, ge=0, description="Weight decay of AdamW.")
@@ -257,7 +257,7 @@ class EvaluationConfig(Strict):
     """Additional measurements at the end of a training run; each runs every held-out problem."""
 
     baselines: bool = Field(True, description="Compare with a single call and, with plan_matrix, with fixed workflows.")
-    plan_matrix: bool = Field(True, description="Measure every workflow of the catalogue by itself.")
+    plan_matrix: bool = Field(True, description="Measure each built-in workflow separately.")
 
 
 class BufferConfig(Strict):
@@ -266,14 +266,14 @@ class BufferConfig(Strict):
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
     persistence_dir: OutputPath | None = Field(None, description="Folder of the stored buffer; null = not stored.")
-    reuse: bool = Field(False, description="Start a new run with the stored workflows; off: move them aside.")
+    reuse: bool = Field(False, description="Start a new run with the stored workflows; false: move them aside.")
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
 
 
 class BudgetConfig(Strict):
     """Limits of a run over all its sessions; it stops before the next step, with a checkpoint."""
 
-    max_cost: Float | None = Field(None, gt=0, description="Maximum cost of all models, by their prices.")
+    max_cost: Float | None = Field(None, gt=0, description="Maximum cost of all models, from their prices.")
     max_tokens: int | None = Field(None, gt=0, description="Maximum tokens of all models, prompts and replies.")
     max_hours: Float | None = Field(None, gt=0, description="Maximum wall-clock hours.")
 
