@@ -1,12 +1,10 @@
-"""Writer and reader of a run's log: one JSON object per line, append-only, readable while it grows and after a crash.
+"""Writer and reader of a run's log: one event (``events``) per line as JSON, append-only, readable while it grows.
 
-``events`` defines the fields.
-
-    log = EventLog("logs/run.jsonl")
-    log.log(CheckpointEvent(step=1, path="checkpoints/step_1"))
-    reader = LogReader("logs/run.jsonl")
-    for event in reader.new(): ...
-    reader.steps, reader.usage, reader.seconds
+log = EventLog("logs/run.jsonl")
+log.log(CheckpointEvent(step=1, path="checkpoints/step_1"))
+reader = LogReader("logs/run.jsonl")
+for event in reader.new(): ...
+reader.steps, reader.usage, reader.seconds
 """
 
 from __future__ import annotations
