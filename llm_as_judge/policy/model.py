@@ -213,13 +213,16 @@ class Policy:
         """Puts the base model in evaluation mode for the block, then restores everything bit for bit.
 
         In float32 the adapter is merged into copies of the weights, which saves small models a third of the time. In
-        lower precision merging would round small updates away, so the adapter stays separate.
+        lower precision merging would round small updates away, so the adapter stays separate, as it does on a head that
+        shares its weights with the embedding.
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
         layers = self._adapted()
-        linear = all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers)
-        merged = layers if linear and base.dtype == torch.float32 else []
+        embedding = getattr(base.get_input_embeddings(), "weight", None)
+        adapted = [layer.get_base_layer() for layer in layers]
+        plain = all(isinstance(own, torch.nn.Linear) and own.weight is not embedding for own in adapted)
+        merged = layers if plain and base.dtype == torch.float32 else []
         originals = [layer.get_base_layer().weight.data for layer in merged]
         self.model.eval()
         try:
