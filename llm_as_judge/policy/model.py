@@ -28,6 +28,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.experience.embedding import embed
+from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
@@ -259,7 +260,8 @@ class Policy:
     def load_adapter(self, directory: Path) -> None:
         """Replaces the adapter's weights by saved ones of the same shapes.
 
-        Raises ``DataError`` if none can be read, ``ConfigError`` if they have other shapes or belong to another model.
+        Raises ``DataError`` if none can be read, ``ConfigError`` if they have another scale or other shapes or belong to
+        another model.
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
@@ -272,6 +274,14 @@ class Policy:
         if missing or result.unexpected_keys:
             more = result.unexpected_keys[:3]
             raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
+        saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
+        scale = {name: saved[name] for name in ("lora_alpha", "use_rslora", "alpha_pattern") if saved.get(name)}
+        if scale and scale != {"lora_alpha": own}:
+            found = ", ".join(f"{name}={value}" for name, value in scale.items())
+            raise ConfigError(
+                f"{directory} is an adapter with {found}, which model.lora_alpha={own:g} would scale differently; set that "
+                "to the adapter's, or give another adapter"
+            )
 
     def _adapted(self) -> list[Any]:
         return [module for module in self.base.modules() if isinstance(module, LoraLayer)]

@@ -97,3 +97,10 @@ def test_wrong_settings_are_named() -> None:
         resolve_dtype("float33", torch.device("cpu"), 1)
     with pytest.raises(ValueError, match="at least one token"):
         tiny_policy().logprobs([Completion("", (1,), (), (), "length")])
+
+
+def test_an_adapter_of_another_scale_is_refused(tmp_path: Path) -> None:
+    tiny_policy(lora_alpha=16).save_adapter(tmp_path)
+    with pytest.raises(ConfigError, match=r"lora_alpha=16\.0.*model\.lora_alpha=8"):
+        tiny_policy().load_adapter(tmp_path)
+    tiny_policy(lora_alpha=16).load_adapter(tmp_path)
