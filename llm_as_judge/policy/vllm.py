@@ -181,7 +181,7 @@ class VLLMEngine:
         try:
             await transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
         except ProviderError as error:
-            if {"load": "already", "unload": "not found"}[verb] not in str(error):
+            if {"load": "already", "unload": "be found"}[verb] not in str(error):  # vLLM's words
                 raise
 
     async def _complete(self, transport: Transport, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
