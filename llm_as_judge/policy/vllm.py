@@ -215,6 +215,8 @@ class VLLMEngine:
             raise ProviderError(
                 f"{self._config.base_url} returned a log-prob that is not finite; check --logprobs-mode and the model"
             )
+        if (reason := choice.get("finish_reason")) not in ("stop", "length"):
+            raise ProviderError(f"{self._config.base_url} ended a completion by {reason!r}; see the server's own log")
         return [int(i) for i in ids], [float(p) for p in logprobs]
 
 

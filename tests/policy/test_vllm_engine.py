@@ -173,6 +173,7 @@ def test_unusable_servers_and_replies_are_errors_with_their_reason(server: FakeS
         ({"token_ids": None}, "no token ids.*upgrade the server"),
         ({"logprobs": None}, "no token ids"),
         ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
+        ({"finish_reason": "abort"}, "ended a completion by 'abort'"),  # not cut off at its limit
     ):
         server.choice = choice
         with pytest.raises(ProviderError, match=message):
