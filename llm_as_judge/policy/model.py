@@ -260,7 +260,7 @@ class Policy:
     def load_adapter(self, directory: Path) -> None:
         """Replaces the adapter's weights by saved ones of the same shapes.
 
-        Raises ``DataError`` if none can be read, ``ConfigError`` if they have another scale or other shapes or belong to
+        Raises ``DataError`` if none can be read, ``ConfigError`` if they have another scale, other shapes or belong to
         another model.
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
@@ -279,7 +279,7 @@ class Policy:
         if scale and scale != {"lora_alpha": own}:
             found = ", ".join(f"{name}={value}" for name, value in scale.items())
             raise ConfigError(
-                f"{directory} is an adapter with {found}, which model.lora_alpha={own:g} would scale differently; set that "
+                f"{directory} is an adapter with {found}, which model.lora_alpha={own:g} would scale differently; set it "
                 "to the adapter's, or give another adapter"
             )
 
