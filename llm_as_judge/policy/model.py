@@ -278,10 +278,7 @@ class Policy:
         scale = {name: saved[name] for name in ("lora_alpha", "use_rslora", "alpha_pattern") if saved.get(name)}
         if scale and scale != {"lora_alpha": own}:
             found = ", ".join(f"{name}={value}" for name, value in scale.items())
-            raise ConfigError(
-                f"{directory} is an adapter with {found}, which model.lora_alpha={own:g} would scale differently; set it "
-                "to the adapter's, or give another adapter"
-            )
+            raise ConfigError(f"{directory} has {found}, not model.lora_alpha={own:g}; set that to the adapter's value")
 
     def _adapted(self) -> list[Any]:
         return [module for module in self.base.modules() if isinstance(module, LoraLayer)]
