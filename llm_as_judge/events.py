@@ -129,7 +129,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     completion_tokens: float = math.nan  # per completion
     truncated: float = 0.0  # share of completions cut off at the length limit
     loss: float = math.nan
-    kl: float = math.nan  # k3 to the reference, NaN if beta is 0
+    kl: float = math.nan  # estimate, to the reference; NaN if beta is 0
     entropy: float = math.nan  # nats per trained token
     clip_fraction: float = math.nan
     corrected: float = math.nan  # share of trained tokens whose importance weight was truncated or masked

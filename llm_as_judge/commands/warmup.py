@@ -69,7 +69,7 @@ def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SIL
         pairs = Pairs(config, author)
         loop = WarmUp(author.policy, settings, config.training, ranks)
         if best is not None:
-            checkpoint.load(best, author.policy, loop.optimizer, author.policy.device)
+            checkpoint.load(best, author.policy, loop.optimizer)
             loop.optimizer.steps = checkpoint.step_of(best)
             for _ in range(loop.steps):
                 pairs.draw()  # skip what these steps learned from

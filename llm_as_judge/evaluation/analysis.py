@@ -149,7 +149,8 @@ class Story:
     run: RunEvent
     steps: Sequence[StepReport]
     evals: Sequence[EvalEvent]
-    costs: Sequence[float]  # of the run up to each step
+    seconds: float  # of all sessions
+    costs: Sequence[float]  # of all replies up to each step, also of those from the cache
     before: Mapping[Domain, Counter[str]]
     after: Mapping[Domain, Counter[str]]
     best: Sequence[Shown]
@@ -182,6 +183,7 @@ def read_story(log: Path, results: Path) -> Story:
         run=reader.run,
         steps=reader.steps,
         evals=reader.evals,
+        seconds=reader.seconds,
         costs=list(itertools.accumulate(sum(rollout.cost for rollout in own) for own in rollouts)),
         before=_shapes(rollouts[:few]),
         after=_shapes(rollouts[-few:]),

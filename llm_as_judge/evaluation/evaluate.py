@@ -128,14 +128,15 @@ async def evaluate(
     known, device = log.known if log else {}, device or Device()
     members = range(samples)
     todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
-    records = {(i, k): known[i, k] for i in range(len(problems)) if i not in set(todo) for k in members}
+    unknown = set(todo)
+    records = {(i, k): known[i, k] for i in range(len(problems)) if i not in unknown for k in members}
     if records:
         progress(len(records))
     # Chunks do not depend on what is known, so that the same workflows are sampled.
     size, written = max(1, EVALUATED_AT_ONCE // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
         part = range(start, min(start + size, len(problems)))
-        if wanted := set(part) & set(todo):
+        if wanted := unknown.intersection(part):
             completions = await device.run(author.write, [problems[i].question for i in part], samples, start)
             written |= {i: completions[i - start] for i in wanted}
 

@@ -136,7 +136,7 @@ class ExperienceBuffer:
         """Unit vectors of ``texts``; those of stored problems are computed once."""
         known = dict(self._vectors)
         if missing := [text for text in dict.fromkeys(texts) if text not in known]:
-            known.update({text: _unit(vector) for text, vector in zip(missing, self._embed(missing), strict=True)})
+            known |= zip(missing, self._embed(missing).astype(np.float64), strict=True)
         stored = {e.experience.problem_text for entries in self._entries.values() for e in entries}
         self._vectors = {text: vector for text, vector in known.items() if text in stored}
         return [known[text] for text in texts]
@@ -181,8 +181,3 @@ def sample_files(directory: Path) -> dict[Domain, Path]:
 def _problem_key(text: str) -> str:
     """A problem by its words, because the same one may have several ids."""
     return " ".join(text.split()).casefold()
-
-
-def _unit(vector: NDArray[np.float32]) -> NDArray[np.float64]:
-    array = np.asarray(vector, dtype=np.float64)
-    return array / (float(np.linalg.norm(array)) or 1.0)

@@ -46,7 +46,8 @@ def logits_of(base: Any, hidden: Tensor) -> Tensor:
     decoder.forward = lambda *args, **kwargs: _Hidden(last_hidden_state=hidden[None])
     try:
         ids = torch.zeros(1, len(hidden), dtype=torch.long, device=hidden.device)
-        logits: Tensor = base(input_ids=ids, use_cache=False).logits
+        with own_precision(base):  # the head may have an adapter
+            logits: Tensor = base(input_ids=ids, use_cache=False).logits
     finally:
         if own is None:
             del decoder.forward

@@ -28,6 +28,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.experience.embedding import embed
+from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
@@ -213,13 +214,16 @@ class Policy:
         """Puts the base model in evaluation mode for the block, then restores everything bit for bit.
 
         In float32 the adapter is merged into copies of the weights, which saves small models a third of the time. In
-        lower precision merging would round small updates away, so the adapter stays separate.
+        lower precision merging would round small updates away, so the adapter stays separate, as it does on a head that
+        shares its weights with the embedding.
         """
         base = self.base
         was_training, attention = self.model.training, base.config._attn_implementation
         layers = self._adapted()
-        linear = all(isinstance(layer.get_base_layer(), torch.nn.Linear) for layer in layers)
-        merged = layers if linear and base.dtype == torch.float32 else []
+        embedding = getattr(base.get_input_embeddings(), "weight", None)
+        adapted = [layer.get_base_layer() for layer in layers]
+        plain = all(isinstance(own, torch.nn.Linear) and own.weight is not embedding for own in adapted)
+        merged = layers if plain and base.dtype == torch.float32 else []
         originals = [layer.get_base_layer().weight.data for layer in merged]
         self.model.eval()
         try:
@@ -256,7 +260,8 @@ class Policy:
     def load_adapter(self, directory: Path) -> None:
         """Replaces the adapter's weights by saved ones of the same shapes.
 
-        Raises ``DataError`` if none can be read, ``ConfigError`` if they have other shapes or belong to another model.
+        Raises ``DataError`` if none can be read, ``ConfigError`` if they have another scale, other shapes or belong to
+        another model.
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
@@ -269,6 +274,11 @@ class Policy:
         if missing or result.unexpected_keys:
             more = result.unexpected_keys[:3]
             raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
+        saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
+        scale = {name: saved[name] for name in ("lora_alpha", "use_rslora", "alpha_pattern") if saved.get(name)}
+        if scale and scale != {"lora_alpha": own}:
+            found = ", ".join(f"{name}={value}" for name, value in scale.items())
+            raise ConfigError(f"{directory} has {found}, not model.lora_alpha={own:g}; set that to the adapter's value")
 
     def _adapted(self) -> list[Any]:
         return [module for module in self.base.modules() if isinstance(module, LoraLayer)]

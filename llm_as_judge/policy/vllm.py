@@ -181,7 +181,7 @@ class VLLMEngine:
         try:
             await transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
         except ProviderError as error:
-            if {"load": "already", "unload": "not found"}[verb] not in str(error):
+            if {"load": "already", "unload": "be found"}[verb] not in str(error):  # vLLM's words
                 raise
 
     async def _complete(self, transport: Transport, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,6 +215,8 @@ class VLLMEngine:
             raise ProviderError(
                 f"{self._config.base_url} returned a log-prob that is not finite; check --logprobs-mode and the model"
             )
+        if (reason := choice.get("finish_reason")) not in ("stop", "length"):
+            raise ProviderError(f"{self._config.base_url} ended a completion by {reason!r}; see the server's own log")
         return [int(i) for i in ids], [float(p) for p in logprobs]
 
 

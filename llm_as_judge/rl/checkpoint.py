@@ -108,9 +108,7 @@ def verify(path: Path) -> str:
     return run_id
 
 
-def load(
-    path: Path, policy: Policy, optimizer: torch.optim.Optimizer, device: torch.device | str = "cpu"
-) -> TrainingState:
+def load(path: Path, policy: Policy, optimizer: torch.optim.Optimizer) -> TrainingState:
     """Restores adapter and optimiser and returns the rest; the caller restores the random states last.
 
     Raises ``DataError`` if ``path`` is not a complete checkpoint of this program and this policy.
@@ -118,7 +116,7 @@ def load(
     verify(path)
     try:
         raw = torch.load(path / "state.pt", weights_only=True)
-        moments = torch.load(path / "optimizer.pt", weights_only=True, map_location=device)
+        moments = torch.load(path / "optimizer.pt", weights_only=True, map_location="cpu")
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
         policy.load_adapter(path)
         optimizer.load_state_dict(moments)

@@ -140,7 +140,7 @@ class Trainer:
     def resume(self, path: Path) -> None:
         """Restores everything from a checkpoint. Raises ``DataError`` or ``ConfigError`` if it does not fit."""
         parts, optimizer = self.parts, self.updater.optimizer
-        state = checkpoint.load(path, parts.policy, optimizer, parts.policy.device)
+        state = checkpoint.load(path, parts.policy, optimizer)
         self.step = self._saved = state.step
         optimizer.steps = state.counters["updates"]
         self.stops.load_state_dict(state.counters)

@@ -162,7 +162,7 @@ def plots(story: Story) -> Iterator[Plot]:
         ),
         "KL and entropy": ("Per token; KL to the reference policy.", each("kl", "entropy")),
         "Reward terms": ("Means over scored rollouts, each on its own scale.", named("terms")),
-        "Cost": ("Cost of the executor so far.", {"cost": story.costs}),
+        "Cost": ("Of the executor's replies so far, also of those from the cache.", {"cost": story.costs}),
         "Executor tokens": ("Per workflow.", each("executor_tokens")),
         "Time": ("Seconds of a step by phase.", named("seconds")),
     }

@@ -81,7 +81,7 @@ def _facts(story: Story) -> list[tuple[str, str]]:
         "executor": run.setting("executor", "model"),
         "steps": f"{last.step} of {run.setting('training', 'max_steps') or '?'}",
         "first step": f"{datetime.fromtimestamp(first.time, timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "duration": str(timedelta(seconds=round(last.time - first.time))),
+        "duration": str(timedelta(seconds=round(story.seconds))),
     }
     return [(name, text(value)) for name, value in facts.items() if value]
 
@@ -96,7 +96,7 @@ def _tiles(story: Story) -> list[tuple[str, str, str]]:
         values = [getattr(step, kind) for step in steps]
         first, last = (figure(mean_known(part), ".2f") for part in (values[:_LAST], values[-_LAST:]))
         tiles.append((f"{name}, last {_LAST} steps", last, f"first {_LAST}: {first}"))
-    tokens = f"cost {total.cost:.4g}, {total.unscored:,} rollouts unscored"
+    tokens = f"cost {total.cost:.4g} with cached replies, {total.unscored:,} rollouts unscored"
     tiles.append((f"executor tokens, {total.rollouts:,} rollouts", figure(total.executor_tokens, ",.0f"), tokens))
     return tiles
 

@@ -25,8 +25,9 @@ CODE = """class Workflow:
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float32]:
-    """A stand-in for the embedding: counts of a, b and c."""
-    return np.array([[text.count(letter) for letter in "abc"] for text in texts], np.float32)
+    """A stand-in for the embedding: counts of a, b and c, scaled to unit length."""
+    counts = np.array([[text.count(letter) for letter in "abc"] for text in texts], np.float32)
+    return counts / np.linalg.norm(counts, axis=1, keepdims=True).clip(1e-9)
 
 
 def experience(

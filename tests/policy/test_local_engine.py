@@ -205,3 +205,10 @@ def test_models_with_other_attention_are_refused_at_the_start() -> None:
             engine(tiny_policy(family=family, more=more))
     with pytest.raises(ConfigError, match=r"conv layers.*engine=vllm"):
         refuse(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))
+
+
+def test_an_adapter_on_a_head_tied_to_the_embedding_samples_what_the_trainer_scores() -> None:
+    for dtype, most in (("float32", 1e-4), ("bfloat16", 0.1)):
+        policy = tiny_policy(perturb=0.1, dtype=dtype, lora_target_modules=["q_proj", "lm_head"])
+        sampled = flat(engine(policy).generate(RAGGED, 2, max_new_tokens=6, seed=3))
+        assert worst_difference(policy, sampled, Sampling()) < most, dtype

@@ -173,6 +173,7 @@ def test_unusable_servers_and_replies_are_errors_with_their_reason(server: FakeS
         ({"token_ids": None}, "no token ids.*upgrade the server"),
         ({"logprobs": None}, "no token ids"),
         ({"logprobs": {"token_logprobs": [-0.5, float("nan"), -0.1]}}, "not finite"),
+        ({"finish_reason": "abort"}, "ended a completion by 'abort'"),  # not cut off at its limit
     ):
         server.choice = choice
         with pytest.raises(ProviderError, match=message):
@@ -199,6 +200,9 @@ def test_a_lost_adapter_is_loaded_again(server: FakeServer, tmp_path: Path) -> N
     paths = [path.rsplit("/", 1)[1] for path, _ in server.requests]
     assert paths == ["load_lora_adapter", "completions", "load_lora_adapter", "completions"]
     assert server.requests[2][1] == server.requests[0][1]
+    server.failures = [(200, "Success"), (404, "The lora adapter 'policy-v4' cannot be found.")]  # vLLM's own words
+    vllm.sync(tiny_policy(), 5)  # after a restart the new adapter is loaded, and the old one is not there
+    assert vllm.version == 5 and not server.failures
 
 
 def test_a_restart_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> None:

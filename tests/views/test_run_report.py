@@ -16,7 +16,7 @@ from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, host
 
 from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import analyze_log, read_story
-from llm_as_judge.events import EvalEvent
+from llm_as_judge.events import EvalEvent, RunEvent, StepReport
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Execution, Group
 
@@ -173,3 +173,11 @@ def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path
         assert said == []
         assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
         browser.close()
+
+
+def test_the_duration_is_that_of_all_sessions_without_the_pause_between(tmp_path: Path) -> None:
+    with EventLog(tmp_path / "run.jsonl") as log:
+        for session, begun in enumerate((100.0, 5000.0)):
+            log.log(RunEvent(time=begun, resumed_from="step_1" if session else None))
+            log.log(StepReport(time=begun + 60, step=session + 1))
+    assert "0:02:00" in report_page(read_story(tmp_path / "run.jsonl", NONE))
