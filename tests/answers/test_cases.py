@@ -44,7 +44,7 @@ QA_RIGHT = [
     (r"$\boxed{\textbf{(D) }~\frac{3}{4}}$", "D"), (r"\boxed{\text{D}}", "D"), (r"\boxed{\text{(D)}}", "D"),
     (r"\boxed{\textbf{(D)}}", "D"), ("Answer: $D$", "D"), ("Option D", "D"), ("Option D.", "D"),
     ("the correct option is D", "D"), ("The correct choice is (D).", "D"), ("So the answer must be D.", "D"),
-    ("I would go with (D).", "D"), ("**D**", "D"), ("D", r"\text{(D)}"), ("Answer: Marie Curie", "marie curie"),
+    ("I would go with (D).", "D"), ("Only 12 is even, therefore (D) is the right choice.", "D"), ("**D**", "D"), ("D", r"\text{(D)}"), ("Answer: Marie Curie", "marie curie"),
     ("The answer is **Marie Curie**.", "Marie Curie"), (r"\boxed{Marie Curie}", "Marie Curie"),
     ("the Normans.", "Normans"), ("1,500", "1500"), ("three", "3"), ("$5 million", "$5,000,000"), ("yes", "Yes"),
     ("U.S.", "US"),
@@ -82,7 +82,7 @@ MATHS_UNDECIDED = [
     (r"It is \boxed{5} or 8 or 11", "5"), (r"\boxed{10} or \boxed{42}", "42"),
 ]  # fmt: skip
 QA_UNDECIDED = [
-    ("Only 12 is even, therefore (D) is the right choice.", "D"), ("**D. the heart**", "D"), ("D) the heart", "D"),
+    ("**D. the heart**", "D"), ("D) the heart", "D"),
     ("The answer is D, not A or B.", "D"), ("Le bon choix: réponse D", "D"),
     ("After ruling out the rest I think it is D", "D"), ("**Yes**, both are American.", "yes"),
     ("No. The first is a river.", "no"), ("The answer is: Marie Curie. She was born in Warsaw.", "Marie Curie"),
