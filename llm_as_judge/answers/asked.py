@@ -43,12 +43,12 @@ sum product area volume length distance probability domain range function points
 only distinct possible maximum minimum least greatest smallest largest angle triangle trapezoid quadratic matrix pair
 """
 _PRONOUNS = "he she they them his her their"
-_PLAIN = " is are was were it of in on at"
+_PLAIN = " is are was were it of in on at both"
 _DIRECTIONS = "by to for as and"  # they tell who does what
 _OPEN_FORMULA = re.compile(r"(?:\$\$?|\\[(\[])((?:[^$=]|\\\$)*)=[^$]*\Z")
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
 _MARKUP = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\(?:text\w*|math\w+|left|right|q?quad)(?![A-Za-z])|\\[()\[\] ,;!]|[${}*`]")
-_COPULAS = frozenset("is are was were do does did there".split())
+_COPULAS = frozenset("is are was do doe does did there".split())
 _COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
@@ -84,7 +84,7 @@ def counted(words: str, question: str) -> bool:
     """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
     wanted = words.casefold().split()
     said = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
-    return bool(wanted) and any([w for w in noun if w not in _COPULAS][: len(wanted)] == wanted for noun in said)
+    return bool(wanted) and any([w for w in noun if w not in {*_COPULAS, "were"}][: len(wanted)] == wanted for noun in said)
 
 
 def _stem(word: str) -> str:
@@ -146,7 +146,8 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
     for i, word in enumerate(words):
         left, right = words[i - 1] if i else "", (*words, "")[i + 1]
         direction = by_fact and word in _known(_DIRECTIONS)
-        if not word or (word in _COPULAS or word == "wer") and i or (word == "A" and not i and not by_fact):
+        past = word == "wer" and not {"wer", "was", "did"}.isdisjoint(clause)
+        if not word or ((word in _COPULAS or past) and i) or (word == "A" and not i and not by_fact):
             continue
         if by_fact and word in pronouns | {"it", "both"}:
             subject = subject or word
@@ -162,7 +163,7 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         else:
             return False
     if not named:
-        return not subject or (by_fact and (pronouns | _known(_PLAIN)).issuperset(filter(None, words)))
+        return (pronouns | _known(_PLAIN)).issuperset(filter(None, words)) if by_fact else not subject
     counted_first = [w for w in _stems(head(question)) if w in wanted and {("how", "much"), ("how", "many")} & {*pairs}]
     for part in (before, after):
         order = iter(clause)

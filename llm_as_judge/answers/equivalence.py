@@ -214,7 +214,7 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     for start, length in product(range(len(said)), (size, size + 1)):
         if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
             lead, tail = said[:start], said[start + length :]
-            if lead[-1:] == ["of"]:
+            if lead[-1:] == ["of"] or not lead + tail or not all(any(map(str.isalnum, w)) for w in lead + tail):
                 return False
             if reference.strip().casefold() == "no" and tail:
                 if "not" not in tail:

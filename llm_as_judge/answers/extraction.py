@@ -43,6 +43,8 @@ _SENTENCE_END = re.compile(
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
 _CONCLUDING = re.compile(r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE)
+#: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
+_APART = re.compile(r"\\[A-Za-z]|\b(?:in|by|for|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE)
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
@@ -197,7 +199,7 @@ def _amount_within(sentence: str, question: str) -> str | None:
             found = split_unit(clean(value))
             if end == start + 1 or (found and number(found[0]) is not None):
                 lead, tail = " ".join(words[:start]), " ".join(words[end:])
-                if not re.search(r"\\[A-Za-z]", lead + tail) and restates(lead, question, value, tail):
+                if not _APART.search(f"{tail} {lead}") and restates(lead, question, value, tail):
                     return value
                 break
     return None
