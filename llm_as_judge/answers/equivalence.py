@@ -14,13 +14,14 @@ from itertools import product
 from typing import Literal
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.asked import asked, head, is_asked, restates, units, unknowns
+from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, statement, visible, without_noun
 from llm_as_judge.answers.formulas import Tree, arranged, nodes, numbers, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
+from llm_as_judge.answers.restating import restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import Unit, split_unit
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
@@ -41,12 +42,10 @@ _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
 )
 _NUMBER_FORM_ASKED = re.compile(
-    r"\b(?:lowest terms|reduced|simpl|scientific notation|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
+    r"\b(?:lowest terms|reduced|simpl|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
     re.IGNORECASE,
 )
-_SCIENTIFIC = re.compile(
-    r"-?\d(?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE
-)
+_SCIENTIFIC = re.compile(r"-?\d(?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
 #: Words of a question by the quantity that they ask for.
 _DIMENSIONS = {
     "$": r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much",
@@ -209,7 +208,12 @@ def _fact(reply: str, reference: str, question: str) -> bool:
         if not cut:
             return False
     said, size = last_sentence(visible(reply)).removesuffix(".").split(), len(reference.split())
-    if not question or "?" in reply or not size <= len(said) <= _LONGEST_FACT or re.search(r"n['\u2019]t\b|\bnot\b", question):
+    if (
+        not question
+        or "?" in reply
+        or not size <= len(said) <= _LONGEST_FACT
+        or re.search(r"n['\u2019]t\b|\bnot\b", question)
+    ):
         return False
     for start, length in product(range(len(said)), (size, size + 1)):
         if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
@@ -349,9 +353,9 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
         return True
     known = [_base(found) for found in units(question)]
     family = [found for found in known if found[0] == _base(unit)[0]]
-    if _base(unit) not in known:
-        if family or (known and unit.quantity not in (*_MONEY, "°")) or (unit.quantity == "years" and unit.size != 1):
-            return True
+    unusual = family or (unit.quantity == "years" and unit.size != 1)
+    if _base(unit) not in known and (unusual or (known and unit.quantity not in (*_MONEY, "°"))):
+        return True
     quantity = "$" if unit.quantity in _MONEY else unit.quantity
     dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
     return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None

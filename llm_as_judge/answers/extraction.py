@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.asked import counted, doubtful, restates
+from llm_as_judge.answers.asked import counted
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.units import split_unit, unit_named
 from llm_as_judge.types import Domain
 
@@ -42,9 +43,13 @@ _SENTENCE_END = re.compile(
     r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
-_CONCLUDING = re.compile(r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE)
+_CONCLUDING = re.compile(
+    r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE
+)
 #: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
-_APART = re.compile(r"\\[A-Za-z]|\b(?:in|by|for|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE)
+_APART = re.compile(
+    r"\\[A-Za-z]|\b(?:in|by|for|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE
+)
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"

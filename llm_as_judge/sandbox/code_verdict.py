@@ -131,8 +131,8 @@ class VacuousTests:
 async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
     """Whether the tests also pass a function that returns None or one that raises; None if they do not.
 
-    Costs one verdict, or two if the tests can catch exceptions, and one for each doubtful assert. Raises ``DataError`` as ``judge`` does, and
-    ``SandboxFault``.
+    Costs one verdict, or two if the tests can catch exceptions, and one for each doubtful assert. Raises ``DataError``
+    as ``judge`` does, and ``SandboxFault``.
     """
     bodies = {"returns None": "return None"}
     nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []
