@@ -31,7 +31,7 @@ from llm_as_judge.types import Domain
 Comparison = Literal["same", "undecided", "unproved"]
 
 _LONGEST_FORMULA = 600
-_LONGEST_FACT = 40  # words
+_LONGEST_FACT = 25  # words
 _FORM_ASKED = re.compile(
     r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
     re.IGNORECASE,

@@ -21,7 +21,7 @@ from llm_as_judge.types import Domain
 #: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
 _LONGEST_LEAD = 300  # characters of the sentence before a statement
-_LONGEST_RESTATED = 40  # words
+_LONGEST_RESTATED = 30  # words
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
 _BARE = re.compile(r"[^\s$\\{}]{1,200}")
 _MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from llm_as_judge.answers.asked import asked, head, is_asked, unknowns
 from llm_as_judge.answers.notation import clean
-from llm_as_judge.answers.units import split_unit
+from llm_as_judge.answers.units import UNITS, split_unit
 
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
 _MARKUP = re.compile(
@@ -88,6 +88,7 @@ _QUANTITIES = _words(
     matrix pair
     """
 )
+_UNITS = frozenset(map(_stem, UNITS)) - {"second"}
 _PRONOUNS = _words("he she they them his her their")
 _STANDING_FOR = _PRONOUNS | {"it", "both"}  # all that is asked about a fact
 _COPULAS = _words("is are was do does did there")
@@ -126,8 +127,10 @@ class _Clause:
 @lru_cache(maxsize=64)
 def _clause(question: str) -> _Clause:
     words = _stems(asked(question))
-    pairs = frozenset(zip(words, (*words[1:], ""), strict=True))
-    wanted = [w for w in words if w.isalpha() and len(w) > 1 and w not in _EMPTY | _ASKING and ("how", w) not in pairs]
+    pairs = frozenset(zip(words, (*words[1:], ""), strict=False))
+    main = words[: words.index("if")] if "if" in words[1:] else words
+    unsaid = _EMPTY | _ASKING | {w for before, w in pairs if before == "how" or (before == "in" and w in _UNITS)}
+    wanted = [w for w in main if w.isalpha() and len(w) > 1 and w not in unsaid]
     counts = not pairs.isdisjoint({("how", "much"), ("how", "many")})
     counted = frozenset(_stems(head(question)) if counts else ()).intersection(wanted)
     return _Clause(
@@ -167,8 +170,8 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return False
     said = {*named, *_stems(value)}
     if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
-        said |= clause.counted - _TURNING
-    if subject in _PRONOUNS:
+        said |= clause.counted - _TURNING | _UNITS
+    if not _PRONOUNS.isdisjoint({*named, subject}):
         said |= set(map(_stem, _NAME.findall(question)))
     if said.issuperset(clause.wanted):
         return True

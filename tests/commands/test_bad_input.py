@@ -141,7 +141,7 @@ plan --call-input inf | plan --calls nan | plan --latency 1e308 --calls 1e308 | 
 plan --model ./damaged | report late.jsonl | data process --train-size 9999999999999 | sandbox run pipe
 sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate pipe --mode rules | workflow lint pipe
 sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
-embedded serve --host=
+embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrained --config pipe
 """
 ESC = "\x1b]0;title"  # sets the title of a terminal
 
