@@ -1,4 +1,4 @@
-"""What a question asks for: its asking clauses, the noun it counts and the units it wants."""
+"""What a question asks for: its asking clauses, the names and the units it wants."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _TASK_WORD = re.compile(
     re.IGNORECASE,
 )
 _HEAD = 4  # words
-_COPULAS = frozenset("is are was were do does did there".split())
-_COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
     r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
@@ -48,13 +46,6 @@ def head(question: str) -> str:
 def unknowns(question: str) -> set[str]:
     """The letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
     return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
-
-
-def counted(words: str, question: str) -> bool:
-    """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
-    wanted = words.casefold().split()
-    said = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
-    return bool(wanted) and any([w for w in noun if w not in _COPULAS][: len(wanted)] == wanted for noun in said)
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from typing import Literal
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, statement, visible, without_noun
+from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, statement, visible
 from llm_as_judge.answers.formulas import Tree, arranged, nodes, numbers, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
@@ -166,8 +166,7 @@ def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tupl
         return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
     whole = visible(answer)
     if domain == "math":
-        whole = without_noun(whole.strip("*").removesuffix("."), question)
-        stated = stated and without_noun(stated, question)
+        whole = whole.strip("*").removesuffix(".")
     longest = LONGEST_REPLY if domain == "qa" else _LONGEST_FORMULA
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.asked import counted
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
@@ -143,21 +142,20 @@ def _boxed(text: str, question: str) -> str | None:
     content, start, end = _last_boxes(text)
     if content is None:
         return None
+    content = amount_within(clean(content), question) or content
     tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
     if tail and not _PUNCTUATION.match(tail):
-        if number(clean(content)) is None or not (unit := _known_tail(tail, question)):
+        tail = clean(tail.rstrip(".,;*$"))
+        if unit_named(tail):
+            content, tail = f"{content} {tail}", ""
+        elif not question or number(clean(content)) is None or not tail.replace(" ", "").isalpha():
             return None
-        content = f"{content} {unit}".strip()
+    else:
+        tail = ""
     lead = text[max(0, start - _LONGEST_LEAD) : start]
-    return content if _box_follows(lead) and restates(conclusion(last_sentence(lead)), question, content) else None
-
-
-def _known_tail(tail: str, question: str) -> str:
-    """``tail`` if it is a unit, a blank if it is the noun that the question counts, else nothing."""
-    words = clean(tail.rstrip(".,;*$"))
-    if unit_named(words):
-        return words
-    return " " if words in ("square units", "units") or counted(words, question) else ""
+    return (
+        content if _box_follows(lead) and restates(conclusion(last_sentence(lead)), question, content, tail) else None
+    )
 
 
 def _box_follows(lead: str) -> bool:
@@ -182,7 +180,7 @@ def _sentence_of_maths(text: str, question: str) -> str | None:
     """What the last sentence says that something is: "We find that x < 3", "So the answer is 12"."""
     text = text.rstrip("*").removesuffix(".")
     sentence = conclusion(last_sentence(text)[-2 * _LONGEST_LEAD :])
-    if (amount := _amount_within(sentence, question)) is not None:
+    if (amount := amount_within(sentence, question)) is not None:
         return amount
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
@@ -192,10 +190,10 @@ def _sentence_of_maths(text: str, question: str) -> str | None:
         return None
     if not restates(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
         return None  # repeats what the question gave
-    return without_noun(said, question)
+    return said
 
 
-def _amount_within(sentence: str, question: str) -> str | None:
+def amount_within(sentence: str, question: str) -> str | None:
     """``150`` of "Ben has 150 pages left to read."."""
     words = sentence.replace("**", "").split()[:_LONGEST_RESTATED] if question and "=" not in sentence else []
     for start in (i for i, word in enumerate(words) if re.search(r"\d", word)):
@@ -208,12 +206,6 @@ def _amount_within(sentence: str, question: str) -> str | None:
                     return value
                 break
     return None
-
-
-def without_noun(said: str, question: str) -> str:
-    """``said`` without the noun that the question counts."""
-    found = re.fullmatch(r"(\$?[-\d.,/]+\$?)\s([A-Za-z ]{2,60})", clean(said))
-    return found.group(1) if found and counted(found.group(2), question) else said
 
 
 def _sentence_of_qa(text: str) -> str | None:

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise, takewhile
 
-from llm_as_judge.answers.asked import asked, head, is_asked, unknowns
+from llm_as_judge.answers.asked import asked, is_asked, unknowns
 from llm_as_judge.answers.notation import clean
 from llm_as_judge.answers.units import UNITS, split_unit
 
@@ -103,7 +104,7 @@ class _Clause:
     words: tuple[str, ...]
     pairs: frozenset[tuple[str, str]]
     wanted: tuple[str, ...]
-    counted: frozenset[str]  # what "how many" counts
+    counted: tuple[str, ...]  # what "how many" counts
     given: frozenset[str]
 
     def fits(self, word: str, left: str, right: str, *, direction: bool) -> bool:
@@ -120,7 +121,7 @@ class _Clause:
 
     def in_order(self, words: Iterable[str]) -> bool:
         rest = iter(self.words)
-        moved = _TURNING | self.counted | {"total"}
+        moved = _TURNING | {*self.counted, "total"}
         return all(w in rest for w in words if w not in moved and ("how", w) not in self.pairs)
 
 
@@ -131,11 +132,12 @@ def _clause(question: str) -> _Clause:
     main = words[: words.index("if")] if "if" in words[1:] else words
     unsaid = _EMPTY | _ASKING | {w for before, w in pairs if before == "how" or (before == "in" and w in _UNITS)}
     wanted = [w for w in main if w.isalpha() and len(w) > 1 and w not in unsaid]
-    counts = not pairs.isdisjoint({("how", "much"), ("how", "many")})
-    counted = frozenset(_stems(head(question)) if counts else ()).intersection(wanted)
-    return _Clause(
-        words, pairs, tuple(dict.fromkeys(wanted)), counted, frozenset(Counter(_stems(question)) - Counter(words))
-    )
+    counted: list[str] = []
+    for i, pair in enumerate(pairwise(words)):
+        if pair in (("how", "much"), ("how", "many"), ("number", "of")):
+            counted += takewhile(lambda w: w not in _COPULAS and w != "wer", words[i + 2 : i + 8])
+    given = frozenset(Counter(_stems(question)) - Counter(words))
+    return _Clause(words, pairs, tuple(dict.fromkeys(wanted)), tuple(counted), given)
 
 
 def doubtful(text: str) -> bool:
@@ -168,9 +170,11 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return _AROUND_FACTS.issuperset(before + after) if by_fact else not subject
     if before[-1:] != ("by",) and not all(clause.in_order(w for w in part if w in named) for part in (before, after)):
         return False
+    if not (by_fact or subject) and after and after == clause.counted[: len(after)]:
+        return True  # 6 legs
     said = {*named, *_stems(value)}
     if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
-        said |= clause.counted - _TURNING | _UNITS
+        said |= {*clause.counted} - _TURNING | _UNITS
     if not _PRONOUNS.isdisjoint({*named, subject}):
         said |= set(map(_stem, _NAME.findall(question)))
     if said.issuperset(clause.wanted):
