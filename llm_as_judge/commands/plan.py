@@ -32,7 +32,6 @@ from llm_as_judge.assembly.estimates import (
     step_seconds,
     update_memory,
 )
-from llm_as_judge.assembly.logs import find_log
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
@@ -360,6 +359,8 @@ def plan(
     as_json: cli.AsJson = False,
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
+    from llm_as_judge.assembly.logs import find_log
+
     config = options.load()
     log = find_log(config, str(log)) if log else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)

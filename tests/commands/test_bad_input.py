@@ -111,6 +111,7 @@ WRONG_FILES = [
     (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),
     (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
     (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
+    (["model_name=nobody/no-such-model"], "nobody/no-such-model"),
     (["model_name=./damaged"], "./damaged"), (["model_name=./no-tokenizer"], "./no-tokenizer"),
     (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
     (["model.adapter=bad-adapter"], "give another folder step_N"),
