@@ -9,7 +9,7 @@ from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, Unit, unit_named
 
 _LONGEST = 8000
-_SENTENCE = re.compile(r"(?<=[.?!])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[.?!])(?<!\d!)\s+|\n")
 _QUESTION_WORD = re.compile(r"\b(?:what|how)\b|\b(?:which|who|whose|whom|when|where|why)\b", re.IGNORECASE)
 _TASK_WORD = re.compile(
     r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"

@@ -170,7 +170,7 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return _AROUND_FACTS.issuperset(before + after) if by_fact else not subject
     if before[-1:] != ("by",) and not all(clause.in_order(w for w in part if w in named) for part in (before, after)):
         return False
-    if not (by_fact or subject) and after and after == clause.counted[: len(after)]:
+    if not (by_fact or subject) and after and after in (clause.counted, clause.counted[:1]):
         return True  # 6 legs
     said = {*named, *_stems(value)}
     if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
@@ -214,7 +214,9 @@ def _named(
             continue
         elif word == "total" or (word in clause.words and clause.fits(word, left, right, direction=direction)):
             named += [word] if word in clause.words else []
-        elif i < place and not (named or subject) and word in (clause.given | _PRONOUNS) - _TURNING and word.isalpha():
+        elif i < place and not (named or subject) and word in (clause.given | _PRONOUNS) - _TURNING:
+            if right == "and" or not word.isalpha():
+                return None
             subject = word
         else:
             return None
