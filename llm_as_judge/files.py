@@ -77,13 +77,18 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
 def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
     """Text of a regular file of at most ``longest`` bytes; raises ``DataError`` if it cannot be read."""
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("not a regular file")  # a pipe without a writer and a device never end
-        if (size := path.stat().st_size) > longest:
-            raise DataError(f"{path}: {size:,} bytes; at most {longest:,} are read")
-        return path.read_text(encoding="utf-8")
+        return read_regular(path, longest)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
+
+
+def read_regular(path: Path, longest: int, encoding: str = "utf-8") -> str:
+    """Text of a file; raises ``OSError`` for longer ones, and for pipes and devices, which may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError("not a regular file")
+    if (size := path.stat().st_size) > longest:
+        raise OSError(f"{size:,} bytes; at most {longest:,} are read")
+    return path.read_text(encoding)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a question asks for: its asking clauses, the noun it counts and the units it wants."""
+"""What a question asks for: its asking clauses, the names and the units it wants."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, Unit, unit_named
 
 _LONGEST = 8000
-_SENTENCE = re.compile(r"(?<=[.?!])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[.?!])(?<!\d!)\s+|\n")
 _QUESTION_WORD = re.compile(r"\b(?:what|how)\b|\b(?:which|who|whose|whom|when|where|why)\b", re.IGNORECASE)
 _TASK_WORD = re.compile(
     r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"
-    r"|rationalize|complete|order|put|what|how)\b",
+    r"|rationalize|complete|order|put)\b",
     re.IGNORECASE,
 )
 _HEAD = 4  # words
-_COPULAS = frozenset("is are was were do does did there".split())
-_COUNTED = re.compile(r"\b(?:how many|number of) ((?:[A-Za-z]+ ?){1,6})", re.IGNORECASE)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
     r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
@@ -26,17 +24,18 @@ _UNIT = re.compile(
     + r")(?:(?: per |/)[A-Za-z]+)?)(?![A-Za-z_^])(\d?)",
     re.IGNORECASE,
 )
-_ONE = frozenset("a an one each every per".split())
+_TRANSPARENT = frozenset("value values measure length measures solutions".split())
+_ONE = frozenset("a an one each every per this last next first same".split())
 
 
 @lru_cache(maxsize=64)
 def asked(question: str) -> str:
     """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
-    clauses = []
-    for sentence in _SENTENCE.split(question[-_LONGEST:]):
-        found = (_QUESTION_WORD if sentence.rstrip().endswith("?") else _TASK_WORD).search(sentence)
-        clauses += [sentence[found.start() :]] if found else []
-    return "\n".join(clauses) or question[-_LONGEST:]
+    sentences = _SENTENCE.split(question[-_LONGEST:])
+    task = _TASK_WORD.match if "?" in question else _TASK_WORD.search
+    found = [_QUESTION_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences]
+    found = found if any(found) else [*map(_QUESTION_WORD.search, sentences)]
+    return "\n".join(each.string[each.start() :] for each in found if each) or question[-_LONGEST:]
 
 
 def head(question: str) -> str:
@@ -49,17 +48,11 @@ def unknowns(question: str) -> set[str]:
     return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
 
 
-def counted(words: str, question: str) -> bool:
-    """Whether the question counts ``words``: "legs" and "legs left" for "How many legs are left?"."""
-    wanted = words.casefold().split()
-    said = [found.group(1).casefold().split() for found in _COUNTED.finditer(question[-2000:])]
-    return bool(wanted) and any([w for w in noun if w not in _COPULAS][: len(wanted)] == wanted for noun in said)
-
-
 @lru_cache(maxsize=64)
 def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
     """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
     found = []
+    text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$", " ", text)  # a formula
     for before, name, after in _UNIT.findall(text):
         amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
         if unit := None if wanted and amount else unit_named(name):
@@ -73,5 +66,11 @@ def is_asked(name: str, question: str) -> bool:
     text = re.sub(r"[$ ]+", " ", text)
     if len(name) > 2 and name.isalpha() and not name.isupper():
         name, text = name.casefold(), head(question).casefold()
+    if name.isalpha() and name.isupper() and name not in unknowns(question):
+        words = re.findall("[a-z]+", (head(question) if len(name) == 1 else text).casefold())
+        if name.casefold() in "".join(word[0] for word in words if len(word) > 3 or len(name) > 1):
+            return True  # its initials: A of area, GCD of greatest common divisor
     letters = " ?".join(map(re.escape, name.replace(" ", "")))
-    return re.search(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text) is not None
+    found = re.finditer(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text)
+    owners = [re.search(r"(\w+) of (?:the |angle )*\Z", text[: each.start()]) for each in found]  # coefficient of x^3
+    return any(owner is None or owner.group(1) in _TRANSPARENT for owner in owners)

@@ -10,27 +10,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Literal
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, statement, visible, without_noun
-from llm_as_judge.answers.formulas import arranged, nodes, numbers, parse, symbols
+from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, statement, visible
+from llm_as_judge.answers.formulas import Tree, arranged, nodes, numbers, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
-from llm_as_judge.answers.notation import clean, number, tight
+from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
+from llm_as_judge.answers.restating import restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import Unit, split_unit
-from llm_as_judge.answers.values import Value, quantity, read
+from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Domain
 
 #: ``unproved``: undecided because a proof was not completed within the effort allowed.
 Comparison = Literal["same", "undecided", "unproved"]
 
 _LONGEST_FORMULA = 600
+_LONGEST_FACT = 25  # words
 _FORM_ASKED = re.compile(
-    r"\b(?:factor(?!ial)|expand|simplif|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
+    r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
     re.IGNORECASE,
 )
 _INCHES = re.compile(r"[^\"'\u2018-\u201d]*\d\s?(?:[\"\u201d\u2032\u2033]|['\u2019]{1,2})\W*")
@@ -39,15 +42,17 @@ _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
 )
 _NUMBER_FORM_ASKED = re.compile(
-    r"\b(?:lowest terms|reduced|simpl|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer))", re.IGNORECASE
+    r"\b(?:lowest terms|reduced|simpl|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
+    re.IGNORECASE,
 )
-_SCIENTIFIC = re.compile(r"-?\d\.?\d*(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\})")
+_SCIENTIFIC = re.compile(r"-?\d(?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
 #: Words of a question by the quantity that they ask for.
 _DIMENSIONS = {
     "$": r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much",
     "length": r"far|long|length|tall|height|wide|width|deep|depth|high|distance|radius|diameter|perimeter|side",
     "length/time": r"fast|speed|rate",
     "time": r"long|time|duration",
+    "years": r"\bold\b|\bage\b|long",
     "mass": r"heavy|weigh|mass",
     "volume": r"volume|capacity|much",
     "space": r"volume|capacity",
@@ -91,12 +96,12 @@ def _qa_form(text: str) -> str:
     if date := _DATE.fullmatch(text.strip(EDGES + " ")):
         day, month, other_month, other_day, year = date.groups()
         return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
-    words = text.split()
+    words = text.replace("\u2019", "'").split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
     words = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", word.strip(EDGES)).casefold() for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
-    return " ".join(word for word in words if word)
+    return " ".join(ORDINALS.get(word, word) for word in words if word)
 
 
 def compare(
@@ -143,8 +148,11 @@ def _accepted(
     for reference in references:
         if not cut_off and (wanted := letter(reference)) and chosen_option(answer, question) == wanted:
             return True
+        if domain == "qa" and not cut_off and _fact(answer, reference, question):
+            return True
         for text in said:
-            if domain == "qa" and _same_qa(text, reference, question):
+            amounts = quantity(text), quantity(reference)
+            if domain == "qa" and (_same_qa(text, reference, question) or _same_percent(*amounts, question)):
                 return True
             if domain == "math" and any(_same_maths(text, gold, question) for gold in _gold(reference)):
                 return True
@@ -158,8 +166,7 @@ def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tupl
         return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
     whole = visible(answer)
     if domain == "math":
-        whole = without_noun(whole.strip("*").removesuffix("."), question)
-        stated = stated and without_noun(stated, question)
+        whole = whole.strip("*").removesuffix(".")
     longest = LONGEST_REPLY if domain == "qa" else _LONGEST_FORMULA
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 
@@ -176,11 +183,53 @@ def _gold(reference: str) -> tuple[str, ...]:
 
 
 def _same_qa(text: str, reference: str, question: str) -> bool:
+    text = clean(text) if "\\text" in text else text
     if re.search(r"(?:\?|\d!)\W*\Z", text[-20:]) and not reference.rstrip().endswith("?"):
         return False
     if _INCHES.fullmatch(text) and not _INCHES.fullmatch(reference):
         return False
+    if "how many" in question.casefold():
+        text, reference = ("0" if said.strip(EDGES).casefold() == "none" else said for said in (text, reference))
     return _same_text(text, reference) and not _other_unit(quantity(text), quantity(reference), question)
+
+
+def _fact(reply: str, reference: str, question: str) -> bool:
+    """Whether the last sentence of a reply is the question's own statement about ``reference``.
+
+    As "The Berlin Wall fell in 1989." and "Yes, both are American.". Of a choice that the question names ("Which is
+    older, A or B?") only what stands before it is asked.
+    """
+    question, *options = re.split(r"\n\(?A[).:] ", question)
+    if options and re.search(r"(?<!\w)[A-J][).:]", visible(reply)):
+        return False
+    if re.search(rf"(?<!\w){re.escape(reference.strip().casefold())}(?!\w)", question.casefold()):
+        question, cut, _ = question.partition(",")
+        if not cut:
+            return False
+    said, size = last_sentence(visible(reply)).removesuffix(".").split(), len(reference.split())
+    if (
+        not question
+        or "?" in reply
+        or not size <= len(said) <= _LONGEST_FACT
+        or re.search(r"n['\u2019]t\b|\bnot\b", question)
+    ):
+        return False
+    for start, length in product(range(len(said)), (size, size + 1)):
+        if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
+            lead, tail = said[:start], said[start + length :]
+            if lead[-1:] == ["of"] or not lead + tail or not all(any(map(str.isalnum, w)) for w in lead + tail):
+                return False
+            if reference.strip().casefold() == "no" and tail:
+                if "not" not in tail:
+                    return False
+                tail.remove("not")
+            if re.match(r"who \w+(?<! is)(?<! was)(?<! did) ", question, re.IGNORECASE) and " by " not in question:
+                passive = lead[-1:] == ["by"]  # who does it and to whom
+                if bool(lead) != passive:
+                    return False
+                question = question.replace("?", " by?") if passive else question
+            return restates(" ".join(lead), question, reference, " ".join(tail), by_fact=True)
+    return False
 
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
@@ -197,11 +246,15 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
 
 def _without_asked_name(plain: str, gold: str, question: str) -> str:
     """``7`` of ``a + b = 7`` if the question asks for ``a + b``."""
-    left, sign, right = map(str.strip, plain.partition("="))
-    if not question or not sign or "=" in gold or read(plain).name or split_unit(left) or not is_asked(left, question):
+    left, *sides = map(str.strip, plain.split("="))
+    if not question or not sides or "=" in gold or read(plain).name or not is_asked(left, question):
         return plain
+    if (amount := quantity(left)) is not None and amount.unit:
+        return plain
+    constant = [side for side in sides if (tree := parse(side)) is not None and not symbols(tree)]
+    shown = constant if sides[-1] in constant else sides if len(sides) == 1 else []
     tree = parse(left)
-    return right if tree is None or symbols(tree) else plain
+    return "=".join(shown) if shown and (tree is None or symbols(tree)) else plain
 
 
 def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
@@ -209,7 +262,9 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
     if not question:
         return said
     names = [value.name for value in (said, *said.items) if value.name]
-    usual = names == [*"xyz"[: len(gold.items)]] or (gold.items and set(names) == unknowns(question))
+    usual = names == [*"xyz"[: len(gold.items)]] or (bool(gold.items) and set(names) == unknowns(question))
+    if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" not in asked(question):
+        usual |= said.name in unknowns(question)  # a domain or the solutions of an inequality
     if not gold.name and not usual and not all(is_asked(name, question) for name in names):
         return None
     if said.unit is None or gold.unit is not None or said.unit.quantity == "%":
@@ -217,8 +272,10 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
     return None if _other_unit(said, gold, question) else replace(said, tree=said.bare, unit=None)
 
 
-def _same_percent(said: Value, gold: Value, question: str) -> bool:
+def _same_percent(said: Value | None, gold: Value | None, question: str) -> bool:
     """``40`` and ``40%`` if percents are asked for."""
+    if said is None or gold is None:
+        return False
     percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
     asked_for = any(unit.quantity == "%" for unit in units(asked(question), wanted=True))
     asked_for |= not question and percents[1] and (said.number or 0) > 1
@@ -235,19 +292,25 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
         return False
     if "=" in gold and "=" not in answer and "equation of" in question:
         return True
+    if "scientific notation" in question:
+        return not _SCIENTIFIC.fullmatch(tight(shown))
+    form_asked = _FORM_ASKED.search(question) is not None
+    if "=" in gold and form_asked:
+        return _sides(shown) != _sides(gold)
     wanted = number(gold)
-    if wanted is not None and _NUMBER_FORM_ASKED.search(asked(question)):
-        return (number(shown) is None and number(shown.strip("()")) is None) or _form(shown) != _form(gold)
+    if number(gold.rstrip("%")) is not None and _NUMBER_FORM_ASKED.search(asked(question)):
+        shown = re.sub(r" ?(?:percent|per cent)", "%", shown)
+        return number(shown.strip("()%")) is None or _form(shown) != _form(gold)
     unit = split_unit(shown)
     shown = unit[0] if unit else shown
     plain, tree, value = tight(shown), parse(shown), number(shown)
     if tree is None:
         return False
     copied = plain in tight(clean(question[-LONGEST_REPLY:]))
-    if symbols(tree) or (wanted is None and _FORM_ASKED.search(question)):
-        gold_tree = parse(gold)
-        same_form = gold_tree is not None and arranged(tree) == arranged(gold_tree)
-        return not same_form and (copied or _FORM_ASKED.search(question) is not None)
+    if _sides(shown) == _sides(gold) and (form_asked or not copied):
+        return False
+    if symbols(tree) or (wanted is None and form_asked):
+        return copied or form_asked
     if value is not None and re.search(r"/|\\frac", plain):
         fraction = re.search(r"/|\\frac", gold) is not None
         if str(value.denominator) in re.split(r"\D+", plain):  # in lowest terms
@@ -264,10 +327,15 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
     return bool(written) and len(numbers(tree)) > 1 and all(str(n) in given for n in written)
 
 
+def _sides(text: str) -> list[Tree | None]:
+    """The formulas on the sides of ``=``, the parts of each in canonical order."""
+    return [tree and arranged(tree) for tree in map(parse, text.split("="))]
+
+
 def _form(plain: str) -> tuple[str, ...]:
     """What a written number looks like: its signs and, of a fraction, its digits."""
     if re.search(r"/|\\frac", plain):
-        return ("/", *re.findall(r"[-.%]|\d+", plain))
+        return ("/", *sorted(re.findall(r"[-.%]|\d+", plain)))
     return tuple(sign for sign in ("%", ".", "e", "^") if sign in plain)
 
 
@@ -284,9 +352,11 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
         return True
     known = [_base(found) for found in units(question)]
     family = [found for found in known if found[0] == _base(unit)[0]]
-    if known and _base(unit) not in known and (family or unit.quantity not in (*_MONEY, "°")):
+    unusual = family or (unit.quantity == "years" and unit.size != 1)
+    if _base(unit) not in known and (unusual or (known and unit.quantity not in (*_MONEY, "°"))):
         return True
-    dimension = _DIMENSIONS.get("$" if unit.quantity in _MONEY else unit.quantity)
+    quantity = "$" if unit.quantity in _MONEY else unit.quantity
+    dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
     return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None
 
 

@@ -11,62 +11,44 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.asked import asked, counted, head
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
-from llm_as_judge.answers.units import unit_named
+from llm_as_judge.answers.restating import doubtful, restates
+from llm_as_judge.answers.units import split_unit, unit_named
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
 _LONGEST_LEAD = 300  # characters of the sentence before a statement
+_LONGEST_RESTATED = 30  # words
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
 _BARE = re.compile(r"[^\s$\\{}]{1,200}")
 _MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped one is text
 _BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 
-#: Words that may stand before an answer.
-_LEADING = frozenset(
-    """
-    so thus therefore hence and we this that it it's there the our my is are was be equals get find have obtain gives
-    final correct answer solution solutions result value values required total desired as for of in on at to which
-    number conclude finally particular checking such has by
-    """.split()
-)
-#: Quantities, which may stand before an answer if it is not known what was asked.
-_QUANTITIES = frozenset(
-    """
-    sum product area volume length distance probability domain range function points roots integer integers real
-    positive only distinct possible maximum minimum least greatest smallest largest angle triangle trapezoid quadratic
-    matrix pair
-    """.split()
-)
-#: Words that are not taken from the question: they may turn, limit or hedge what is stated.
-_TURNING = frozenset(
-    """
-    not no never none neither nor cannot except unless without if suppose assume when where or either than less more
-    minus plus half twice double third quarter might may could would should can must says said say thinks think
-    thought believes claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken instead about
-    approximately almost nearly roughly between other another first before was were per each every
-    """.split()
-)
 _CONNECTOR = re.compile(
     r"(?:\b(?:is|are|was|equals|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer|solution|result)\b"
-    r"|[A-Za-z*]:(?!\d))[\s:*]*",
+    r"|[A-Za-z*]:(?!\d))[\s:,*]*",
     re.IGNORECASE,
 )
 #: What may follow an answer.
 _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
-    r"(?:answer|solution|result|value)|\b(?:in total|altogether|in all))[\s.*$)\]]*\Z"
+    r"(?:answer|solution|result|value)|\bin all)[\s.*$)\]]*\Z"
 )
 _PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
-    r"[.!?](?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
+    r"(?:[.?]|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
-_COMMAND = re.compile(r"\\(?:begin|end)\{\w+\*?\}|\\[A-Za-z]+")
+_CONCLUDING = re.compile(
+    r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE
+)
+#: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
+_APART = re.compile(
+    r"\\[A-Za-z]|\b(?:in|by|for|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE
+)
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
@@ -160,21 +142,20 @@ def _boxed(text: str, question: str) -> str | None:
     content, start, end = _last_boxes(text)
     if content is None:
         return None
+    content = amount_within(clean(content), question) or content
     tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
     if tail and not _PUNCTUATION.match(tail):
-        if number(clean(content)) is None or not (unit := _known_tail(tail, question)):
+        tail = clean(tail.rstrip(".,;*$"))
+        if unit_named(tail):
+            content, tail = f"{content} {tail}", ""
+        elif not question or number(clean(content)) is None or not tail.replace(" ", "").isalpha():
             return None
-        content = f"{content} {unit}".strip()
+    else:
+        tail = ""
     lead = text[max(0, start - _LONGEST_LEAD) : start]
-    return content if _box_follows(lead) and _expected(last_sentence(lead), question) else None
-
-
-def _known_tail(tail: str, question: str) -> str:
-    """``tail`` if it is a unit, a blank if it is the noun that the question counts, else nothing."""
-    words = clean(tail.rstrip(".,;*$"))
-    if unit_named(words):
-        return words
-    return " " if words in ("square units", "units") or counted(words, question) else ""
+    return (
+        content if _box_follows(lead) and restates(conclusion(last_sentence(lead)), question, content, tail) else None
+    )
 
 
 def _box_follows(lead: str) -> bool:
@@ -189,38 +170,42 @@ def last_sentence(lead: str) -> str:
     return lead[max((found.end() for found in _SENTENCE_END.finditer(lead)), default=0) :]
 
 
-def _expected(lead: str, question: str) -> bool:
-    """Whether all words of ``lead`` are expected before an answer; letters of formulas are no words."""
-    prose = _COMMAND.sub(" ", lead)
-    words = [w.casefold().replace("\u2019", "'") for w in re.findall(r"[^\W\d_]{2,}(?:['\u2019]\w+)?", prose)]
-    if unknown := [word for word in words if word not in _LEADING]:
-        texts = (head(question).casefold(), asked(question).casefold())
-        named, wanted = (frozenset(re.findall(r"[^\W\d_]{2,}", text)) - _TURNING for text in texts)
-        if not question:
-            named = wanted = _QUANTITIES
-        return unknown[0] in named and wanted.issuperset(unknown) and "?" not in prose
-    return "?" not in prose
+def conclusion(sentence: str) -> str:
+    """The part after "so" or "therefore" unless something before it sets a condition."""
+    cut = max((found.end() for found in _CONCLUDING.finditer(sentence)), default=0)
+    return sentence if doubtful(sentence[:cut]) else sentence[cut:]
 
 
 def _sentence_of_maths(text: str, question: str) -> str | None:
     """What the last sentence says that something is: "We find that x < 3", "So the answer is 12"."""
     text = text.rstrip("*").removesuffix(".")
-    sentence = last_sentence(text)[-2 * _LONGEST_LEAD :]
+    sentence = conclusion(last_sentence(text)[-2 * _LONGEST_LEAD :])
+    if (amount := amount_within(sentence, question)) is not None:
+        return amount
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
     if not cut:
         return said if text.removesuffix(sentence).endswith("\n") else None  # a line of its own
-    if not said or not _expected(lead, question):
+    if not said or not restates(lead, question, said):
         return None
-    if not _expected(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
+    if not restates(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
         return None  # repeats what the question gave
-    return without_noun(said, question)
+    return said
 
 
-def without_noun(said: str, question: str) -> str:
-    """``said`` without the noun that the question counts."""
-    found = re.fullmatch(r"(\$?[-\d.,/]+\$?)\s([A-Za-z ]{2,60})", clean(said))
-    return found.group(1) if found and counted(found.group(2), question) else said
+def amount_within(sentence: str, question: str) -> str | None:
+    """``150`` of "Ben has 150 pages left to read."."""
+    words = sentence.replace("**", "").split()[:_LONGEST_RESTATED] if question and "=" not in sentence else []
+    for start in (i for i, word in enumerate(words) if re.search(r"\d", word)):
+        for end in range(min(start + 4, len(words)), start, -1):
+            value = " ".join(words[start:end]).strip("*,;")
+            found = split_unit(clean(value))
+            if end == start + 1 or (found and number(found[0]) is not None):
+                lead, tail = " ".join(words[:start]), " ".join(words[end:])
+                if not _APART.search(f"{tail} {lead}") and restates(lead, question, value, tail):
+                    return value
+                break
+    return None
 
 
 def _sentence_of_qa(text: str) -> str | None:

@@ -236,6 +236,10 @@ def arranged(tree: Tree) -> Tree:
     if kind in ("add", "mul"):
         flat = [inner for part in parts for inner in (part[1:] if part[0] == kind else (part,))]
         parts = sorted(flat, key=repr)
+    if kind == "mul":  # signs come first
+        bare = [part[1] if part[0] == "neg" else part for part in parts]
+        minus = sum(part[0] == "neg" for part in parts) % 2
+        return ("neg", (kind, *bare)) if minus else (kind, *bare)
     return (kind, *parts)
 
 

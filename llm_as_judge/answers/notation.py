@@ -26,6 +26,7 @@ _RULES = tuple(
         (r"\\frac ?(\d) ?(\d)", r"\\frac{\1}{\2}"),
         (r"\\frac ?(\d) ?\{", r"\\frac{\1}{"),
         (r"\\frac ?\{([^{}]*)\} ?(\d)", r"\\frac{\1}{\2}"),
+        (r"\\frac ?\{-(\d+)\}", r"-\\frac{\1}"),
         (r"(?<=\d) ?\^ ?\{ ?(?:st|nd|rd|th) ?\}", ""),
         (r"\\sqrt ?(\d)", r"\\sqrt{\1}"),
         (r"\^ ?(?:\\circ(?![A-Za-z])|\{ ?\\circ ?\})|\\degree(?![A-Za-z])|º", "°"),
@@ -106,6 +107,14 @@ _SMALL = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _WORDS = {word: i for i, word in enumerate(_SMALL)} | {word: 10 * i for i, word in enumerate(_TENS, 2)}
 _SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
+_IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"}
+_IRREGULAR |= {"twelve": "twelfth"}
+#: "3rd" for "third".
+ORDINALS = {
+    _IRREGULAR.get(word, word.removesuffix("y") + ("ieth" if i > 19 else "th")): f"{i}{_SUFFIXES.get(i, 'th')}"
+    for word, i in _WORDS.items()
+}
 _BELOW_100 = rf"(?:(?:{'|'.join(_TENS)})(?: (?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)})"
 _BELOW_1000 = rf"(?:(?:{'|'.join(_SMALL[1:10])}) hundred(?: (?:and )?{_BELOW_100})?|{_BELOW_100})"
 _IN_WORDS = re.compile(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, visible
+from llm_as_judge.answers.extraction import LONGEST_REPLY, conclusion, last_boxed, last_sentence, visible
 from llm_as_judge.answers.notation import clean, number
 
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
 _MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`~]|\\q?quad")
 _LEAD = (
-    r"(?i:(?:so|thus|therefore|hence|final|correct|and)[,:]? |the |my )*"
+    r"(?i:(?:so|thus|therefore|hence|final|correct|best|and)[,:]? |the |my )*"
     r"(?:(?i:answer|option|choice)(?i:(?: is| must be| would be)?(?: the)?(?: option| choice| letter)?\s?[:=]?) ?"
     r"|(?i:i (?:choose|pick|select|would go with) |it is |it's ))"
 )
@@ -40,7 +40,7 @@ def chosen_option(reply: str, question: str = "") -> str:
     box = last_boxed(text) or ""
     if box and not text.rstrip(" .$\\])").endswith("}"):
         return ""
-    for said in (box,) if box else (text, last_sentence(text.rstrip())):
+    for said in (box,) if box else (text, conclusion(last_sentence(text.rstrip()))):
         said = " ".join(_MARKUP.sub("", said).split())
         if found := _STATED.fullmatch(said):
             return found.group(1)

@@ -21,7 +21,7 @@ class Unit:
     silent: bool = False
 
 
-_SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "length/time"))
+_SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "length/time", "units"))
 _SILENT_SIGNS = frozenset("$€£¥°")
 
 # fmt: off
@@ -29,10 +29,11 @@ _TABLE = """
 length 1000 km kilometer kilometre | 1 m meter metre | 1/100 cm centimeter centimetre | 1/1000 mm millimeter millimetre
 length 1609.344 mile mi | 0.9144 yard yd | 0.3048 foot feet ft | 0.0254 inch inches
 time 1 s sec second | 60 min minute 分钟 | 3600 h hr hour 小时 | 86400 day 天 | 604800 week
-months 1 month | 12 year yr
+years 1/12 month | 1 year yr
 mass 1000 kg kilogram 公斤 千克 | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
 volume 1 l L liter litre | 1/1000 ml mL milliliter millilitre | 3.785411784 gallon gal
 area 1 sqm
+units 1 unit
 length/time 5/18 kph | 0.44704 mph
 % 1/100 % percent percentage pct
 ° 1 ° degree
@@ -55,8 +56,10 @@ def _read() -> dict[str, Unit]:
                 measure = quantity in _SILENT and name.isalpha() and len(name) > 1
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)
-                for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity == "length" else ():
-                    unit = Unit("area" if power == 2 else "space", Fraction(size) ** power, silent)
+                for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity in ("length", "units") else ():
+                    measured = quantity.replace("length", "") + (" area" if power == 2 else " space")
+                    measured = measured.strip()
+                    unit = Unit(measured, Fraction(size) ** power, silent)
                     units |= {form.format(name): unit for form in forms}
     return units
 

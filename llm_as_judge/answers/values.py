@@ -112,7 +112,7 @@ def _times(tree: Tree, factor: Fraction) -> Tree:
 
 
 def _bracketed(plain: str) -> Value | None:
-    if "∪" in plain:
+    if "∪" in plain and "∈" not in plain:
         parts = [read(part) for part in plain.split("∪")]
         return Value(plain, items=tuple(parts), brackets="∪") if all(part.items for part in parts) else None
     body = plain.replace("\\{", "{").replace("\\}", "}").replace("\\lbrace", "{").replace("\\rbrace", "}")
@@ -203,8 +203,9 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     if len(sides) == 2 and _NAME.fullmatch(sides[1]) and not _NAME.fullmatch(sides[0]):
         sides = sides[::-1]
     first, last = parse(sides[0]), read(sides[-1])
-    for middle in map(parse, sides[1:-1]):
-        if middle is None or last.bare is None or not algebra.equal(middle, last.bare):
+    values = [tree for tree in (last.bare, last.tree) if tree is not None]  # of 16%, 16 and 0.16
+    for middle in (parse(side.replace("°", "")) for side in sides[1:-1]):
+        if middle is None or not any(algebra.equal(middle, value) for value in values):
             return None
     if _NAME.fullmatch(sides[0]) and not (last.name or last.relation or _uses(last, sides[0], first)):
         return _named(tight(sides[0]), last)
@@ -213,7 +214,7 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
         return None
     if len(sides) == 2 and (symbols(first) or symbols(tree)):
         return Value(tight(plain), relation=("=", first, tree))
-    return last if algebra.equal(first, tree) else None
+    return last if any(algebra.equal(first, value) for value in values or [tree]) else None
 
 
 def _uses(value: Value, name: str, formula: Tree | None) -> bool:

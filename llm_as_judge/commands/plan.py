@@ -359,7 +359,11 @@ def plan(
     as_json: cli.AsJson = False,
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
-    found = make_plan(options.load(), tuple(machine or MACHINES), assumed, log)
+    from llm_as_judge.assembly.logs import find_log
+
+    config = options.load()
+    log = find_log(config, str(log)) if log else None
+    found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(asdict(found))
         return

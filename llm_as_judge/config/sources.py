@@ -17,6 +17,7 @@ import yaml
 from dotenv.parser import parse_stream
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import LONGEST_SOURCE, read_regular
 
 T = TypeVar("T")
 _HERE = Path(__file__).parent
@@ -128,7 +129,7 @@ def plain_yaml(path: Path) -> Any:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path, LONGEST_SOURCE, "utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file (looked from {Path.cwd()})") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -5,14 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
+_HUB_TIMEOUT_S = 10.0
+
 
 def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
+    if not Path(path).exists():
+        _prefer_cache(str(path))
     AutoConfig.from_pretrained(str(path))  # first, so that a folder without a model is named as such
     return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
+
+
+def _prefer_cache(hub_id: str) -> None:
+    """Without a connection to the hub, read its cache only; its library would retry each file for minutes."""
+    try:
+        HfApi().model_info(hub_id, timeout=_HUB_TIMEOUT_S)
+    except (HfHubHTTPError, HFValidationError):
+        pass  # reported by the loader
+    except Exception:  # errors of an HTTP library that changes with the hub's
+        constants.HF_HUB_OFFLINE = True
 
 
 def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:

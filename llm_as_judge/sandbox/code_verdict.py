@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,12 +13,13 @@ from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
-from llm_as_judge.sandbox.split_plan import is_assert, plan, unittest_assert
+from llm_as_judge.sandbox.split_plan import failing, is_assert, plan, unittest_assert
 from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
 
+_TRIED = 20  # asserts of one problem whose failure something may hide
 #: Why a child was killed when the other one ended first.
 _STOPPED = "stopped"
 _REPLY = ("value", "error", "message", "arguments", "items", "ended")
@@ -120,7 +122,7 @@ class JudgesCode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VacuousTests:
-    """Tests that pass solutions which do nothing; ``line`` is that of their first assert."""
+    """Tests that pass solutions which do nothing, or an assert that decides nothing; ``line`` is that of the assert."""
 
     line: int
     reason: str
@@ -129,19 +131,28 @@ class VacuousTests:
 async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
     """Whether the tests also pass a function that returns None or one that raises; None if they do not.
 
-    Costs one verdict, or two if the tests can catch exceptions. Raises ``DataError`` as ``judge`` does, and
-    ``SandboxFault``.
+    Costs one verdict, or two if the tests can catch exceptions, and one for each doubtful assert. Raises ``DataError``
+    as ``judge`` does, and ``SandboxFault``.
     """
     bodies = {"returns None": "return None"}
     nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []
     if any(isinstance(n, (ast.Try, ast.With, ast.AsyncWith)) or unittest_assert(n) is not None for n in nodes):
         bodies["raises an exception"] = "raise Exception('not implemented')"
-    for behaviour, body in bodies.items():
+
+    async def passes(tests: str, body: str) -> bool:
         solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
         verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
         if verdict.outcome == "fault":
             raise SandboxFault(f"the tests could not be checked: {verdict.error}")
-        if verdict.passed:
+        return verdict.passed
+
+    for behaviour, body in bodies.items():
+        if await passes(tests, body):
             line = min((n.lineno for n in nodes if is_assert(n)), default=1)
             return VacuousTests(line, f"the tests also pass a function that {behaviour}; assert what it must return")
+    _, lines = failing(tests, entry_point)
+    for line in lines[:_TRIED]:
+        with suppress(DataError):  # it failed before the function was called
+            if await passes(failing(tests, entry_point, line)[0], bodies["returns None"]):
+                return VacuousTests(line, "the tests also pass if this assert fails; call it where its failure is seen")
     return None

@@ -15,7 +15,7 @@ import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
@@ -248,6 +248,46 @@ def _lacks(path: str) -> bool:
 
 def is_assert(node: ast.AST) -> TypeGuard[ast.Assert | ast.Call]:
     return isinstance(node, ast.Assert) or unittest_assert(node) is not None
+
+
+def doubtful_asserts(body: Iterable[ast.AST], inside: bool = False) -> Iterator[ast.stmt]:
+    """Asserts whose failure something around them may hide: a generator, a task, ``try`` or ``with``.
+
+    Not those under a condition or in a handler, which a right solution may reach and another one not.
+    """
+    for node in body:
+        match node:
+            case ast.If() | ast.IfExp() | ast.Match() | ast.ExceptHandler():
+                continue
+            case ast.Assert() | ast.Expr(value=ast.Call()) if is_assert(getattr(node, "value", node)):
+                if inside:
+                    yield node
+                continue
+            case ast.Try() | ast.With() | ast.AsyncWith() | ast.AsyncFunctionDef():
+                hides = True
+            case ast.FunctionDef(name=name):
+                hides = not name.startswith(("test", "check", *_CALLED)) and name != "runTest"
+            case _:
+                hides = False
+        yield from doubtful_asserts(ast.iter_child_nodes(node), inside or hides)
+
+
+def failing(tests: str, entry_point: str, line: int = 0) -> tuple[str, list[int]]:
+    """Tests in which doubtful asserts of ``line`` fail and no other assert looks at a result; all doubtful lines."""
+    tree = quiet_parse(tests)
+    found = _Tests(tree, entry_point)
+    doubtful = {node: node.lineno for node in doubtful_asserts(tree.body)}
+
+    class Change(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            if not isinstance(node, (ast.Assert, ast.Expr)) or not is_assert(getattr(node, "value", node)):
+                return self.generic_visit(node)
+            if doubtful.get(node) == line:
+                return [ast.If(ast.Constant(False), [node], []), ast.Raise(ast.Name("AssertionError", ast.Load()))]
+            looks = _names(node) & (found.candidates | found.returned)
+            return ast.If(ast.Constant(False), [node], []) if looks else node
+
+    return ast.unparse(ast.fix_missing_locations(Change().visit(tree))), sorted(doubtful.values())
 
 
 def unittest_assert(node: ast.AST) -> ast.expr | None:

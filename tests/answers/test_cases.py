@@ -11,6 +11,13 @@ FRACTION = "Tom rolls 1 die and 2 coins. What is the probability that both agree
 SPEED = "A train travels 120 miles in 2 hours. What is its average speed in miles per hour?"
 PENS = "Ann has 4 pens and sells none, and Bob has twice as many. How many pens does Bob have?"
 ALL = "Find all values of x, separated by commas."
+TANK = "A tank holds 240 liters and loses 5% a day. How many liters are left after 2 days?"
+COST = "A shop sells pens at $2 and books at $7. What is the total cost, in dollars, of 3 pens and 2 books?"
+MINIMUM = "Find the minimum value of $x^2 - 6x + 14$."
+SUCCESSOR = "Who succeeded Paul as mayor of Springfield?"
+OLDER = "Who is older, Annie Morton or Terry Richardson?"
+HUNGRY = "What do people do when they are hungry?\nA. sleep\nB. eat"
+MORE = "How many more apples than pears did Sue buy if she bought 9 apples and 4 pears?"
 MATHS_RIGHT = [
     (r"6\pi \text{ cm}^2", r"6\pi"), ("= 12", "12"), ("'12'", "12"), ("“x + 1”", "x+1"),
     (r"0.\overline{3}", r"\frac{1}{3}"), (r"0.\bar{09}", r"\frac{1}{11}"), ("1.5 x 10^6", "1500000"),
@@ -44,6 +51,7 @@ QA_RIGHT = [
     (r"$\boxed{\textbf{(D) }~\frac{3}{4}}$", "D"), (r"\boxed{\text{D}}", "D"), (r"\boxed{\text{(D)}}", "D"),
     (r"\boxed{\textbf{(D)}}", "D"), ("Answer: $D$", "D"), ("Option D", "D"), ("Option D.", "D"),
     ("the correct option is D", "D"), ("The correct choice is (D).", "D"), ("So the answer must be D.", "D"),
+    ("Only 12 is even, therefore (D) is the right choice.", "D"), ("Option D", "D"),
     ("I would go with (D).", "D"), ("**D**", "D"), ("D", r"\text{(D)}"), ("Answer: Marie Curie", "marie curie"),
     ("The answer is **Marie Curie**.", "Marie Curie"), (r"\boxed{Marie Curie}", "Marie Curie"),
     ("the Normans.", "Normans"), ("1,500", "1500"), ("three", "3"), ("$5 million", "$5,000,000"), ("yes", "Yes"),
@@ -82,7 +90,7 @@ MATHS_UNDECIDED = [
     (r"It is \boxed{5} or 8 or 11", "5"), (r"\boxed{10} or \boxed{42}", "42"),
 ]  # fmt: skip
 QA_UNDECIDED = [
-    ("Only 12 is even, therefore (D) is the right choice.", "D"), ("**D. the heart**", "D"), ("D) the heart", "D"),
+    ("**D. the heart**", "D"), ("D) the heart", "D"),
     ("The answer is D, not A or B.", "D"), ("Le bon choix: réponse D", "D"),
     ("After ruling out the rest I think it is D", "D"), ("**Yes**, both are American.", "yes"),
     ("No. The first is a river.", "no"), ("The answer is: Marie Curie. She was born in Warsaw.", "Marie Curie"),
@@ -193,6 +201,18 @@ RIGHT_WITH_QUESTION = [
     ("How many liters is it?", "2.5 L", "2.5"), ("How much is it, in cents?", "75 cents", "75"),
     ("What is a + b?", "a + b = 3 + 4 = 7", "7"), ("What is |z|?", "|z| = 5", "5"),
     (PENS, r"\boxed{8\text{ pens}}", "8"),
+    (TANK, "The tank has 216.6 L left after 2 days.", "216.6"), (TANK, "After 2 days, 216.6 liters are left.", "216.6"),
+    (COST, "The total cost of 3 pens and 2 books is $20.", "20"), (COST, "The total cost is 20 dollars.", "20"),
+    (MINIMUM, "The minimum is 5", "5"), (MINIMUM, r"It is $(x-3)^2+5$, so the minimum value is $\boxed{5}$.", "5"),
+    (MORE, "She bought 5 more apples than pears.", "5"), ("How old is Tom?", "Tom is 12 years old.", "12"),
+    ("What percent of 250 is 40?", "40 is 16% of 250.", "16"),
+    ("What percent of 250 is 40?", "40/250 = 0.16 = 16%", "16"),
+    ("Let a+b=7 and ab=10. Compute a^2+b^2.", "a^2+b^2 = (a+b)^2-2ab = 49-20 = 29", "29"),
+    ("What is the greatest common divisor of 84 and 126?", "GCD = 42", "42"),
+    ("What is the area of the circle?", r"A = 25\pi", r"25\pi"), ("How long is it?", "13 units", "13"),
+    ("What is the area of the circle?", r"25\pi\text{ square units}", r"25\pi"),
+    (r"Find the domain of $f(x)=\sqrt{x-2}+\frac{1}{x-5}$.", r"x \in [2,5) \cup (5,\infty)", r"[2,5)\cup(5,\infty)"),
+    ("Write 0.00005 in scientific notation.", "5e-5", r"5 \times 10^{-5}"), (ALL, r"\frac{-1}{8}", r"-\frac18"),
     ("What is AB?", "AB = 5", "5"), ("Solve x^2 = 4.", "x = 2, x = -2", "-2, 2"), ("How many?", "1.2 × 10^3", "1200"),
     ("Find the matrix.", r"\begin{bmatrix}1&0\\0&1\end{bmatrix}", r"\begin{pmatrix}1&0\\0&1\end{pmatrix}"),
     ("Find the inverse of [[1, 2], [3, 5]].", r"\begin{bmatrix}-5&2\\3&-1\end{bmatrix}",
@@ -200,6 +220,19 @@ RIGHT_WITH_QUESTION = [
 ]  # fmt: skip
 #: Question, reference, and answers of that value: of another quantity, in another unit or form, or not worked out.
 OTHER_QUANTITY = [
+    (TANK, "216.6",
+     "It loses 216.6 liters.|The tank loses 216.6 liters after 2 days|216.6 liters are lost|in 216.6 days"),
+    (COST, "20",
+     "The pens cost $20.|The cost of the books is $20|Total pens: 20|The total cost of 3 books and 2 pens is $20"),
+    (MINIMUM, "5",
+     "The value of x is 5|The minimum value of x is 5|The value of $x$ is $\\boxed{5}$|x = 5|The value of x^2 is 5"),
+    (MORE, "5", "Sue bought 5 apples.|Sue bought 5 more pears than apples.|She bought 5 pears.|apples: 5"),
+    ("If 5 pencils cost $3, how many dollars do 20 cost?", "12", "5 pencils cost $12.|12 pencils cost $3"),
+    ("What is the coefficient of $x^3$?", "80", "x^3 = 80"),
+    ("What is 5! - 4!?", "96", "The value of 5! is 96"),
+    ("If x = y + 1, what is y?", "33", "x = 33|The value of x is 33"),
+    (PENS, "8", "Ann and Bob have 8 pens|Bob does not have 8 pens|Bob has 8 pens more|Bob has 8 more pens"),
+    ("Of 30 students 18 play. How many students play neither?", "5", "5 students play|5 students play neither 6"),
     (PENS, "8", "The number of pens Ann has is 8.|Pens of Ann: 8|Ann = 8|Minimum: 8|Sold: 8|pens sold = 8"),
     ("What is the sum of the roots?", "5", "The product of the roots is 5|The smallest root is 5|roots: 5|x = 5"),
     ("What is the perimeter of a square whose area is 49 square inches?", "28", "Area = 28|The area is 28.|square: 28"),
@@ -220,14 +253,18 @@ OTHER_UNIT = [
     ("How old is Tom?", "12", "$12|12 kg|12%"), ("In which year was it?", "1945", "$1945|1945 km"),
     ("John earns $50 a day. How many days does he need to earn $600?", "12", "$12|12 dollars|12 weeks"),
     ("By what percent did it rise from $4?", "25", "$25|0.25"),
-    ("How much does he earn in 8 hours?", "15", "15 hours"),
+    ("How much does he earn in 8 hours?", "15", "15 hours"), ("What is the area?", "25", "25 units|25 cubic units"),
+    ("How old is Tom?", "12", "12 months|in 12 years"),
 ]  # fmt: skip
 OTHER_FORM = [
     ("Express 0.4 as a fraction in lowest terms.", r"\frac{2}{5}", r"0.4|4/10|40\%|\frac{20}{50}"),
     ("Write 3/8 as a decimal.", "0.375", r"3/8|37.5%|\frac{3}{8}"),
     ("Write 2^10 as an integer.", "1024", "4^5|512*2"),
     (r"Simplify \sqrt{72}.", r"6\sqrt{2}", r"2\sqrt{18}|72^{1/2}|\sqrt{8}\sqrt{9}"),
-    ("Simplify 12/18.", "2/3", "6/9|12/18 = 6/9"),
+    ("Simplify 12/18.", "2/3", "6/9|12/18 = 6/9"), ("Write 7/20 as a percent.", r"35\%", "0.35|7/20"),
+    ("Express in simplest form the sum of the roots.", r"8\sqrt{2}", r"\sqrt{128}|5\sqrt{2}+3\sqrt{2}|4\sqrt{8}"),
+    ("Write 0.00005 in scientific notation.", r"5 \times 10^{-5}", r"0.00005|50 \times 10^{-6}"),
+    ("Find the line in the form y = mx + b.", "y = 3x - 1", "y - 2 = 3(x - 1)"),
     ("What is the mean of 3, 5, 7, 9?", "6", "(3+5+7+9)/4|24/4|(5+7)/2"), ("How many remain of 24?", "18", "24*3/4"),
     ("Find the equation of the line.", "y = 2x + 1", "2x + 1"), ("What is half of 15?", "7.5", "150/20|300/2/20"),
 ]  # fmt: skip
@@ -241,13 +278,32 @@ WRONG_WITH_QUESTION = [
     ("Expand (x+1)^2.", "(1+x)^2", "x^2+2x+1"),
 ]  # fmt: skip
 QA_RIGHT_WITH_QUESTION = [
-    (CAPITAL, "It is Paris.", "Paris"), ("Which day?", "It is a Monday.", "Monday"),
+    (CAPITAL, "It is Paris.", "Paris"), (CAPITAL, "The capital of France is Paris.", "Paris"),
+    ("When was it founded?", "It was founded in 1816.", "1816"), ("How many left?", "0", "none"),
+    ("Who?", "O\u2019Hara", "O'Hara"),
+    ("Which place?", "1st", "first"),
+    ("In which century was it built?", "It was built in the 12th century.", "twelfth"),
+    (SUCCESSOR, "John Adams succeeded Paul.", "John Adams"),
+    (SUCCESSOR, "Paul was succeeded by John Adams.", "John Adams"),
+    (OLDER, "Terry Richardson is older.", "Terry Richardson"), ("What percentage is rural?", "37.5", "37.5%"),
+    ("Are Ann and Bob American?", "Yes, both are American.", "yes"), ("Did Rome fall?", "No, Rome did not fall.", "no"),
+    (HUNGRY, "People eat when they are hungry.", "eat"), ("What is it?", r"\boxed{\text{Paris}}", "Paris"),
+    ("Which day?", "It is a Monday.", "Monday"),
     ("When?", "4 July 1776", "July 4, 1776"), ("When?", "July 4th, 1776", "4th of July 1776"),
     ("Which?\nA. a lamp\nB. a heart", "B. a heart", "B"), ("Which?\nA. a lamp\nB. no or not", "B. no or not", "B"),
     ("Which?\nA. a lamp\nB. a heart", "(B) a heart", "B"),
 ]  # fmt: skip
 QA_WRONG_WITH_QUESTION = [
     ("Which?\nA. a lamp\nB. a heart", "B. a lamp", "B"), (CAPITAL, "The capital of Gaul is Paris.", "Paris"),
+    (SUCCESSOR, "Paul succeeded John Adams as mayor of Springfield.", "John Adams"), (HUNGRY, "A. eat", "eat"),
+    (SUCCESSOR, "John Adams was succeeded by Paul.", "John Adams"),
+    (OLDER, "Annie Morton is older, Terry Richardson", "Terry Richardson"),
+    ("Are Ann and Bob American?", "Yes, they are not American.", "yes"), ("Did Rome fall?", "No, Rome did fall.", "no"),
+    ("What year did it begin, and what year did it end?", "It did end in 1870.", "1870"),
+    (HUNGRY, "They do not eat.", "eat"),
+    ("Did Rome fall before Athens?", "No, Athens did not fall before Rome.", "no"), ("When?", "c. 1945", "1945"),
+    ("What is the third largest city?", "The largest city is Cork.", "Cork"), ("What percentage?", "52 votes", "52%"),
+    (CAPITAL, "The capital of Paris is France", "Paris"), (CAPITAL, "The capital of France is near Paris", "Paris"),
     (CAPITAL, "John says it is Paris.", "Paris"), (CAPITAL, "Paris?", "Paris"),
     (CAPITAL, "It is Paris, London", "Paris"), (CAPITAL, "The capital of France is not Paris.", "Paris"),
     (LEGS, "6 km", "6"), (LEGS, '6"', "6"), (LEGS, "6'", "6"), ("When?", "$1945", "1945"),

@@ -111,6 +111,7 @@ WRONG_FILES = [
     (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),
     (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
     (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
+    (["model_name=nobody/no-such-model"], "nobody/no-such-model"),
     (["model_name=./damaged"], "./damaged"), (["model_name=./no-tokenizer"], "./no-tokenizer"),
     (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
     (["model.adapter=bad-adapter"], "give another folder step_N"),
@@ -141,7 +142,7 @@ plan --call-input inf | plan --calls nan | plan --latency 1e308 --calls 1e308 | 
 plan --model ./damaged | report late.jsonl | data process --train-size 9999999999999 | sandbox run pipe
 sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate pipe --mode rules | workflow lint pipe
 sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
-embedded serve --host=
+embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrained --config pipe
 """
 ESC = "\x1b]0;title"  # sets the title of a terminal
 

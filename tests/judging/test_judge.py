@@ -76,8 +76,8 @@ async def test_no_answer_is_wrong_unless_there_is_none() -> None:
 
 async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
     judge = Judge(RULES)
-    squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes it is")
-    hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes it is")
+    squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes in part")
+    hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes in part")
     assert squad.correct is False and squad.score is not None and squad.score > 0
     assert hotpot.score == 0.0
 

@@ -86,6 +86,24 @@ VACUOUS = {
     f"{UNITTEST}    @unittest.expectedFailure\n    def test_a(self): self.assertEqual(f(2), 4)": (4, "returns None"),
     f"{UNITTEST}    def test_a(self):\n        with self.assertRaises(Exception): f(2)": (4, "raises an exception"),
 }
+HELPER = "def h():\n    assert f(3) == 9\n"
+TASK = "import asyncio\nasync def t():\n    assert f(3) == 9\nasync def main():\n"
+#: Asserts beside one that decides: their failure is never seen, and the line; or it is (0).
+UNSEEN = {
+    f"{TASK}    await asyncio.gather(t(), return_exceptions=True)\nasyncio.run(main())": 4,
+    f"{TASK}    await asyncio.wait([asyncio.create_task(t())])\nasyncio.run(main())": 4,
+    f"{HELPER}    yield\nh()": 3,
+    f"{HELPER}(h() for _ in range(2))": 3,
+    f"{HELPER}map(h, ())": 3,
+    f"{HELPER}try:\n    h()\nexcept Exception as e: print(e)": 3,
+    "import contextlib\nwith contextlib.suppress(AssertionError):\n    assert f(3) == 9": 4,
+    f"{TASK}    r = await asyncio.gather(t(), return_exceptions=True)\n    assert r == [None]\nasyncio.run(main())": 0,
+    f"{HELPER}    yield\nlist(h())": 0,
+    "try: assert f(3) == 9\nexcept AssertionError:\n    print('failed')\n    raise": 0,
+    "n = 0\ntry:\n    assert f(3) == 9\n    n = 1\nexcept AssertionError: pass\nassert n == 1": 0,
+    "try: f('a')\nexcept TypeError as e: assert str(e)": 0,
+    "def same(a):\n    if isinstance(a, str): assert a == '9'\n    else: assert a == 9\nsame(f(3))": 0,
+}
 
 
 def test_every_style_passes_right_solutions_only(box: SharedBox) -> None:
@@ -119,6 +137,14 @@ def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
         found = box.wait(vacuous(box.sandbox, tests, "f"))
         if found is None or found.line != line or behaviour not in found.reason:
             wrong.append((tests, found))
+    assert not wrong
+
+
+def test_asserts_whose_failure_is_not_seen_are_found_with_the_line(box: SharedBox) -> None:
+    wrong = []
+    for tests, line in UNSEEN.items():
+        found = box.wait(vacuous(box.sandbox, f"assert f(2) == 4\n{tests}", "f"))
+        wrong += [(tests, found)] if (found.line if found else 0) != line else []
     assert not wrong
 
 
