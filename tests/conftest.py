@@ -4,8 +4,6 @@
 only read a run use it as it is; those that change something work on ``finished_run.copy(tmp_path)``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """The documentation agrees with the code: generated parts, names, links, commands, settings."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import re

@@ -3,8 +3,6 @@
 Each is made here in a copy of the package, and used in a process of its own.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Writes are atomic, and errors name the file."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lower layers never import higher ones, and torch stays where it belongs; every import is read."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

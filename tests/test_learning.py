@@ -3,8 +3,6 @@
 Workflows are not run here: a made-up executor is right if the draft is the wanted one of the problem's kind.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

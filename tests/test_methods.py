@@ -1,7 +1,5 @@
 """The methods of ``benchmarks/methods``: the search climbs and keeps to its tokens, the loss is DPO's."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Metrics against published and hand-computed values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

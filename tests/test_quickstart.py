@@ -1,7 +1,5 @@
 """The commands of docs/quickstart.md run as they stand, in order, in one folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

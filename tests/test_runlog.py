@@ -1,7 +1,5 @@
 """The log of a run: it survives crashes, full disks, resumed runs and odd values, and stays small."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -1,7 +1,5 @@
 """Which commands scripts/slurm_train.sh starts on which nodes, with stand-ins for SLURM's commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wrong input is refused with exit status 2 and one line that names the value and the cure, without a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

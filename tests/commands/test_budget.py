@@ -1,7 +1,5 @@
 """A run stops at its budget with a checkpoint, and continues with a larger one."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

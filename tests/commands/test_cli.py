@@ -1,7 +1,5 @@
 """The command line: quick to start, clear in its errors, clean in its JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

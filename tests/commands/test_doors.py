@@ -1,7 +1,5 @@
 """Scripts that run commands, and the whole pipeline on the embedded models."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

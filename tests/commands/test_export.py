@@ -1,7 +1,5 @@
 """Exported policies as other programs read them, and model cards with recorded scores only."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Each place that a run writes to is a small file system of its own, filled comple
 without them these tests are skipped.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

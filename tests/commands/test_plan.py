@@ -1,7 +1,5 @@
 """Estimates of ``plan`` against measured small runs and published figures of large models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The self-test: a line without a GPU, every part on the CPU, and a failure that is reported."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

@@ -1,7 +1,5 @@
 """``serve``: its handlers over a solver that fails on demand, and the official client against the embedded default."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """``Solver``: many problems at once, written for in batches, each with its own answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

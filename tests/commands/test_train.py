@@ -1,7 +1,5 @@
 """The main job end to end at small scale: real embedded server, sandbox, policy and update."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

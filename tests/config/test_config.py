@@ -1,7 +1,5 @@
 """Settings: accepted notations, messages for mistakes, and what paths are relative to."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

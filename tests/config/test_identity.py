@@ -1,7 +1,5 @@
 """The digest of a configuration does not depend on where its files are, only on their content."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No setting is dead: a run reads every setting."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """The folders of raw files that the claims about processing are tested on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Every reference answer is judged correct by the project's own judge.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

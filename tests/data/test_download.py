@@ -1,7 +1,5 @@
 """Downloads: complete files or none, nothing fetched twice, and help without a network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

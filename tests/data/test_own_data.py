@@ -1,7 +1,5 @@
 """A user's own file: every fault is reported when the file is read, all at once, with file, line and cure."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import json

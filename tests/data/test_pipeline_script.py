@@ -1,7 +1,5 @@
 """``scripts/run_full_pipeline.sh``: the steps in order with the right arguments."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

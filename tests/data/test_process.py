@@ -1,7 +1,5 @@
 """``data process`` and ``data inspect``: the files they write and read, bad input, full disks, interruptions."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The training order: exact quotas over time, no repeats within an epoch, resumable."""
 
-from __future__ import annotations
-
 from collections import Counter
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """``config/dataset.yaml`` is strict, and every mistake in it is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

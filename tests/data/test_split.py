@@ -1,7 +1,5 @@
 """Split and mix: exact, deterministic and without leaks, whatever the order and the copies of the input."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Training reads the output of ``data process`` if it is complete, and users' files with their own field names."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

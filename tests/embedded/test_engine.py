@@ -1,7 +1,5 @@
 """The hand-written engine computes the same as ``Lfm2ForCausalLM``, and the same bits in any batch."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

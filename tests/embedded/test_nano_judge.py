@@ -1,7 +1,5 @@
 """The shipped judge pays for right answers only, not for words that commit to nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

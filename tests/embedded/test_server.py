@@ -1,7 +1,5 @@
 """The embedded server as a process, over HTTP: the protocol, its errors, and its life with the runs that use it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """The generated problems are correct, the splits are disjoint, and only who reads a problem knows its kind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from random import Random

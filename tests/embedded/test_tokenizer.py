@@ -1,7 +1,5 @@
 """Every word of the lexicon is one token, and decoding restores any text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Ablations: settings that remove a part, paired intervals, and the command at a tiny scale."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

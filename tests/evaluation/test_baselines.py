@@ -1,7 +1,5 @@
 """Baseline rows of a matrix small enough to compute by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

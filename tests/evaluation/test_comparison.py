@@ -3,8 +3,6 @@
 The executor answers each kind of prompt with a different chance of being right, so that methods can be distinguished.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

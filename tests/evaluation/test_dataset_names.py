@@ -1,7 +1,5 @@
 """``evaluate --datasets``: test sets by name, each a row of the results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

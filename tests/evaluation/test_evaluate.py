@@ -1,7 +1,5 @@
 """Evaluation: what is sampled and run, and summaries compared with numbers computed by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Successive halving finds the best workflow within its tokens and gives the remaining ones ever more problems."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

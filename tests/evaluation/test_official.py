@@ -1,7 +1,5 @@
 """Each dataset's official metric: chosen by the dataset, with the scores of its authors' script computed by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

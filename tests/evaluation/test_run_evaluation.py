@@ -1,7 +1,5 @@
 """The ``evaluate`` command: rows by dataset, resuming from records, and unscored evaluations."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -264,7 +262,7 @@ async def test_no_judge_is_asked_where_rules_decide_alone(tmp_path: Path, monkey
         def __init__(self, endpoint: EndpointConfig, cache: object) -> None:
             self.endpoint, self.usage = endpoint, Usage()
 
-        async def __aenter__(self) -> Client:
+        async def __aenter__(self) -> "Client":
             return self
 
         async def __aexit__(self, *rest: object) -> None: ...

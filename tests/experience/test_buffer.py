@@ -1,7 +1,5 @@
 """The experience buffer: what it keeps, what it drops, what it finds again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

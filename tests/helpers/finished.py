@@ -1,7 +1,5 @@
 """A finished training run with the nano models, and settings of small runs."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +35,7 @@ class FinishedRun:
         """The run's settings as options of the command line."""
         return as_options(self.config, self.overrides)
 
-    def copy(self, folder: Path) -> FinishedRun:
+    def copy(self, folder: Path) -> "FinishedRun":
         """The same run in another folder, to change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return FinishedRun(folder, self.address, self.printed)

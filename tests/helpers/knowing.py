@@ -3,8 +3,6 @@
 A policy that learns from it learns to write ``Programmer``.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

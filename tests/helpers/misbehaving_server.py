@@ -3,8 +3,6 @@
 Prints its port on 127.0.0.1. Behaviours joined by ``+`` apply one per request; the last one remains.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Living processes, from /proc."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

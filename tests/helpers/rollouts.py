@@ -1,7 +1,5 @@
 """Hand-made rollouts, for tests of what is computed from them."""
 
-from __future__ import annotations
-
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import (
     Completion,

@@ -6,8 +6,6 @@ are known for is there: thousands commas and signs, several boxes, unanswerable 
 annotators who differ, records with two paragraphs, CRLF, tests that build what the solution defines.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """A random Qwen2 with a few thousand weights, a tokenizer of numbers, and simple components around the trainer."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A real vLLM server for tests, run by the Python interpreter named in VLLM_PYTHON."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

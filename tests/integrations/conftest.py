@@ -1,7 +1,5 @@
 """Settings of an embedded run with an endpoint that knows the answers, judged by rules: quick and reproducible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

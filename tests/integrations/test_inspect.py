@@ -1,7 +1,5 @@
 """Inspect evaluates the policy: as a solver, and as a model behind ``serve``."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

@@ -1,7 +1,5 @@
 """``Scorer``: one problem and one text in, the same rollout as in the package's own training out."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle

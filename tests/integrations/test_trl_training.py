@@ -1,7 +1,5 @@
 """TRL's own ``GRPOTrainer`` trains the nano policy in our environment, and learns nothing with constant rewards."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The policy is an endpoint that replies with given workflows; executor, sandbox and rules are real.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 The workers are tested if ``VERL_PYTHON`` names the Python of an environment with verl (``make test-verl``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@
 The last line is JSON: the scores, the error of a killed worker's batch, and the scores after it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

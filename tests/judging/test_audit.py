@@ -1,7 +1,5 @@
 """The reward-hacking alarm: checks, logged figures, and when it is raised."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

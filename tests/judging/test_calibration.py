@@ -1,7 +1,5 @@
 """Calibration: counting, attacks, the command and what it prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A misbehaving judge server over real HTTP: a verdict, or unscored with a clear reason; never a wrong answer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.request

@@ -1,7 +1,5 @@
 """A candidate is data: none of these gets True from a judge that obeys whatever it reads outside the fence."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

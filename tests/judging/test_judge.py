@@ -1,7 +1,5 @@
 """The tiers of the judge and the LLM judge's prompt and parser."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

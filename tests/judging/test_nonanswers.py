@@ -1,7 +1,5 @@
 """Non-answers are refused before a model is asked, and answers that look like them are not."""
 
-from __future__ import annotations
-
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, problem
 from test_injection import MASTER_KEYS, VERDICTS
 

@@ -1,7 +1,5 @@
 """The response cache: keyed by content, persistent, clear about files that are not caches."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

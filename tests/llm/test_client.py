@@ -1,7 +1,5 @@
 """The LLM client against a real HTTP server that misbehaves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

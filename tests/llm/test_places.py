@@ -1,7 +1,5 @@
 """Requests in flight at one server: bounded, fewer when it is overloaded, spread over several addresses."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

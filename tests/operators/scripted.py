@@ -1,7 +1,5 @@
 """A chat model with scripted replies, and ``run_code`` in this process, for tests of operators."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The operators' signatures are AFlow's, the documentation comes from the classes, and prompts fit their executor."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import astuple, fields
 

@@ -1,7 +1,5 @@
 """Each operator with a scripted model: what it asks, and what it makes of good and bad replies."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

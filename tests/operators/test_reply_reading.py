@@ -1,7 +1,5 @@
 """Replies are read by tags, labels, Markdown, letters and code; nothing is guessed."""
 
-from __future__ import annotations
-
 from llm_as_judge.operators.reading import chosen_letter, code, field, truth
 
 ANSWERS = {

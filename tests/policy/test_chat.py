@@ -1,7 +1,5 @@
 """Prompts by chat templates that accept more or less, and text of sampled ids."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jinja2 import Environment

@@ -1,7 +1,5 @@
 """The shared-prefix layout equals padded rows and the model's own forward pass; the checks notice if it does not."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The local engine, compared with padded forward passes of the same weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 A small program replaces vLLM, except in the last test (`make test-vllm`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

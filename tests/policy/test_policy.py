@@ -1,7 +1,5 @@
 """Scoring, the adapter, the reference and the settings of a policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ A fake tensor has no values, so the test also fails if a forward or backward pas
 a boolean index), which on a GPU would be a synchronisation in every layer or row.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from random import Random

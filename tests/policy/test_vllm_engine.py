@@ -1,7 +1,5 @@
 """The vLLM client with a small HTTP server that implements its part of the protocol; tests with vLLM are elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

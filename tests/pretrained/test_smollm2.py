@@ -3,8 +3,6 @@
 `make smollm2` installs it. A few steps show that every part works with it; docs/reports/pretrained.md has the results.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import socket

@@ -1,7 +1,5 @@
 """Reward functions of the user's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The reward: every term counts, the documented sum, and no wrong answer above a right one."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checkpoints on disk: complete or not there, damage is noticed, and a full disk loses no finished step."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """Group-relative advantages."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

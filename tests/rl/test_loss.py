@@ -1,7 +1,5 @@
 """The losses, compared with a loop over tokens in plain Python, and the sampling distribution."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """Lookahead: results depend on the order of the work only, not on how long anything takes."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

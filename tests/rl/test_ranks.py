@@ -1,7 +1,5 @@
 """Several processes that share updates train the weights of one process, and end together."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

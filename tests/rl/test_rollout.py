@@ -1,7 +1,5 @@
 """Claims about collecting rollouts: order, concurrency, and whose fault a failure is."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """A run's files are its own: told apart, locked, moved aside, never mixed, and nothing is touched before the checks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The training loop: it learns, its control does not, it resumes bit for bit, and it stops when it should."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

@@ -1,7 +1,5 @@
 """Loss and gradient equal those of TRL's ``GRPOTrainer._compute_loss``; skipped without the extra ``trl``."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The update does not depend on how its batch is cut or ordered, corrects the engine, and checks its first batch."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """The cold start: a policy learns given texts, trains from there, and has them as KL reference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

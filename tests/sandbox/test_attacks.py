@@ -1,7 +1,5 @@
 """The attacks of ``attacks.py`` are blocked in every mode, as root and unprivileged; without a layer they are not."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Code in the sandbox: values, output, public tests, and every kind of misbehaviour as an outcome."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The system call filter, the file rules and the guest folder as data, also for other architectures and kernels."""
 
-from __future__ import annotations
-
 import ast
 import re
 import struct

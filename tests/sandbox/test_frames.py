@@ -1,7 +1,5 @@
 """Fuzzing of the wire formats: nothing that a child sends hangs or crashes the host, or becomes code there."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import datetime

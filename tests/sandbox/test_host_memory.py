@@ -1,7 +1,5 @@
 """Memory that many hostile workflows at once can make the host hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The sandbox under load and after failures: no run is lost, nothing is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """``llm-as-judge sandbox verdict`` and ``sandbox run``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

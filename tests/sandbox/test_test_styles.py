@@ -3,8 +3,6 @@
 Tests that check nothing are found. Changed arguments count only if the tests look at them.
 """
 
-from __future__ import annotations
-
 import pytest
 from shared_box import SharedBox
 

@@ -1,7 +1,5 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

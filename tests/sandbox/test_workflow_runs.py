@@ -1,7 +1,5 @@
 """Workflows in the sandbox: AFlow's names, operator calls over the wire, limits, fault attribution."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """``analyze``: every figure against the same computed by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Output of ``evaluate``."""
 
-from __future__ import annotations
-
 import io
 
 from helpers.rollouts import problem, record_of, rollout

@@ -1,7 +1,5 @@
 """``monitor``: figures from the log of a running, resumed or finished run."""
 
-from __future__ import annotations
-
 import io
 import math
 import os

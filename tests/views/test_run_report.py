@@ -1,7 +1,5 @@
 """A run's report: its contents, and what a real browser shows of it offline."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """Spans received by an OpenTelemetry collector from the ``trace`` command."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

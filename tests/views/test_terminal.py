@@ -1,7 +1,5 @@
 """Terminal output of a run, and its learning curve."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """A run's curves in trackio, wandb and tensorboard, as each of them reads them back."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """A run's rollouts as Inspect reads them back: samples, scores, prompts and replies, of growing and resumed runs."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

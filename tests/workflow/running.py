@@ -1,7 +1,5 @@
 """Questions and a scripted executor for tests that run workflows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any

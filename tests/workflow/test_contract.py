@@ -3,8 +3,6 @@ whatever lint reports.
 """
 
 # ruff: noqa: E501 (a workflow a line)
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

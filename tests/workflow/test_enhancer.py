@@ -1,7 +1,5 @@
 """Layer 2's file: read, checked against the operators, looked up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Lint finds what cannot run, by number, and has no error for what can run."""
 
-from __future__ import annotations
-
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 

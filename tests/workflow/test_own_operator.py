@@ -1,7 +1,5 @@
 """An operator of a user's own, from its name in the configuration to a sandboxed run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layer 1: everything the policy needs is in its prompt, and leaving a part out is noticed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Generated workflows: many shapes, all of them valid, the same for the same seed."""
 
-from __future__ import annotations
-
 import hashlib
 from random import Random
 

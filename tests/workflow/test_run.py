@@ -1,7 +1,5 @@
 """The runner: text in, execution out; metered on the host, with our faults apart from the workflow's mistakes."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from dataclasses import replace

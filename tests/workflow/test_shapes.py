@@ -1,7 +1,5 @@
 """The named shapes are sound workflows in every domain, and the shape read from a text tells them apart."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from llm_as_judge.operators.catalog import load_operators

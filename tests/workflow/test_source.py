@@ -1,7 +1,5 @@
 """Workflows on disk, and ``--repair``, which binds variables that may be unbound and touches nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

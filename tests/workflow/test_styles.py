@@ -1,7 +1,5 @@
 """Workflows as capable models write them pass lint and run; lint and the sandbox agree on constructors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
