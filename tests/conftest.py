@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 from helpers.benchmarks import benchmark
+from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
 from helpers.samples import write_samples
 from hypothesis import settings
@@ -63,6 +64,18 @@ def device(request: pytest.FixtureRequest) -> str:
 def root() -> Path:
     """The repository's root."""
     return Path(__file__).parents[1]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, an empty one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)
 
 
 @pytest.fixture(scope="session")
