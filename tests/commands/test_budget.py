@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from helpers.finished import as_options, run_settings
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED, as_options, run_settings
 
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import newest_checkpoint
-from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.errors import BudgetSpent
@@ -17,12 +17,10 @@ from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.runlog import EventLog, read_events
 
-EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
-
 
 @pytest.mark.slow
 def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
-    tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, address: str, cli: CommandLine
 ) -> None:
     small = {"max_steps": 4, "rollout_batch_size": 4, "save_every": 0, "eval_every": 0, "eval_problems": 2}
     # More than the two requests that check the models, less than the first step's twelve rollouts.
@@ -33,10 +31,10 @@ def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
         asyncio.run(GRPOTrainer(config=config).train())
     newest = newest_checkpoint(config)
     assert newest is not None and newest.name == "step_1"
-    command = ["train", *as_options(EMBEDDED, [*settings, "evaluation.plan_matrix=false"]), "--resume"]
-    assert main([*command, "--set", "budget.max_tokens=400"]) == 2
-    assert "stopped after step 1" in capsys.readouterr().err, "what earlier sessions took counts"
-    assert main([*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2"]) == 0
+    command = ["train", *as_options([*settings, "evaluation.plan_matrix=false"]), "--resume"]
+    error = cli.refused(*command, "--set", "budget.max_tokens=400")
+    assert "stopped after step 1" in error, "what earlier sessions took counts"
+    cli(*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2")
     log = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
     assert [event["step"] for event in log if event["kind"] == "step"] == [1, 2]
 

@@ -5,14 +5,15 @@ without them these tests are skipped.
 """
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun
+from helpers.cli import CommandLine
+from helpers.finished import FinishedRun, as_options
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.runlog import read_events
 
 pytestmark = pytest.mark.slow
@@ -52,30 +53,20 @@ def contents(folder: Path) -> dict[Path, bytes]:
     ],
 )
 def test_training_stops_whole_and_continues_with_space(
-    tmp_path: Path, finished_run: FinishedRun, disk: Path, place: str, left: int, file: str,
-    capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    tmp_path: Path, finished_run: FinishedRun, disk: Path, place: str, left: int, file: str, cli: CommandLine
+) -> None:
     run = finished_run.copy(tmp_path / "run")
-    moved, name = run.folder / place, {"checkpoints": "output_dir", "logs": "log_dir", "results": "results_dir"}
-    (disk / place).mkdir()
-    for path, data in contents(moved).items():
-        copied = disk / place / path.relative_to(moved)
-        copied.parent.mkdir(parents=True, exist_ok=True)
-        copied.write_bytes(data)
-    there = ["--set", f"{name.get(place, 'persistence_dir')}={disk / place}"]
-    less = ["--set", "baselines=false", "--set", "plan_matrix=false", "--max-steps", "3", "--resume"]
-    command = ["train", *run.options, *there, *less]
-    places = {
-        kind: (disk if kind == place else run.folder) / kind for kind in ("checkpoints", "logs", "results", "buffer")
-    }
-    before = {kind: contents(folder) for kind, folder in places.items()}
+    setting = {"checkpoints": "output_dir", "logs": "log_dir", "buffer": "persistence_dir"}[place]
+    shutil.copytree(run.folder / place, disk / place)
+    places = {name: run.folder / name for name in ("checkpoints", "logs", "results", "buffer")} | {place: disk / place}
+    settings = [f"{setting}={disk / place}", "baselines=false", "plan_matrix=false"]
+    command = ["train", *run.options, *as_options(settings), "--max-steps", "3", "--resume"]
+    before = {name: contents(folder) for name, folder in places.items()}
     fill(disk, left)
 
-    assert main(command) == 2
-    error = capfd.readouterr().err
+    error = cli.refused(*command)
     (line,) = (line for line in error.splitlines() if line.startswith("error: "))
-    assert file in line and "no space left on device" in line and "Traceback" not in error
-    assert "continue with --resume" in error
+    assert file in line and "no space left on device" in line and "continue with --resume" in error
     for path, old in before["checkpoints"].items() | before["results"].items():
         assert path.read_bytes() == old
     for path, old in before["logs"].items():
@@ -83,12 +74,10 @@ def test_training_stops_whole_and_continues_with_space(
     assert not [path for folder in places.values() for path in folder.rglob(".*.*") if path.suffix != ".lock"]
 
     (disk / "filler").unlink()
-    assert main(command) == 0, capfd.readouterr().err
-    steps = {
-        event["step"] for event in read_events(places["logs"] / "nano/grpo_mixed.jsonl") if event["kind"] == "step"
-    }
+    cli(*command)
+    log = read_events(places["logs"] / "nano/grpo_mixed.jsonl")
     results = json.loads((places["results"] / "training/nano/grpo_mixed.json").read_text())
-    assert (results["steps"], {1, 2} <= steps) == (3, True)
+    assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
     kept = [json.loads(line) for path in places["buffer"].glob("*_top_samples.jsonl") for line in path.open()]
     assert {entry["step"] for entry in kept} == {1, 2, 3}

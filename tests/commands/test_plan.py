@@ -1,21 +1,19 @@
 """Estimates of ``plan`` against measured small runs and published figures of large models."""
 
-import json
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED, FinishedRun
 
 from llm_as_judge.assembly.estimates import sizes_of, step_seconds
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.plan import make_plan
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.runlog import LogReader
 
-ROOT = Path(__file__).parents[2]
-TRAINING, EMBEDDED = ROOT / "config/training.yaml", ROOT / "config/embedded.yaml"
+TRAINING = "config/training.yaml"
 WITHIN = 0.25
 
 
@@ -86,13 +84,11 @@ def test_seconds_of_a_step() -> None:
     assert found == pytest.approx([3.78, 2.79, 4.10], rel=0.25)
 
 
-def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--config", str(TRAINING), "--gpus", "4xH100-80", "--latency", "1", "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_the_command_prints_it(cli: CommandLine) -> None:
+    printed = cli.json("plan", "--config", TRAINING, "--gpus", "4xH100-80", "--latency", "1")
     assert printed["machines"]["4xH100-80"]["fits"] == "yes" and printed["rollouts_a_step"] == 24
     assert "1 s each" in printed["assumed"]
-    assert main(["plan", "--config", str(TRAINING)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("plan", "--config", TRAINING)
     assert "2xA100-80" in shown and "1xA100-80 fits: no; helps: executor.base_url" in shown
     assert "…" not in shown, "nothing is cut off"
 

@@ -17,9 +17,8 @@ APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
 
 @pytest.fixture
-def settings(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def settings(address: str) -> list[str]:
     """The embedded executor, and a judge that does not exist: a solver needs none."""
-    monkeypatch.chdir(tmp_path)
     return [f"executor.base_url={address}", "judge.provider=openai", "judge.base_url=http://127.0.0.1:9/v1"]
 
 

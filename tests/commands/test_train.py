@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun, as_options, run_settings
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED, FinishedRun, as_options, run_settings
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.assembly.training import prompt_within
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
@@ -19,9 +19,6 @@ from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.runlog import read_events
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
-
-ROOT = Path(__file__).parents[2]
-EMBEDDED = ROOT / "config/embedded.yaml"
 
 
 def test_train_measures_before_and_after_and_writes_log_results_curve_and_checkpoints(
@@ -60,25 +57,21 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
 
 
 def test_resume_refuses_changed_settings_with_a_list_and_a_cure(
-    finished_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
 ) -> None:
-    run = finished_run.copy(tmp_path)
     changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
-    words = [word for change in changes for word in ("--set", change)]
-    assert main(["train", *run.options, *words, "--resume"]) == 2
-    error = capsys.readouterr().err
+    error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
     for part in ("training.seed was 0, is 7", "training.learning_rate was", "reward.token_budget was", "--fresh"):
         assert part in error
     assert "max_steps" not in error and "timeout_s" not in error
 
 
 @pytest.mark.slow
-def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: CommandLine) -> None:
     small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2, "look_problems": 3, "look_samples": 1}
     unknown = {"workflow.prompt": "full", "prompt_max_length": 4096}  # a prompt the nano policy has never seen
     chosen = run_settings(tmp_path, address, sft_learning_rate=1e-4, **small, **unknown)
-    assert main(["warmup", *as_options(EMBEDDED, chosen)]) == 0
-    printed = capsys.readouterr().out
+    printed = cli("warmup", *as_options(chosen))
     assert "warm-up step 0: held-out loss" in printed and "warm-up step 2" in printed
     assert " x W" in printed, "lint codes of invalid workflows"
     adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
@@ -124,7 +117,7 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
             "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "gradient_checkpointing": "false",
         },
     )  # fmt: skip
-    report = asyncio.run(GRPOTrainer(config=load_config(ROOT / "config/training.yaml", chosen)).train())
+    report = asyncio.run(GRPOTrainer(config=load_config("config/training.yaml", chosen)).train())
     assert report is not None and report.unscored == 0
     assert report.valid_rate == 0, "random weights write no workflow, and nothing replaces it"
 

@@ -38,6 +38,9 @@ STATUSES = {
 class Misbehaving(Handler):
     protocol_version = "HTTP/1.0"  # a connection for each request
 
+    def do_GET(self) -> None:
+        self.send(404)
+
     def do_POST(self) -> None:
         body = json.loads(self.raw())
         name, _, behaviour = body["model"].partition("/")
