@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
+from helpers.finished import as_options
 from helpers.samples import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
-ROOT = Path(__file__).parents[2]
 MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
 CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
 CHECK = "def check(candidate):\n    "
@@ -168,6 +168,10 @@ def test_files_that_cannot_be_read_are_reported_with_the_cure(tmp_path: Path) ->
         (tmp_path / name).write_bytes(content)
         assert reason in error(tmp_path / name) and name in error(tmp_path / name), name
     assert "no such file" in error(tmp_path / "absent.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
+    endless = written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
+    assert "characters, more than 1,000,000" in error(endless)
 
 
 values = st.recursive(
@@ -219,72 +223,45 @@ OWN: list[dict[str, Any]] = [
 ]
 
 
-def test_the_commands_work_on_own_files_without_any_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    own = str(written(Path(), *OWN))
-    assert main(["data", "process", "--custom", own, "--train-size", "30", "--test-size", "6"]) == 0
-    assert "no benchmark is in data/raw" in capsys.readouterr().out
+def test_the_commands_work_on_own_files_without_any_benchmark(here: Path, cli: CommandLine) -> None:
+    own, few = written(Path(), *OWN), written(Path(), *OWN[:14], name="few.jsonl")
+    process = ["data", "process", "--custom"]
+    assert "no benchmark is in data/raw" in cli(*process, own, "--train-size", 30, "--test-size", 6)
     info = json.loads(Path("data/mixed/info.json").read_text())
     assert info["mixed"]["train"]["domains"] == {"math": 12, "qa": 9, "code": 9}
-    assert main(["data", "inspect", "--examples", "0"]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("data", "inspect", "--examples", 0)
     assert all(f"custom, {domain}" in shown for domain in DOMAINS)
-    assert main(["data", "inspect", "--file", own, "--json"]) == 0
-    (sets,) = json.loads(capsys.readouterr().out)["sides"].values()
-    assert {name: facts["lines"] for name, facts in sets.items()} == {
-        "custom, math": 12, "custom, qa": 13, "custom, code": 12,
-    }  # fmt: skip
-    assert main(["data", "process", "--custom", own, "--datasets", "gsm8k"]) == 2
-    assert "gsm8k: split 'train' is not in data/raw" in capsys.readouterr().err
-    assert main(["data", "process", "--custom", str(written(Path(), *OWN[:14]))]) == 2
-    assert "there are no qa problems for the test mix; add some, or set its ratio to 0" in capsys.readouterr().err
+    (sets,) = cli.json("data", "inspect", "--file", own)["sides"].values()
+    lines = {"custom, math": 12, "custom, qa": 13, "custom, code": 12}
+    assert {name: facts["lines"] for name, facts in sets.items()} == lines
+    assert "gsm8k: split 'train' is not in data/raw" in cli.refused(*process, own, "--datasets", "gsm8k")
+    assert "no qa problems for the test mix; add some, or set its ratio to 0" in cli.refused(*process, few)
 
 
-def test_check_judges_own_files_and_reports_every_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_check_judges_own_files_and_reports_every_fault(here: Path, cli: CommandLine) -> None:
+    def check(*records: Any, status: int = 0) -> str:
+        return cli("data", "check", "--file", written(Path(), *records), status=status)
+
     gsm8k = {"question": "2 + 2?", "answer": "It is four.\n#### 4"}
-    assert main(["data", "check", "--file", str(written(Path(), *OWN, gsm8k)), "--json"]) == 0
-    (report,) = json.loads(capsys.readouterr().out).values()
+    (report,) = cli.json("data", "check", "--file", written(Path(), *OWN, gsm8k)).values()
     assert report == {"records": 38, "golds": 26, "failures": []}
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["assert sort([]) is None"]}
     broken = {"problem": "?", "type": "code", "entry_point": "f", "tests": ["assert g(1)"]}
-    assert main(["data", "check", "--file", str(written(Path(), lax, broken, *OWN))]) == 1
-    shown = capsys.readouterr().out
+    shown = check(lax, broken, *OWN, status=1)
     assert "own.jsonl:1: lax: line 1 of the tests: the tests also pass a function that returns None" in shown
     assert "own.jsonl:2: field 'tests' never uses f" in shown
     assert "25 answers of 39 records, 2 faults" in shown
-    assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1
-    assert "... and 80 more" in capsys.readouterr().out
+    assert "... and 80 more" in check(*[broken] * 100, status=1)
 
 
-def test_pipes_and_endless_tests_are_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
-    assert "characters, more than 1,000,000" in error(
-        written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
-    )
-
-
-def test_runs_refuse_tests_that_pass_anything_before_they_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_runs_refuse_tests_that_pass_anything_before_they_begin(here: Path, cli: CommandLine, address: str) -> None:
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
     idle = {**lax, "id": "idle", "tests": ["assert sort([1]) == [1]\ndef more(): assert sort([2, 1]) == [1, 2]"]}
     own, good = written(Path(), *OWN, lax, idle), written(Path(), *OWN, name="good.jsonl")
-    options = ["--config", str(ROOT / "config/embedded.yaml"), "--set", f"executor.base_url={address}"]
-    files = [f"--set=data.{name}_dataset={good if name == 'test' else own}" for name in ("train", "test")]
-    for command in (
-        ["evaluate", *options, "--data", str(own)],
-        ["compare", *options, "--data", str(own)],
-        ["train", *options, "--set", f"judge.base_url={address}", *files],
-    ):
-        assert main(command) == 2, command
-        shown = " ".join(capsys.readouterr().err.split())
+    settings = as_options([f"executor.base_url={address}", f"judge.base_url={address}"])
+    files = as_options([f"train_dataset={own}", f"test_dataset={good}"])
+    for command in (["evaluate", "--data", own], ["compare", "--data", own], ["train", *files]):
+        shown = " ".join(cli.refused(*command, *settings).split())
         assert "own.jsonl:38: lax: line 2 of the tests: the tests also pass a function that returns None" in shown
         assert "own.jsonl:39: idle: the assert in line 2 of the tests of 'sort' never runs" in shown
-    assert not list(tmp_path.rglob("step_*")) and not list(tmp_path.rglob("*records*.jsonl"))
+    assert not list(here.rglob("step_*")) and not list(here.rglob("*records*.jsonl"))
