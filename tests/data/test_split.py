@@ -1,4 +1,4 @@
-"""Split, mix and training order: exact, deterministic and without leaks, whatever the order and the copies of the input."""
+"""Split, mix and training order: exact, deterministic, without leaks, whatever the input's order and copies."""
 
 import random
 from collections import Counter

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun, run_settings
+from helpers.finished import EMBEDDED, run_settings
 
 from llm_as_judge.commands.ablate import changed, run_ablation
 from llm_as_judge.config.loading import load_config
@@ -28,9 +28,8 @@ def test_the_interval_is_students_over_paired_seeds_and_the_table_shows_it() -> 
     assert "| buffer | 50.0 | +20.0 [-4.8, +44.8] | 1000 | +0 [-248, +248] |" in table
 
 
-def test_every_part_can_be_removed_from_the_shipped_configuration(root: Path) -> None:
-    shared = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}
-    config = load_config(root / "config/embedded.yaml", [f"{k}={root / v}" for k, v in shared.items()])
+def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
+    config = load_config(EMBEDDED)
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     for part in PARTS:
         made = changed(config, without(part, weights), part, 7)
@@ -50,7 +49,7 @@ def test_every_part_can_be_removed_from_the_shipped_configuration(root: Path) ->
 
 
 async def test_a_file_that_is_no_ablation_is_refused(tmp_path: Path) -> None:
-    config = load_config(FinishedRun.config, [f"results_dir={tmp_path}"])
+    config = load_config(EMBEDDED, [f"results_dir={tmp_path}"])
     for text in ("", "[]", '{"runs": []}', '{"runs": {"a": {"config": "x"}}}'):
         (tmp_path / f"ablation_{config.output.run_name}.json").write_text(text)
         with pytest.raises(DataError, match="move it away"):
@@ -62,7 +61,7 @@ async def test_the_ablation_trains_with_and_without_the_part_and_resumes(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"max_steps": 1, "num_return_sequences_in_group": 2, "eval_problems": 3, "max_problems": 6}
-    config = load_config(FinishedRun.config, run_settings(tmp_path, address, **more, **{"judge.mode": "rules"}))
+    config = load_config(EMBEDDED, run_settings(tmp_path, address, **more, **{"judge.mode": "rules"}))
     result = await run_ablation(config, ["buffer"], 1)
     assert [worth.part for worth in result.parts] == ["buffer"]
     assert len(result.full) == 1 and 0 <= result.full[0].accuracy <= 1

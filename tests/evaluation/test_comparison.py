@@ -9,9 +9,9 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from helpers.finished import EMBEDDED
 from helpers.knowing import Knowing, knowing
 
 from llm_as_judge.assembly.policy import load_author
@@ -21,7 +21,6 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
 
-ROOT = Path(__file__).parents[2]
 PROBLEMS, BUDGET = 24, 5_000
 
 
@@ -70,7 +69,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
             "workflow.enhancer": "null", "results_dir": folder / "results",
             "log_dir": folder / "logs", "output_dir": folder / "checkpoints",
         }  # fmt: skip
-        config = load_config(ROOT / "config/embedded.yaml", [f"{name}={value}" for name, value in settings.items()])
+        config = load_config(EMBEDDED, [f"{name}={value}" for name, value in settings.items()])
         load_author(config).policy.save_adapter(folder / "adapter")
         result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET))
         yield result, config, served, served.asked
