@@ -107,9 +107,7 @@ def architecture(make: Any, shape: ModelSizes) -> Any:
     )  # fmt: skip
 
 
-def test_an_evaluation_of_long_prompts_needs_the_planned_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefill of each batch, and its decoding step with the longest cache."""
     monkeypatch.setattr(nn.Module, "_apply", converted)
     monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")

@@ -102,12 +102,7 @@ return str(r['length'] + length) + found[0]""",
 
 
 #: Correct only by reasoning about conditions and counters, which plain definite assignment does not do.
-WARNED = {
-    "while counter": "W301",
-    "complementary returns": "W304",
-    "flag": "W301",
-    "same condition twice": "W301",
-}
+WARNED = {"while counter": "W301", "complementary returns": "W304", "flag": "W301", "same condition twice": "W301"}
 
 
 def test_correct_workflows_raise_no_alarm() -> None:

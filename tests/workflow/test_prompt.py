@@ -10,13 +10,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.prompt import (
-    DEFAULT_GUIDANCE,
-    Layer1,
-    load_guidance,
-    short_prompt,
-    system_prompt,
-)
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Layer1, load_guidance, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
