@@ -26,16 +26,12 @@ from llm_as_judge.sandbox.host import Sandbox
 
 #: Dataset, file, least number of published records and golds, number of invented records and golds.
 FILES = (
-    ("gsm8k", "gsm8k", 2700, 2700, 20, 20),
-    ("math", "math", 234, 234, 20, 20),
-    ("squad2", "squad_v2/dev-v2.0.json", 706, 1572, 9, 18),
-    ("hotpotqa", "hotpotqa", 300, 300, 24, 24),
-    ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164, 8, 8),
-    ("mbpp", "mbpp/mbpp.jsonl", 974, 974, 27, 27),
-    ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427, 26, 26),
-    ("mmlu", "mmlu", 577, 1731, 30, 90),
+    ("gsm8k", "gsm8k", 2700, 2700, 20, 20), ("math", "math", 234, 234, 20, 20),
+    ("squad2", "squad_v2/dev-v2.0.json", 706, 1572, 9, 18), ("hotpotqa", "hotpotqa", 300, 300, 24, 24),
+    ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164, 8, 8), ("mbpp", "mbpp/mbpp.jsonl", 974, 974, 27, 27),
+    ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427, 26, 26), ("mmlu", "mmlu", 577, 1731, 30, 90),
     ("commonsenseqa", "commonsenseqa", 1400, 4200, 18, 54),
-)
+)  # fmt: skip
 
 
 def records(path: Path) -> list[Any]:

@@ -155,16 +155,12 @@ def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> No
 def test_files_that_cannot_be_read_are_reported_with_the_cure(tmp_path: Path) -> None:
     wide = json.dumps(MATHS).encode("utf-16")
     for name, content, reason in (
-        ("empty.jsonl", b"\n\n", "no problems in it"),
-        ("empty.json", b"[]", "no problems in it"),
-        ("empty.json.gz", gzip.compress(b""), "no problems in it"),
-        ("wide.jsonl", wide, "not UTF-8"),
-        ("wide.json.gz", gzip.compress(wide), "not UTF-8"),
-        ("nul.jsonl", b"\0" * 100, "not JSON"),
+        ("empty.jsonl", b"\n\n", "no problems in it"), ("empty.json", b"[]", "no problems in it"),
+        ("empty.json.gz", gzip.compress(b""), "no problems in it"), ("wide.jsonl", wide, "not UTF-8"),
+        ("wide.json.gz", gzip.compress(wide), "not UTF-8"), ("nul.jsonl", b"\0" * 100, "not JSON"),
         ("table.csv", b"problem,answer,type\n1+1?,2,math\n", "your own problems go into .jsonl"),
-        ("problems.zip", b"PK", "cannot read .zip; use .json, .jsonl"),
-        ("problems", b"{}", "a file without suffix"),
-    ):
+        ("problems.zip", b"PK", "cannot read .zip; use .json, .jsonl"), ("problems", b"{}", "a file without suffix"),
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(content)
         assert reason in error(tmp_path / name) and name in error(tmp_path / name), name
     assert "no such file" in error(tmp_path / "absent.jsonl")

@@ -17,11 +17,8 @@ from llm_as_judge.types import Outcome, Reference, Rollout
 def test_wilson_matches_published_values() -> None:
     # Newcombe 1998, Statistics in Medicine 17, table I, method 3
     for k, n, low, high in [
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-    ]:
+        (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
+    ]:  # fmt: skip
         assert wilson_interval(k, n) == pytest.approx((low, high), abs=5e-5)
     assert wilson_interval(0, 0) == (0.0, 1.0)
     with pytest.raises(ValueError, match="k = 3"):

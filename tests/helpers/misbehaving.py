@@ -17,14 +17,11 @@ _LOCK = threading.Lock()
 VERDICT = "<analysis>a</analysis><true_false>{}</true_false>"
 #: Content, finish reason and reasoning of replies.
 REPLIES: dict[str, tuple[str | None, str, str]] = {
-    "true": (VERDICT.format("True"), "stop", ""),
-    "false": (VERDICT.format("False"), "stop", ""),
-    "empty_length": (None, "length", ""),
-    "cut_verdict": (VERDICT.format("True"), "length", ""),
+    "true": (VERDICT.format("True"), "stop", ""), "false": (VERDICT.format("False"), "stop", ""),
+    "empty_length": (None, "length", ""), "cut_verdict": (VERDICT.format("True"), "length", ""),
     "truncated_verdict": ('{"analysis": "the same", "true_fal', "stop", ""),
-    "reasoning_only": ("", "stop", VERDICT.format("True")),
-    "wrong_word": (VERDICT.format("Maybe"), "stop", ""),
-}
+    "reasoning_only": ("", "stop", VERDICT.format("True")), "wrong_word": (VERDICT.format("Maybe"), "stop", ""),
+}  # fmt: skip
 #: HTTP status and text of other answers.
 STATUSES = {
     "busy": (429, "slow down"),

@@ -82,12 +82,9 @@ def hotpotqa(split: str) -> Iterator[Record]:
         yield {
             "_id": f"{split}{i:020d}",
             "question": f"Into which lake flows the river of {town} that was counted as number {i} of {split}?",
-            "answer": "Lake Marn",
-            "type": ("bridge", "comparison")[i % 2],
-            "level": "medium",
-            "supporting_facts": [[town, 1], [river, 0]],
-            "context": paragraphs[: 2 if i % 4 == 0 else 10],
-        }
+            "answer": "Lake Marn", "type": ("bridge", "comparison")[i % 2], "level": "medium",
+            "supporting_facts": [[town, 1], [river, 0]], "context": paragraphs[: 2 if i % 4 == 0 else 10],
+        }  # fmt: skip
 
 
 def humaneval() -> Iterator[Record]:
@@ -143,13 +140,10 @@ def sanitized_mbpp() -> Iterator[Record]:
     for record in mbpp():
         if record["task_id"] != 602:
             yield {
-                "source_file": "Invented samples",
-                "task_id": record["task_id"],
-                "prompt": record["text"],
+                "source_file": "Invented samples", "task_id": record["task_id"], "prompt": record["text"],
                 "code": record["code"].replace("\r\n", "\n"),
-                "test_imports": ["import math"] if "math." in record["code"] else [],
-                "test_list": record["test_list"],
-            }
+                "test_imports": ["import math"] if "math." in record["code"] else [], "test_list": record["test_list"],
+            }  # fmt: skip
 
 
 def mmlu(split: str) -> Iterator[list[str]]:

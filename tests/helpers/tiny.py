@@ -63,19 +63,10 @@ def tiny_policy(
     ``family`` is one of ``FAMILIES`` or any model type of transformers.
     """
     values: dict[str, Any] = {
-        "hidden_size": hidden,
-        "num_hidden_layers": 2,
-        "intermediate_size": 2 * hidden,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 512,
-        "initializer_range": 0.2,
-        "tie_word_embeddings": True,
-        "bos_token_id": 0,
-        "eos_token_id": EOS,
-        "pad_token_id": 2,
-    }
+        "hidden_size": hidden, "num_hidden_layers": 2, "intermediate_size": 2 * hidden, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": vocabulary, "max_position_embeddings": 512, "initializer_range": 0.2,
+        "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": EOS, "pad_token_id": 2,
+    }  # fmt: skip
     made = {**values, **(more or {})}
     config = FAMILIES[family](**made) if family in FAMILIES else AutoConfig.for_model(family, **made)
     policy = Policy.from_config(
@@ -206,12 +197,9 @@ def bandit_trainer(
     """A trainer on a trivial task: a completion is right if it contains the lucky number."""
     policy = policy or tiny_policy(rank=8)
     defaults: dict[str, Any] = {
-        "rollout_batch_size": 4,
-        "num_return_sequences_in_group": 6,
-        "learning_rate": 1e-2,
-        "response_max_length": 4,
+        "rollout_batch_size": 4, "num_return_sequences_in_group": 6, "learning_rate": 1e-2, "response_max_length": 4,
         "save_every": 0,
-    }
+    }  # fmt: skip
     return Trainer(
         TrainerParts(
             policy=policy,

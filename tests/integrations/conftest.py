@@ -22,12 +22,9 @@ def executor() -> Iterator[Knowing]:
 def overrides(executor: Knowing) -> list[str]:
     """For code that loads the configuration itself."""
     return [
-        "executor.provider=openai",
-        f"executor.base_url={executor.url}",
-        "executor.max_retries=0",
-        "judge.mode=rules",
+        "executor.provider=openai", f"executor.base_url={executor.url}", "executor.max_retries=0", "judge.mode=rules",
         "domain_ratios={math: 1, code: 0, qa: 0}",
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture

@@ -98,12 +98,9 @@ def test_verls_own_ray_workers_one_of_which_is_killed(
     files(settings, tmp_path / "files", executor)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # a socket's path must be short
         environment = {
-            **os.environ,
-            "WORKFLOWS": json.dumps(TEXTS),
-            "RAY_FOLDER": folder,
-            "PYTHONPATH": str(ROOT),
+            **os.environ, "WORKFLOWS": json.dumps(TEXTS), "RAY_FOLDER": folder, "PYTHONPATH": str(ROOT),
             "RAY_USAGE_STATS_ENABLED": "0",
-        }
+        }  # fmt: skip
         done = subprocess.run(
             [
                 os.environ["VERL_PYTHON"], str(Path(__file__).with_name("verl_ray.py")),

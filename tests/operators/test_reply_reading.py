@@ -48,15 +48,12 @@ SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"
 
 def test_the_code_of_the_function_is_found() -> None:
     texts = (
-        SOURCE,
-        f"```python\n{SOURCE}\n```",
-        f"```\n{SOURCE}\n```\nThis works.",
+        SOURCE, f"```python\n{SOURCE}\n```", f"```\n{SOURCE}\n```\nThis works.",
         f"Sure! Here is it:\n\n```Python\n{SOURCE}\n```\n\nExample:\n\n```python\nassert f(2) == 4\n```",
-        f"```python\nx = 1\n```\nBetter:\n```python\n{SOURCE}\n```",
-        f"```python\n{SOURCE}",
+        f"```python\nx = 1\n```\nBetter:\n```python\n{SOURCE}\n```", f"```python\n{SOURCE}",
         f"Here is the function:\n{SOURCE}\n\nThis function squares a number.",
         f"{SOURCE}\n\n- It uses one multiplication",
-    )
+    )  # fmt: skip
     assert [text for text in texts if code(text, "f") != SOURCE] == []
     for text in ("I cannot do that.", "def f(:\n    pass\nThis is it"):
         assert code(text, "f") == text, "what is not code is left as it is"

@@ -57,11 +57,7 @@ def test_what_a_template_does_not_accept_is_put_in_front_of_the_next_message() -
 
 def test_text_has_no_special_tokens_at_its_ends() -> None:
     cases = {
-        "x = 1": "x = 1",
-        "x = 1 \0\0\n\0": "x = 1",
-        "\0 x = 1": "x = 1",
-        "s = '\0' + 1": "s = '<eos>' + 1",
-        "\0": "",
+        "x = 1": "x = 1", "x = 1 \0\0\n\0": "x = 1", "\0 x = 1": "x = 1", "s = '\0' + 1": "s = '<eos>' + 1", "\0": "",
         "": "",
-    }
+    }  # fmt: skip
     assert {written: text_of(Letters(), list(map(ord, written))) for written in cases} == cases

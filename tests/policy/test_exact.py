@@ -217,20 +217,15 @@ def test_models_whose_prefixes_cannot_be_shared_are_refused() -> None:
         return {"rope_parameters": {"rope_type": kind, "rope_theta": 1e4, **own}}
 
     cases: list[tuple[dict[str, Any], float, int, str]] = [
-        ({}, 0.0, 4000, ""),
-        ({}, 0.1, 0, "lora_dropout=0.1"),
-        (WINDOW, 0.0, 9, "window of 8"),
-        (WINDOW, 0.0, 8, ""),
+        ({}, 0.0, 4000, ""), ({}, 0.1, 0, "lora_dropout=0.1"), (WINDOW, 0.0, 9, "window of 8"), (WINDOW, 0.0, 8, ""),
         ({"layer_types": ["linear_attention", "full_attention"]}, 0.0, 0, "linear_attention"),
         ({"output_router_logits": True}, 0.0, 0, "load-balancing loss"),
-        ({"attn_logit_softcapping": 30.0}, 0.0, 0, "softcapping"),
-        (rope("linear", factor=2.0), 0.0, 4000, ""),
+        ({"attn_logit_softcapping": 30.0}, 0.0, 0, "softcapping"), (rope("linear", factor=2.0), 0.0, 4000, ""),
         (rope("yarn", factor=4.0, original_max_position_embeddings=36), 0.0, 4000, ""),
-        (rope("dynamic", factor=4.0), 0.0, 512, ""),
-        (rope("dynamic", factor=4.0), 0.0, 513, "beyond 512"),
+        (rope("dynamic", factor=4.0), 0.0, 512, ""), (rope("dynamic", factor=4.0), 0.0, 513, "beyond 512"),
         (rope("longrope", **factors, original_max_position_embeddings=36), 0.0, 37, "beyond 36"),
         (rope("of the future"), 0.0, 1, "not supported"),
-    ]
+    ]  # fmt: skip
     wrong = []
     for more, dropout, longest, reason in cases:
         config = FAMILIES["qwen2"](

@@ -66,12 +66,9 @@ class FakeServer:
     def default(index: int, body: dict[str, Any]) -> dict[str, Any]:
         ids = [body["prompt"][0] + index, 9, EOS]
         return {
-            "index": index,
-            "text": "ignored",
-            "finish_reason": "stop",
-            "token_ids": ids,
+            "index": index, "text": "ignored", "finish_reason": "stop", "token_ids": ids,
             "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]},
-        }
+        }  # fmt: skip
 
     def close(self) -> None:
         self._server.shutdown()

@@ -99,13 +99,10 @@ def test_a_function_that_cannot_be_used_is_refused_with_the_reason(file: Path) -
     for name, message in (
         (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
         (f"{file}:positional", "asks for completions; parameters are passed by name"),
-        (f"{file}:number", "not a function"),
-        (f"{file}:missing", "has no 'missing'"),
-        ("nowhere.py:f", "no file nowhere.py"),
-        ("no_such_module:f", "cannot import"),
-        ("math", "write package.module:function"),
-        ("math:sqrrt", "did you mean 'sqrt'"),
-    ):
+        (f"{file}:number", "not a function"), (f"{file}:missing", "has no 'missing'"),
+        ("nowhere.py:f", "no file nowhere.py"), ("no_such_module:f", "cannot import"),
+        ("math", "write package.module:function"), ("math:sqrrt", "did you mean 'sqrt'"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             load_function(name)
 

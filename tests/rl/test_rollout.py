@@ -24,17 +24,13 @@ async def collected(texts: list[str], **parts: Any) -> tuple[Rollout, ...]:
 
 def test_code_is_unwrapped_and_never_repaired() -> None:
     cases = {
-        "class Workflow: pass": "class Workflow: pass",
-        "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
-        "```\nx = 1\n```": "x = 1\n",
-        "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
+        "class Workflow: pass": "class Workflow: pass", "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
+        "```\nx = 1\n```": "x = 1\n", "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
         "```py\nx = 1\n```\n```python\ny = 2\n```": "x = 1\n",
         "<think>\n```python\nno\n```\n</think>\n```python\nyes\n```": "yes\n",
-        "```python\nnever closed": "```python\nnever closed",
-        "def f(:": "def f(:",
-        "s = '<eos>' + 1": "s = '<eos>' + 1",
-        "": "",
-    }
+        "```python\nnever closed": "```python\nnever closed", "def f(:": "def f(:",
+        "s = '<eos>' + 1": "s = '<eos>' + 1", "": "",
+    }  # fmt: skip
     assert {text: extract_code(text) for text in cases} == cases
     for text in ("b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"):
         assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1", text

@@ -87,13 +87,9 @@ def test_prefixes_are_shared_if_possible_and_worthwhile() -> None:
     lonely = [replace(c, prompt_ids=(i,), token_ids=(5, 6, 7), logprobs=(-1.0,) * 3) for i, c in enumerate(completions)]
     wrong = []
     for shared, dropout, rows, layout in (
-        (None, 0.0, completions, "tree"),
-        (True, 0.0, completions, "tree"),
-        (False, 0.0, completions, "padded"),
-        (None, 0.1, completions, "padded"),
-        (False, 0.1, completions, "padded"),
-        (None, 0.0, lonely, "padded"),
-    ):
+        (None, 0.0, completions, "tree"), (True, 0.0, completions, "tree"), (False, 0.0, completions, "padded"),
+        (None, 0.1, completions, "padded"), (False, 0.1, completions, "padded"), (None, 0.0, lonely, "padded"),
+    ):  # fmt: skip
         updater = Updater(fresh(lora_dropout=dropout), TrainingConfig(shared_prefix=shared))
         if (found := updater.checked_layout(rows, Sampling())) != layout:
             wrong.append((shared, dropout, layout, found))

@@ -19,27 +19,23 @@ FRAME = "import os, time\ndef send(b):\n    os.write(3, len(b).to_bytes(4, 'big'
 MISBEHAVIOUR = [
     ("def f(:", "raised", "SyntaxError"),
     ("def f():\n    x = 1\n    return x / 0\nf()", "raised", "ZeroDivisionError: division by zero (line 3)"),
-    ("input()", "raised", "EOFError"),
-    ("while True: pass", "timeout", ""),
+    ("input()", "raised", "EOFError"), ("while True: pass", "timeout", ""),
     ("import signal\nsignal.signal(signal.SIGXCPU, lambda *a: None)\nwhile True: pass", "timeout", ""),
     ("import time; time.sleep(60)", "timeout", "no result within 2 s"),
     ("x = bytearray(10**9)", "memory", "MemoryError"),
     ("x = 'a' * 1000\nwhile True: x *= 1000", "memory", "MemoryError"),
     ("while True: print('x' * 1000)", "output_limit", "10000 bytes"),
     ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output_limit", "10000 bytes"),
-    ("import sys; sys.exit(0)", "raised", "SystemExit: 0"),
-    ("import os; os._exit(0)", "raised", "status 0"),
-    ("import os; os._exit(99)", "raised", "status 99"),
-    ("import ctypes; ctypes.string_at(0)", "raised", "signal 11"),
+    ("import sys; sys.exit(0)", "raised", "SystemExit: 0"), ("import os; os._exit(0)", "raised", "status 0"),
+    ("import os; os._exit(99)", "raised", "status 99"), ("import ctypes; ctypes.string_at(0)", "raised", "signal 11"),
     ("def f(): f()\nf()", "raised", "RecursionError"),
     ("class E(Exception):\n    def __str__(self): 1/0\nraise E", "raised", "E: <str() raised"),
     ("import socket\ns = socket.socket(fileno=3); s.close()\nwhile True: pass", "raised", "connection"),
-    (f"{FRAME}send(b'{{}}')", "raised", "no result"),
-    (f"{FRAME}send(b'[]')", "raised", "invalid message"),
+    (f"{FRAME}send(b'{{}}')", "raised", "no result"), (f"{FRAME}send(b'[]')", "raised", "invalid message"),
     ("import os; os.write(3, b'\\xff' * 8)", "output_limit", "message takes over"),
     (f'{FRAME}send(b\'{{"end": "fault"}}\')\nos._exit(99)', "raised", ""),
     ("import os\nwhile True: os.fork()", "raised", "Error"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +49,9 @@ def test_a_value_that_json_cannot_hold_is_text_and_a_coroutine_is_awaited(box: S
     assert (result.outcome, result.stdout) == ("finished", "a\nb\n")
     assert box.run("def add(a, b):\n    return {'sum': a + b}", call="add", args=[2, 3]).value == {"sum": 5}
     for expression, value in {
-        "(1, 2)": "(1, 2)",
-        "[(1, 2)]": "[(1, 2)]",
-        "{1: 2}": "{1: 2}",
-        "__import__('fractions').Fraction(1, 2)": "1/2",
-        "2**70": 2**70,
-        "[1.5, None, True, 'x']": [1.5, None, True, "x"],
-    }.items():
+        "(1, 2)": "(1, 2)", "[(1, 2)]": "[(1, 2)]", "{1: 2}": "{1: 2}", "__import__('fractions').Fraction(1, 2)": "1/2",
+        "2**70": 2**70, "[1.5, None, True, 'x']": [1.5, None, True, "x"],
+    }.items():  # fmt: skip
         assert box.run(f"def f():\n    return {expression}", call="f").value == value
     assert box.run("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 3", call="f").value == 3
 

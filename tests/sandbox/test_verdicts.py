@@ -191,16 +191,12 @@ def f(x):
     output = "import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as o: f(1)\nassert o"
     wrong = []
     for tests, obstacle in (
-        ("assert f(Node(1)) == 1", "Node of the solution"),
-        ("assert f(lambda x: x) == 1", "cannot cross"),
-        ("x = []\nassert f(x) is x", "identities"),
-        ("assert f(1)(2) == 3", "call what the function returns"),
-        ("assert f.__doc__", "the function itself"),
-        ("m = f('ab')\nassert m.group() == 'a'", "look at .group"),
+        ("assert f(Node(1)) == 1", "Node of the solution"), ("assert f(lambda x: x) == 1", "cannot cross"),
+        ("x = []\nassert f(x) is x", "identities"), ("assert f(1)(2) == 3", "call what the function returns"),
+        ("assert f.__doc__", "the function itself"), ("m = f('ab')\nassert m.group() == 'a'", "look at .group"),
         ("import asyncio\nasync def main(): assert await f(1) == 1\nasyncio.run(main())", "asynchronous"),
-        (output, "redirect_stdout"),
-        ("from solution import f\nassert f(1) == 1", "import the solution"),
-    ):
+        (output, "redirect_stdout"), ("from solution import f\nassert f(1) == 1", "import the solution"),
+    ):  # fmt: skip
         found = box.verdict(solution, tests)
         if (found.mode, found.weak) != ("nonce", True) or obstacle not in found.obstacle:
             wrong.append((tests, found))

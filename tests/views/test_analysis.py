@@ -49,12 +49,9 @@ def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     counts = {dimension: {key: line.rollouts for key, line in lines.items()} for dimension, lines in found.by.items()}
     failures = counts.pop("failure")
     assert counts == {
-        "domain": {"math": 5, "qa": 1},
-        "dataset": {"gsm8k": 5, "none": 1},
-        "operator": {"Custom": 5, "Test": 1},
-        "shape": {"Custom": 5, "no operator": 1},
-        "lint": {"W204": 1, "W205": 1},
-    }
+        "domain": {"math": 5, "qa": 1}, "dataset": {"gsm8k": 5, "none": 1}, "operator": {"Custom": 5, "Test": 1},
+        "shape": {"Custom": 5, "no operator": 1}, "lint": {"W204": 1, "W205": 1},
+    }  # fmt: skip
     assert {key.partition(" ")[0]: n for key, n in failures.items() if key.startswith("invalid")} == {"invalid:": 1}
     assert {key: n for key, n in failures.items() if not key.startswith("invalid")} == {
         "wrong answer": 1, "raised: ValueError": 1, "unscored: ProviderError": 1, "unscored: no verdict in N tokens": 1,

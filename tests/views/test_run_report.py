@@ -86,13 +86,8 @@ def test_the_page_has_the_figures_of_the_run_and_no_scripts(tmp_path: Path) -> N
     page = report_page(story)
     shown = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
     for seen in (
-        "mine",
-        "10 rollouts",
-        "2 rollouts unscored",
-        "Question math/p2?",
-        "Reply to math/p2",
-        "Is it right? ",
-    ):
+        "mine", "10 rollouts", "2 rollouts unscored", "Question math/p2?", "Reply to math/p2", "Is it right? ",
+    ):  # fmt: skip
         assert seen in shown, seen
     assert "<script" not in page and not re.search(r"(?:src|href)\s*=\s*[\"'](?!#|data:image/svg)", page)
 

@@ -133,13 +133,10 @@ def test_lint_knows_its_signature_and_keys() -> None:
     assert lint(WORKFLOW, operators=operators) == []
     assert "W201" in [f.code for f in lint(WORKFLOW)], "it is not configured"
     for old, new, code in (
-        ("problem, ['French']", "problem", "W203"),
-        ("['French']", "'French'", "W203"),
-        ("tone='warm'", "mood='warm'", "W203"),
-        ("polite=True", "rude=True", "W203"),
-        ("['translation']", "['answer']", "W207"),
-        ("await ", "", "W204"),
-    ):
+        ("problem, ['French']", "problem", "W203"), ("['French']", "'French'", "W203"),
+        ("tone='warm'", "mood='warm'", "W203"), ("polite=True", "rude=True", "W203"),
+        ("['translation']", "['answer']", "W207"), ("await ", "", "W204"),
+    ):  # fmt: skip
         assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)], new
 
 

@@ -76,13 +76,9 @@ def test_guidance_is_read_from_a_file(tmp_path: Path, root: Path) -> None:
 def test_wrong_guidance_is_refused(tmp_path: Path) -> None:
     path, domains = tmp_path / "guidance.yaml", r"guidance\.yaml must map exactly math, code, qa to text"
     for text, message in (
-        ("math: a\ncode: b", domains),
-        ("math: a\ncode: b\nqa: c\nart: d", domains),
-        ("- math", domains),
-        ("", domains),
-        ("maths: a\ncode: b\nqa: c", domains),
-        ("math: [", r"guidance file .*guidance\.yaml"),
-    ):
+        ("math: a\ncode: b", domains), ("math: a\ncode: b\nqa: c\nart: d", domains), ("- math", domains), ("", domains),
+        ("maths: a\ncode: b\nqa: c", domains), ("math: [", r"guidance file .*guidance\.yaml"),
+    ):  # fmt: skip
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError, match=message):
             load_guidance(path)
