@@ -1,4 +1,4 @@
-"""The log of a run: it survives crashes, full disks, resumed runs and odd values, and stays small."""
+"""What a run writes survives crashes, full disks, resumed runs and odd values: files, and the log."""
 
 import errno
 import json
@@ -26,9 +26,43 @@ from llm_as_judge.events import (
     StepReport,
     UsageEvent,
 )
+from llm_as_judge.files import locked, write_whole
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
 from llm_as_judge.types import Exchange, Execution, OperatorCall
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "old")
+    path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_whole(path, "new")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    write_whole(path, b"new")
+    assert path.read_text() == "new"
+
+
+def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / ".lock", os.write
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
+        monkeypatch.setattr(os, "write", writes)
+        with locked(path), pytest.raises(RuntimeError, match=told), locked(path, RuntimeError):
+            pass
+        with locked(path, RuntimeError):  # and free again
+            path.write_text("")
+
+
+def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "results.json").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"results\.json'$"):
+        write_whole(tmp_path / "results.json", "x")
+    assert list(tmp_path.iterdir()) == [tmp_path / "results.json"]
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
