@@ -113,17 +113,15 @@ def test_the_table_has_one_line_for_every_folder_and_file_and_no_other() -> None
 
 def test_the_checker_finds_bad_imports_and_passes_good_ones() -> None:
     bad = [
-        ("types", "import numpy"),
-        ("errors", "from llm_as_judge.llm import cache"),
+        ("types", "import numpy"), ("errors", "from llm_as_judge.llm import cache"),
         ("config", "def f():\n    from llm_as_judge.rl.trainer import Trainer"),
         ("operators.test", "if TYPE_CHECKING:\n    import llm_as_judge.judging.judge"),
         ("rl.update", "from ..evaluation.evaluate import run_evaluation"),
         ("commands.doctor", "def f():\n    import transformers"),
         ("llm.client", "import importlib\nimportlib.import_module('llm_as_judge.commands.app')"),
-        ("embedded.tasks.maths", "from llm_as_judge.llm.client import LLMClient"),
-        ("stray", "import json"),
+        ("embedded.tasks.maths", "from llm_as_judge.llm.client import LLMClient"), ("stray", "import json"),
         ("commands.app", "import llm_as_judge.stray"),
-    ]
+    ]  # fmt: skip
     good = [
         ("commands.app", "from llm_as_judge.rl.trainer import Trainer"),
         ("rl.loss", "import torch\nfrom llm_as_judge.types import Group"),

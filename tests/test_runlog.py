@@ -141,14 +141,12 @@ def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_
 def test_a_resumed_session_replaces_later_steps_and_adds_to_usage(tmp_path: Path) -> None:
     usage = UsageEvent(models={"executor": {"calls": 2, "cost": 1.5}})
     path = write(
-        tmp_path / "run.jsonl",
-        RunEvent(id="a", time=100.0),
+        tmp_path / "run.jsonl", RunEvent(id="a", time=100.0),
         *(StepReport(step=n, accuracy=n / 10, time=100.0 + n) for n in (1, 2, 3)),
-        EvalEvent(step=3, scores={"overall": 0.5}, time=104.0),
-        usage,
+        EvalEvent(step=3, scores={"overall": 0.5}, time=104.0), usage,
         RunEvent(id="b", resumed_from="checkpoints/nano/run/step_2", time=1000.0),
         StepReport(step=3, accuracy=0.9, time=1010.0),
-    )
+    )  # fmt: skip
     log = LogReader.read(path)
     assert [(step.step, step.accuracy) for step in log.steps] == [(1, 0.1), (2, 0.2), (3, 0.9)]
     assert log.evals == [] and log.usage == {"executor": {"calls": 2, "cost": 1.5}}

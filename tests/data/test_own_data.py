@@ -141,13 +141,11 @@ def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> No
     content = plain.read_bytes()
     array = json.dumps([MATHS, CODE], indent=1).encode()
     for name, other in (
-        ("a.jsonl.gz", gzip.compress(content)),
-        ("b.jsonl", codecs.BOM_UTF8 + content),
-        ("c.jsonl", content.replace(b"\n", b"\r\n") + b"\r\n\r\n"),
-        ("d.json", array),
+        ("a.jsonl.gz", gzip.compress(content)), ("b.jsonl", codecs.BOM_UTF8 + content),
+        ("c.jsonl", content.replace(b"\n", b"\r\n") + b"\r\n\r\n"), ("d.json", array),
         ("e.json", codecs.BOM_UTF8 + array.replace(b"\n", b"\r\n")),
         ("f.json.gz", gzip.compress(codecs.BOM_UTF8 + array)),
-    ):
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(other)
         assert read_problems(tmp_path / name) == read_problems(plain), name
 

@@ -24,12 +24,10 @@ REPLIES: dict[str, tuple[str | None, str, str]] = {
 }  # fmt: skip
 #: HTTP status and text of other answers.
 STATUSES = {
-    "busy": (429, "slow down"),
-    "broken": (500, "oops"),
-    "unauthorised": (401, "no key"),
+    "busy": (429, "slow down"), "broken": (500, "oops"), "unauthorised": (401, "no key"),
     "too_long": (400, "This model's maximum context length is 8 tokens"),
     "truncated_body": (200, '{"choices": [{"message": {"content": "<true_fal'),
-}
+}  # fmt: skip
 
 
 class Misbehaving(Handler):

@@ -42,13 +42,11 @@ def rollout(
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(SHAPES[plan], of.question.domain) if text is None else text
     return Rollout(
-        of,
-        Completion(source, (), (), (), "stop"),
-        source,
+        of, Completion(source, (), (), (), "stop"), source,
         Execution(outcome, answer if outcome == "finished" else None, (call,)),
         Verdict(correct, "rules", reason="" if correct is not None else "the provider was down"),
         Reward(None if correct is None else float(correct)),
-    )
+    )  # fmt: skip
 
 
 def record_of(index: int, sample: int, rollout: Rollout) -> RolloutEvent:

@@ -33,11 +33,9 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
     scorer = Scorer(settings)
     try:
         right, wrong, invalid, cut = await asyncio.gather(
-            scorer.score(row, text("program")),
-            scorer.score(row, text("direct")),
-            scorer.score(row, "import os"),
+            scorer.score(row, text("program")), scorer.score(row, text("direct")), scorer.score(row, "import os"),
             scorer.score(row, text("program"), finish_reason="length"),
-        )
+        )  # fmt: skip
         assert right.verdict.correct is True and right.valid and right.execution.tokens == 30
         assert set(right.reward.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
         assert right.reward.total is not None and right.reward.total > 8

@@ -116,12 +116,10 @@ async def test_a_batch_as_trl_passes_it(
     reward, logged = WorkflowReward(settings), dict[str, Any]()
     text = workflow(SHAPES["program"], "math")
     batch: dict[str, Any] = {
-        "prompts": list(rows["prompt"]) * 3,
-        "completions": [[{"role": "assistant", "content": text}], text, text],
-        "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8],
-        "log_metric": logged.__setitem__,
+        "prompts": list(rows["prompt"]) * 3, "completions": [[{"role": "assistant", "content": text}], text, text],
+        "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8], "log_metric": logged.__setitem__,
         "log_extra": logged.__setitem__,
-    }
+    }  # fmt: skip
     try:
         with pytest.raises(ConfigError, match="record"):
             await reward(**batch)

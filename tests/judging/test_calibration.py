@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from helpers import rollouts
+from helpers.cli import CommandLine
 from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
@@ -75,21 +75,14 @@ def test_the_wrong_line_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_its_line_last_and_draws_the_picture(
-    pairs_file: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ["judge", "calibrate", str(pairs_file), "--mode", "rules", "--config", str(root / "config/embedded.yaml")]
-    files = {"guidance": "config/guidance.yaml", "enhancer": "config/operator_descriptions/nano.yaml"}
-    command += [f"--set={name}={root / path}" for name, path in files.items()]
-    assert main(command) == 0
-    out = capsys.readouterr().out.strip().splitlines()
-    assert out[-1] == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
-    assert (tmp_path / "results/judge/pairs_rules.png").read_bytes().startswith(b"\x89PNG")
-    assert main([*command, "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+def test_the_command_prints_its_line_last_and_draws_the_picture(pairs_file: Path, here: Path, cli: CommandLine) -> None:
+    command = ["judge", "calibrate", pairs_file, "--mode", "rules"]
+    line = cli(*command).strip().splitlines()[-1]
+    assert line == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
+    assert (here / "results/judge/pairs_rules.png").read_bytes().startswith(b"\x89PNG")
+    shown = json.loads(cli(*command, "--json").splitlines()[-1])
     assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
-    assert shown["line"] == out[-1] and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
+    assert shown["line"] == line and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
 
 
 def problem(i: int) -> Problem:

@@ -43,12 +43,10 @@ CODE = Problem(
 async def test_rules_say_yes_and_the_model_decides_the_rest() -> None:
     """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
     for mode, said, reply, correct, tier in (
-        ("hybrid", "The answer is 12.0", None, True, "rules"),
-        ("hybrid", "a dozen", TRUE, True, "llm"),
-        ("hybrid", "a dozen", FALSE, False, "llm"),
-        ("llm", "12", FALSE, False, "llm"),
+        ("hybrid", "The answer is 12.0", None, True, "rules"), ("hybrid", "a dozen", TRUE, True, "llm"),
+        ("hybrid", "a dozen", FALSE, False, "llm"), ("llm", "12", FALSE, False, "llm"),
         ("rules", "a dozen", None, False, "rules"),
-    ):
+    ):  # fmt: skip
         model = ScriptedModel([] if reply is None else [reply])
         verdict = await Judge(asked(mode=mode), model).verdict(problem("12"), said)
         assert (verdict.correct, verdict.tier, len(model.asked)) == (correct, tier, reply is not None), (mode, said)
@@ -136,10 +134,8 @@ async def test_the_extracted_answer_is_what_is_judged() -> None:
 
 async def test_the_majority_of_votes_counts_and_a_tie_abstains() -> None:
     for replies, correct in (
-        ([TRUE, TRUE, FALSE], True),
-        ([TRUE, FALSE, FALSE], False),
-        ([TRUE, FALSE, "?", "?"], None),
-    ):
+        ([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None),
+    ):  # fmt: skip
         model = ScriptedModel(list(replies))
         assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
         assert all(request["temperature"] >= 0.3 for request in model.asked)

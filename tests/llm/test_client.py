@@ -278,10 +278,8 @@ async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> N
 async def test_a_key_that_a_provider_quotes_is_in_no_message_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     for text in (
-        "Incorrect API key provided: secret.",
-        "key sk-Abc123***xyz9 expired",
-        "Authorization: Bearer eyJhbGc.x",
-    ):
+        "Incorrect API key provided: secret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",
+    ):  # fmt: skip
         error = await failure(Script(web.Response(status=500, text=text), web.Response(status=401, text=text)))
         said = f"{error} {caplog.text}"
         assert "***" in str(error)

@@ -192,10 +192,8 @@ def test_sequences_longer_than_a_window_or_a_rotary_switch_are_refused() -> None
 def test_models_with_other_attention_are_refused_at_the_start() -> None:
     moe = {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["full_attention"] * 2}
     cases: dict[str, dict[str, Any]] = {
-        "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-        "gptj": {"rotary_dim": 8},
-        "gpt_oss": moe,
-    }
+        "gpt_neo": {"attention_types": [[["global", "local"], 1]]}, "gptj": {"rotary_dim": 8}, "gpt_oss": moe,
+    }  # fmt: skip
     for family, more in cases.items():
         with pytest.raises(
             ConfigError, match=rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"

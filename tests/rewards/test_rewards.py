@@ -60,11 +60,9 @@ def reward(
 ) -> Reward:
     function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
     return function(
-        Problem(types.Question("p", "?", domain), types.Reference(("12",))),
-        Completion(text, (), (), (), "stop"),
-        Execution(outcome, answer, calls, findings=findings),
-        Verdict(correct, "rules"),
-    )
+        Problem(types.Question("p", "?", domain), types.Reference(("12",))), Completion(text, (), (), (), "stop"),
+        Execution(outcome, answer, calls, findings=findings), Verdict(correct, "rules"),
+    )  # fmt: skip
 
 
 def total(*args: Any, **kwargs: Any) -> float:
@@ -157,11 +155,9 @@ def test_repetition_of_calls_and_text() -> None:
 
 def test_weights_and_budgets_that_break_the_promise_are_refused() -> None:
     for change, message in (
-        ({"correctness": 0.2, "efficiency": 0.6}, "outscore"),
-        ({"format": -0.1, "efficiency": 0.3}, "negative"),
-        ({"style": 0.1}, "style"),
-        ({"efficiency": float("nan")}, "finite"),
-    ):
+        ({"correctness": 0.2, "efficiency": 0.6}, "outscore"), ({"format": -0.1, "efficiency": 0.3}, "negative"),
+        ({"style": 0.1}, "style"), ({"efficiency": float("nan")}, "finite"),
+    ):  # fmt: skip
         with pytest.raises((ConfigError, ValidationError), match=message):
             RewardFunction(RewardConfig(reward_weights={**WEIGHTS, **change}))
     for setting in ({"reward_weights": {"correctness": 1.0}}, {"token_budget": 0}, {"operator_budget": 1}):

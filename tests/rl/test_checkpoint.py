@@ -54,12 +54,10 @@ def flip_a_bit(path: Path) -> None:
 
 
 DAMAGES = {
-    "one flipped bit": flip_a_bit,
-    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "empty": lambda path: path.write_bytes(b""),
-    "garbage": lambda path: path.write_bytes(b"\x00garbage" * 50),
+    "one flipped bit": flip_a_bit, "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "empty": lambda path: path.write_bytes(b""), "garbage": lambda path: path.write_bytes(b"\x00garbage" * 50),
     "removed": lambda path: path.unlink(),
-}
+}  # fmt: skip
 FILES = ("state.pt", "optimizer.pt", "adapter_model.safetensors", "adapter_config.json", "checkpoint.json")
 
 

@@ -40,10 +40,8 @@ def test_advantages_equal_a_plain_loop() -> None:
         found = group_advantages([torch.tensor(row, dtype=torch.float64) for row in rows], scale)
         for row, known, worth in zip(rows, scored, found, strict=True):
             spread = {
-                "group": statistics.stdev(known),
-                "batch": statistics.stdev([*scored[0], *scored[1]]),
-                "none": 1 - 1e-4,
-            }
+                "group": statistics.stdev(known), "batch": statistics.stdev([*scored[0], *scored[1]]), "none": 1 - 1e-4,
+            }  # fmt: skip
             mean = statistics.fmean(known)
             expected = [0.0 if math.isnan(r) else (r - mean) / (spread[scale] + 1e-4) for r in row]
             assert worth.tolist() == pytest.approx(expected, abs=1e-12), scale
@@ -99,12 +97,9 @@ def batch(seed: int = 0) -> LossInputs:
     mask = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
     return LossInputs(
         logprobs=new.clone().requires_grad_(),
-        advantages=torch.tensor([1.0, -2.0, 0.5, -0.3, 0.0], dtype=torch.float64),
-        mask=mask,
-        old_logprobs=new + noise(0.4),
-        ref_logprobs=new + noise(0.5),
-        sampling_logprobs=new + noise(0.6),
-    )
+        advantages=torch.tensor([1.0, -2.0, 0.5, -0.3, 0.0], dtype=torch.float64), mask=mask,
+        old_logprobs=new + noise(0.4), ref_logprobs=new + noise(0.5), sampling_logprobs=new + noise(0.6),
+    )  # fmt: skip
 
 
 def slow_importance(inputs: LossInputs, settings: TrainingConfig, i: int, j: int) -> float:
@@ -208,12 +203,10 @@ def test_padding_may_hold_anything() -> None:
     clean = float(policy_loss(inputs, settings_of("grpo", 0.1), WHOLE).loss.detach())
     assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
     poisoned = LossInputs(
-        torch.where(inputs.mask, inputs.logprobs.detach(), math.nan).requires_grad_(),
-        inputs.advantages,
-        inputs.mask,
+        torch.where(inputs.mask, inputs.logprobs.detach(), math.nan).requires_grad_(), inputs.advantages, inputs.mask,
         inputs.old_logprobs.masked_fill(~inputs.mask, math.inf),
         inputs.ref_logprobs.masked_fill(~inputs.mask, -math.inf),
-    )
+    )  # fmt: skip
     loss = policy_loss(poisoned, settings_of("grpo", 0.1), WHOLE).loss
     loss.backward()
     assert float(loss.detach()) == clean

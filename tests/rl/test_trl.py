@@ -48,12 +48,10 @@ def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = trl.GRPOTrainer(
-            model=policy.model,
-            reward_funcs=lambda completions, **named: [0.0] * len(completions),
+            model=policy.model, reward_funcs=lambda completions, **named: [0.0] * len(completions),
             args=trl.GRPOConfig(output_dir=str(directory), **sizes, **quiet, **options),
-            train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
-            processing_class=words_tokenizer(),
-        )
+            train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}), processing_class=words_tokenizer(),
+        )  # fmt: skip
     made.current_gradient_accumulation_steps = 1
     return made
 
@@ -104,11 +102,9 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
         given["completion"][row, : len(c.token_ids)] = torch.tensor(c.token_ids)
         masks["completion"][row, : len(c.token_ids)] = 1
     batch_of_trl: dict[str, Any] = {
-        "advantages": advantages,
-        "old_per_token_logps": old,
-        "ref_per_token_logps": reference,
+        "advantages": advantages, "old_per_token_logps": old, "ref_per_token_logps": reference,
         "num_items_in_batch": mask.sum(),
-    }
+    }  # fmt: skip
     for key, ids in given.items():
         batch_of_trl |= {f"{key}_ids": ids, f"{key}_mask": masks[key]}
     if mode != "off":

@@ -73,13 +73,11 @@ time.sleep(2)
 def test_a_solution_that_changes_its_arguments_does_not_pass_by_the_change(box: SharedBox) -> None:
     wrong = []
     for tests in (
-        "x = [3, 1, 2]\nassert f(x) == sorted(x)",
-        "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
-        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)",
-        "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
+        "x = [3, 1, 2]\nassert f(x) == sorted(x)", "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
+        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)", "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
         "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
         "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
-    ):
+    ):  # fmt: skip
         for solution in (SPEAKS_ITSELF, CLEARS):
             found = box.verdict(solution, tests)
             if (found.passed, found.mode, found.weak) != (False, "split", False):

@@ -1,7 +1,6 @@
 """``monitor`` and ``analyze``: figures from the log of a running, resumed or finished run."""
 
 import io
-import json
 import math
 import os
 import pty
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.run_logs import write
 from rich.console import Console
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
 from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
@@ -80,21 +79,15 @@ def test_the_panel_fits_every_terminal_and_shows_hostile_text(tmp_path: Path) ->
     assert "[red]x" in printed and "step 89/20" in printed and "step 80: [b]overall 62  math 50" in printed
 
 
-def test_without_a_terminal_it_shows_the_newest_run_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["monitor"]) == 2
-    assert "no such log" in capsys.readouterr().err
+def test_without_a_terminal_it_shows_the_newest_run_once(here: Path, cli: CommandLine) -> None:
+    assert "no such log" in cli.refused("monitor")
     for age, name in ((100, "old"), (0, "new")):
         file = write(Path(f"logs/nano/{name}.jsonl"), run(name), step(4))
         os.utime(file, (time.time() - age,) * 2)
-    assert main(["monitor"]) == 0
-    printed = capsys.readouterr().out
+    printed = cli("monitor")
     assert "─ new ─" in printed and "step 4/20" in printed
     Path("notes.txt").write_text("some\nnotes\n")
-    assert main(["monitor", "notes.txt"]) == 2
-    assert "notes.txt is not the log of a run" in capsys.readouterr().err
+    assert "notes.txt is not the log of a run" in cli.refused("monitor", "notes.txt")
 
 
 def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path) -> None:
@@ -139,15 +132,13 @@ def logged(path: Path, *events: Event) -> Analysis:
 
 def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     found = logged(
-        tmp_path / "run.jsonl",
-        ran(),
+        tmp_path / "run.jsonl", ran(),
         ran(correct=False, reward=-2.0, executor_tokens=300, domain="qa", dataset="", shape=""),
         ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], operators=[], cost=0.0),
         ran(outcome="raised", correct=False, reward=-5.0, error="ValueError: 12 is odd\nmore"),
         ran(outcome="fault", correct=None, reward=None, error="ProviderError: http://x 503"),
-        ran(correct=None, reward=None, reason="no verdict in 512 tokens", operators=["Custom", "Test"]),
-        report(1),
-    )
+        ran(correct=None, reward=None, reason="no verdict in 512 tokens", operators=["Custom", "Test"]), report(1),
+    )  # fmt: skip
     total = found.total
     assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 800 / 6, 2.5)
     assert (total.accuracy, total.valid_rate, total.reward) == (1 / 4, 3 / 5, -4.0 / 4)
@@ -181,41 +172,32 @@ def test_time_is_cut_into_at_most_ten_parts(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def logs(here: Path) -> Path:
+    """Logs of three runs of two models."""
     for model, name in (("nano", "grpo_mixed"), ("nano", "other"), ("qwen", "other")):
         Path("logs", model).mkdir(parents=True, exist_ok=True)
         logged(Path("logs", model, f"{name}.jsonl"), ran(dataset=f"{model}-{name}"))
-    return tmp_path
+    return Path("logs")
 
 
-def test_a_run_is_found_by_name_or_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = []
+def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
     for words, dataset in (
         ([], "nano-grpo_mixed"), (["grpo_mixed"], "nano-grpo_mixed"), (["qwen/other"], "qwen-other"),
         (["logs/nano/other.jsonl"], "nano-other"),
     ):  # fmt: skip
-        status = main(["analyze", *words, "--json"])
-        if status or set(json.loads(capsys.readouterr().out)["by"]["dataset"]) != {dataset}:
-            wrong.append(words)
+        assert set(cli.json("analyze", *words)["by"]["dataset"]) == {dataset}, words
     Path("results.json").write_text('{\n"a": 1\n}\n')
-    os.truncate("logs/qwen/other.jsonl", 0)
+    os.truncate(logs / "qwen/other.jsonl", 0)
     for word, reason in (
         ("other", "several models"), ("none", "nano/grpo_mixed"), ("../secret", "no such log and no such run"),
         ("results.json", "results.json is not the log of a run"), ("qwen/other", "no rollouts yet"),
     ):  # fmt: skip
-        status = main(["analyze", word])
-        if status != 2 or reason not in (told := capsys.readouterr().err):
-            wrong.append((word, status, told))
-    assert not wrong
+        assert reason in cli.refused("analyze", word)
 
 
-def test_every_dimension_has_its_table_and_hostile_names_are_text(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cli: CommandLine) -> None:
     hostile = ran(dataset="[red]x[/red]", shape="[/]", error="\x1b[31mboo", outcome="raised", correct=False)
-    logged(Path("logs/nano/all.jsonl"), hostile, ran(lint=["W301"], correct=False), report(1))
-    assert main(["analyze", "all"]) == 0
-    printed = capsys.readouterr().out
+    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False), report(1))
+    printed = cli("analyze", "all")
     assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
     assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed

@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.finished import as_options, run_settings
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
-from llm_as_judge.commands.app import main
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.report import StepReport
@@ -83,14 +83,11 @@ def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run
 
 
 def test_a_missing_library_is_reported_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
+    here: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    config = str(root / "config/embedded.yaml")
-    assert main(["train", "--config", config, "--set", "tracking.report_to=[wandb]"]) == 2
-    assert "pip install 'llm-as-judge[wandb]'" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert "pip install 'llm-as-judge[wandb]'" in cli.refused("train", "--set", "tracking.report_to=[wandb]")
+    assert not list(here.iterdir())
     with pytest.raises(ConfigError, match=r"report_to=none"), tracking(TrackingConfig(report_to=("trackio",))):
         pass
 
@@ -104,7 +101,7 @@ def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) 
         tmp_path, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
         plan_matrix="false", baselines="false", **{"tracking.report_to": f"[{', '.join(tools)}]"},
     )  # fmt: skip
-    command = [sys.executable, "-m", "llm_as_judge", "train", *as_options(root / "config/embedded.yaml", changes)]
+    command = [sys.executable, "-m", "llm_as_judge", "train", *as_options(changes)]
     own = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -148,12 +148,10 @@ REFUSED = (
     (["mine.ops:Nameless"], "NAME must be the name workflows call it by, got None"),
     (["mine.ops:Keyless"], "RESULT must map the keys of its result to their types, got None"),
     (["mine.ops:Silent"], "SUMMARY must say in a few words what it does"),
-    (["mine.ops:Blocking"], r"write async def __call__\(self, ...\)"),
-    (["mine.ops:Anything"], "with named parameters"),
-    (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"),
-    (["mine.ops:Translation"], "did you mean 'Translate'"),
+    (["mine.ops:Blocking"], r"write async def __call__\(self, ...\)"), (["mine.ops:Anything"], "with named parameters"),
+    (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"), (["mine.ops:Translation"], "did you mean 'Translate'"),
     (["mine.opps:Translate"], "cannot import 'mine.opps'"),
-)
+)  # fmt: skip
 
 
 def test_what_is_not_an_operator_or_clashes_is_refused_with_the_cure() -> None:

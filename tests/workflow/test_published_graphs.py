@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from running import CODE, QUESTION, SQUARE, Run, Script, Wait
 
@@ -125,17 +126,9 @@ def test_what_cannot_run_has_an_error_and_does_fail(run: Run, wait: Wait, box: S
 
     wrong = []
     for name, (code, workflow) in BROKEN.items():
-        failed = wait(
-            box.run_workflow(
-                workflow.text,
-                problem="P",
-                entry_point=None,
-                call_operator=call,
-                operators={"Custom": OperatorParameters(("input", "instruction"))},
-                prompt=workflow.prompt,
-                config=WorkflowConfig(),
-            )
-        )
+        operators = {"Custom": OperatorParameters(("input", "instruction"))}
+        given: dict[str, Any] = {"problem": "P", "entry_point": None, "call_operator": call, "config": WorkflowConfig()}
+        failed = wait(box.run_workflow(workflow.text, operators=operators, prompt=workflow.prompt, **given))
         if fatal(workflow) != {code} or run(workflow.text, prompt=workflow.prompt).outcome != "invalid":
             wrong.append((name, fatal(workflow)))
         elif failed.outcome != "raised":
@@ -244,13 +237,11 @@ def test_a_constructor_gets_what_its_parameters_name(run: Run) -> None:
 
 
 def test_a_constructor_that_asks_for_more_is_refused_by_lint_and_by_the_sandbox(run: Run) -> None:
-    wrong = []
     for parameters in NOT_GIVEN:
         source = CONSTRUCTOR.format(parameters=parameters, body="pass")
         refused, failed = run(source), run(hidden(source))
-        if [f.code for f in refused.findings] != ["W106"] or "Workflow.__init__ asks for" not in failed.error:
-            wrong.append((parameters, refused, failed))
-    assert not wrong
+        assert [f.code for f in refused.findings] == ["W106"], parameters
+        assert "Workflow.__init__ asks for" in failed.error, parameters
 
 
 def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run) -> None:
