@@ -90,9 +90,7 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert LogReader.read(tmp_path / "absent.jsonl").steps == []
 
 
-def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "run.jsonl", RunEvent(id="one"), StepReport(step=1))
     with open(path, "ab") as file:
         file.write(b'{"kind": "tor')
@@ -168,7 +166,7 @@ def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
     assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
 
 
-def test_a_full_disk_raises_with_the_file_and_the_next_event_is_whole(
+def test_a_full_disk_names_the_file_and_the_next_event_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, write_some = tmp_path / "run.jsonl", os.write

@@ -173,7 +173,7 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
     monkeypatch.undo()
 
 
-def test_no_control_character_of_a_text_reaches_the_terminal(
+def test_no_control_character_reaches_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}

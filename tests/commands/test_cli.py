@@ -173,7 +173,7 @@ def failure(work: Callable[[], object]) -> RuntimeError:
     return caught.value
 
 
-def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback(
+def test_known_errors_are_one_line_without_secrets_and_bugs_have_a_traceback(
     trainer: Trainer, cli: CommandLine
 ) -> None:
     for error, line in (

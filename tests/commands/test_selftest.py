@@ -24,9 +24,7 @@ def test_without_a_gpu_it_is_one_line(tmp_path: Path, cli: CommandLine, monkeypa
     assert "the parts are doctor, tests, model, train" in cli.refused(*command, "--device=cpu", "--part=weather")
 
 
-def test_a_part_that_fails_is_reported_with_the_reason(
-    tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_part_is_reported_with_why(tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "node", lambda: "gpu1.example.org")
     settings = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", f"results_dir={tmp_path}"]
     assert "FAILED" in cli("selftest", "--device=cpu", "--part=doctor", *as_options(settings), status=1)

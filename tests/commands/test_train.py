@@ -29,7 +29,7 @@ from llm_as_judge.types import Question
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 
-def test_train_measures_before_and_after_and_writes_log_results_curve_and_checkpoints(
+def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
     finished_run: FinishedRun,
 ) -> None:
     for words in (
@@ -64,7 +64,7 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
     assert [event["step"] for event in read_events(run.log) if event["kind"] == "step"] == [1, 2, 3]
 
 
-def test_resume_refuses_changed_settings_with_a_list_and_a_cure(
+def test_resume_refuses_changed_settings_and_lists_them(
     finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
 ) -> None:
     changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
@@ -147,9 +147,7 @@ def test_the_same_seed_gives_the_same_run_with_an_executor_that_samples(tmp_path
 
 
 @pytest.mark.slow
-def test_a_spent_budget_stops_with_a_checkpoint_and_a_larger_one_continues(
-    tmp_path: Path, address: str, cli: CommandLine
-) -> None:
+def test_a_spent_budget_stops_and_a_larger_one_continues(tmp_path: Path, address: str, cli: CommandLine) -> None:
     small = {"max_steps": 4, "rollout_batch_size": 4, "save_every": 0, "eval_every": 0, "eval_problems": 2}
     # More than the two requests that check the models, less than the first step's twelve rollouts.
     small |= {"executor.max_tokens": 160, "judge.max_tokens": 160, "lookahead": 0}

@@ -77,7 +77,7 @@ def closed() -> str:
 
 
 @pytest.mark.slow
-def test_every_setting_is_read_on_the_path_of_a_run(
+def test_every_setting_is_read_on_the_path_of_runs(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three steps of the embedded run with its measurements, then the settings that this configuration does not use."""

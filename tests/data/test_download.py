@@ -132,7 +132,7 @@ def test_a_transfer_that_fails_leaves_no_file_and_says_what_to_do(tmp_path: Path
     assert "gsm8k, train" not in shown
 
 
-def test_the_command_without_the_library_or_a_network_ends_with_help(
+def test_the_command_without_a_network_ends_with_help(
     tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -101,9 +101,7 @@ def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[st
             assert counts[name] == info["datasets"][name][f"{side}_mix"]["lines"]
 
 
-def test_no_question_is_in_two_parts_and_no_problem_is_lost_or_changed(
-    raw: Path, made: tuple[Path, dict[str, Any]]
-) -> None:
+def test_no_question_is_in_two_parts_and_none_is_lost_or_changed(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     questions: dict[str, set[str]] = {}
     for side in ("train", "val", "test"):

@@ -65,7 +65,7 @@ def test_near_copies_are_one_question_and_signs_matter() -> None:
 
 @settings(max_examples=60)
 @given(specs, specs, st.floats(0, 0.5))
-def test_across_datasets_no_question_is_on_two_sides(
+def test_no_question_crosses_datasets(
     one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
 ) -> None:
     before = {"a": split(entries_of(one), (5, 1), val), "b": split(entries_of(two), (2, 1), val)}
@@ -166,9 +166,7 @@ def test_every_domain_stays_within_one_of_its_share(batches: list[int], parts: t
 
 @settings(max_examples=40)
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
-def test_nothing_repeats_before_its_epoch_ends_and_copies_are_spread(
-    unique: int, copies: int, size: int, seed: int
-) -> None:
+def test_nothing_repeats_within_an_epoch_and_copies_are_spread(unique: int, copies: int, size: int, seed: int) -> None:
     pool = problems(math=unique)["math"] * copies
     sampler = DomainSampler({"math": pool}, {"math": 1.0}, seed)
     drawn = [id_ for _ in range(2 * len(pool)) for id_ in ids(sampler.sample(size))]

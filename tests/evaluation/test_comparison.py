@@ -100,7 +100,7 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert gain is not None and gain.value == pytest.approx(right[TRAINED] - right["self-refine"])
 
 
-def test_files_and_table_agree_and_a_second_comparison_makes_no_requests(
+def test_files_and_table_agree_and_a_second_run_asks_nothing(
     compared: tuple[Comparison, Config, Uneven, int],
 ) -> None:
     first, config, served, asked = compared
@@ -116,7 +116,7 @@ def test_files_and_table_agree_and_a_second_comparison_makes_no_requests(
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
 
 
-def test_without_an_adapter_the_others_are_compared_with_the_untrained_policy(
+def test_without_an_adapter_the_untrained_policy_is_compared(
     compared: tuple[Comparison, Config, Uneven, int],
 ) -> None:
     """Without a training run there is no default budget for the search."""
@@ -168,7 +168,7 @@ async def test_a_file_that_is_no_ablation_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_ablation_trains_with_and_without_the_part_and_resumes(
+async def test_the_ablation_trains_twice_and_resumes(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"max_steps": 1, "num_return_sequences_in_group": 2, "eval_problems": 3, "max_problems": 6}

@@ -125,7 +125,7 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     ]  # fmt: skip
 
 
-async def test_an_interrupted_evaluation_resumes_and_a_second_run_costs_nothing(
+async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, world.stop_after = data(monkeypatch, MIXED), 4
@@ -161,9 +161,7 @@ def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> No
     assert path.read_text() == old
 
 
-def test_nothing_scored_is_null_and_exit_status_1(
-    world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
+def test_nothing_scored_is_null_and_status_1(world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
     command = ["evaluate", "--untrained", "--json", "--data", data(monkeypatch, MIXED[:2])]
     cli(*command)
     before, world.down = saved(), {"p0", "p1"}
@@ -174,9 +172,7 @@ def test_nothing_scored_is_null_and_exit_status_1(
 
 
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated_unchanged(
-    monkeypatch: pytest.MonkeyPatch, here: Path, root: Path, cli: CommandLine
-) -> None:
+def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path, root: Path, cli: CommandLine) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
     shutil.copytree(root / "tests/workflow/graphs/folders/metagpt_gsm8k", "round_3")
@@ -194,7 +190,7 @@ def test_a_graph_folder_is_evaluated_unchanged(
     assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
 
 
-def test_an_interruption_ends_with_the_command_that_continues(
+def test_an_interruption_names_the_command_to_continue(
     world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     run = World.run

@@ -115,7 +115,7 @@ def test_rows_without_a_problem_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [training_rows, heldout_rows])
-async def test_rows_whose_hidden_tests_prove_nothing_are_refused(
+async def test_rows_with_tests_that_prove_nothing_are_refused(
     rows: Callable[..., object], config: Callable[..., Config]
 ) -> None:
     for file, word in (("train", "double"), ("test", "triple")):

@@ -60,9 +60,7 @@ def quick(config: Callable[..., Config]) -> Config:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plugged", [True, False])
-def test_the_mean_reward_rises_only_with_our_reward(
-    plugged: bool, executor: Knowing, config: Callable[..., Config]
-) -> None:
+def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, config: Callable[..., Config]) -> None:
     settings = quick(config)
     rows = dataset(settings)
     for row in rows:
@@ -107,7 +105,7 @@ def test_the_pages_snippet_runs_as_it_is_written(
     assert names["config"].training.max_steps == 1
 
 
-async def test_a_batch_as_trl_passes_it(
+async def test_a_batch_from_trl(
     executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = config("response_max_length=8")

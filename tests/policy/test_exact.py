@@ -276,9 +276,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("family", HEADS)
-def test_logprobs_and_gradients_are_those_of_the_models_own_forward_pass(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logprobs_and_gradients_are_those_of_the_models_own_pass(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "LOGIT_ELEMENTS", 5 * 24)  # in chunks, which the backward pass computes again
     policy, completions = tiny_policy(perturb=0.1, family=family, more=HEADS[family]), batch("ragged", 8)
     found = [result(policy, completions, layout) for layout in ("tree", "padded")]  # type: ignore[arg-type]

@@ -97,9 +97,7 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
     assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
 
 
-def test_it_ends_with_all_its_processes_and_is_never_asked_through_a_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -145,9 +143,7 @@ def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(tmp_pa
 @pytest.mark.vllm
 @pytest.mark.gpu
 @needs_vllm[1]
-def test_a_run_starts_trains_with_and_ends_a_real_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
+def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
         monkeypatch.setenv(name, value)
     with socket.socket() as free:

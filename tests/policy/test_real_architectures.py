@@ -138,7 +138,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("make", "shape"), [(Qwen2Config, QWEN25), (Qwen3Config, QWEN3)])
-def test_an_update_computes_in_bfloat16_and_needs_the_planned_memory(
+def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
     make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)

@@ -140,9 +140,7 @@ def test_every_version_and_every_policy_is_a_new_adapter(server: FakeServer, tmp
     assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
 
 
-def test_the_adapter_is_written_in_the_servers_precision_and_readable_for_it(
-    server: FakeServer, tmp_path: Path
-) -> None:
+def test_the_adapter_has_the_servers_precision_and_is_readable_for_it(server: FakeServer, tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):

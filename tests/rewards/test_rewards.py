@@ -94,7 +94,7 @@ RUNS = st.fixed_dictionaries(
 
 
 @given(RUNS, RUNS, RUNS, st.sampled_from(UNFINISHED))
-def test_right_above_wrong_above_unfinished(
+def test_right_over_wrong_over_unfinished(
     right: dict[str, Any], wrong: dict[str, Any], broken: dict[str, Any], outcome: str
 ) -> None:
     best, middle, worst = total(True, **right), total(False, **wrong), total(True, outcome=outcome, **broken)

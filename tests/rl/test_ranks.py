@@ -52,9 +52,7 @@ def apart(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> fl
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("float64", 1e-8)])
-def test_two_processes_train_the_weights_of_one(
-    both: list[dict[str, Any]], dtype: str, most: float, device: str
-) -> None:
+def test_two_processes_train_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float, device: str) -> None:
     if device != "cpu":
         most *= 10
         if dtype not in PRECISIONS["cuda"]:
@@ -141,9 +139,7 @@ def children(parent: int) -> dict[int, int]:
 
 
 @pytest.mark.slow
-async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes_it(
-    address: str, tmp_path: Path
-) -> None:
+async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(address: str, tmp_path: Path) -> None:
     embedded = ROOT / "config/embedded.yaml"
     chosen = [word for setting in settings(address, tmp_path) for word in ("--set", setting)]
     checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"

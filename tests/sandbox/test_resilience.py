@@ -212,7 +212,7 @@ def many_open(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(
+def test_if_no_mode_works_the_cure_is_named(
     monkeypatch: pytest.MonkeyPatch, change_zygote: Callable[[str], None]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)

@@ -56,9 +56,7 @@ def fields(span: Any) -> dict[str, Any]:
     return values
 
 
-def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(
-    tmp_path: Path, collector: Collector, cli: CommandLine
-) -> None:
+def test_a_rollout_is_a_trace_with_calls_and_verdict(tmp_path: Path, collector: Collector, cli: CommandLine) -> None:
     words = ["trace", write_run(tmp_path / "nano/run.jsonl", steps=1), "--endpoint", collector.endpoint]
     cli(*words)
     whole = collector.named("invoke_workflow AnswerGenerate")
@@ -87,7 +85,7 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(
     assert set(collector.spans) == before, "sending again must reuse the ids"
 
 
-def test_failures_are_errors_hostile_text_is_complete_and_a_refusal_is_reported(
+def test_failures_are_errors_and_hostile_text_is_complete(
     tmp_path: Path, collector: Collector, cli: CommandLine
 ) -> None:
     path = tmp_path / "nano/run.jsonl"

@@ -68,7 +68,7 @@ def test_names_are_trls_where_trl_has_them() -> None:
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
 
 
-def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
+def test_unmeasured_figures_are_left_out_and_a_failing_tool_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     good, bad = Kept(), Kept(fails=True)
@@ -82,9 +82,7 @@ def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run
     assert good.closed
 
 
-def test_a_missing_library_is_reported_before_any_work(
-    here: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
+def test_a_missing_library_is_reported_at_once(here: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert "pip install 'llm-as-judge[wandb]'" in cli.refused("train", "--set", "tracking.report_to=[wandb]")
     assert not list(here.iterdir())
