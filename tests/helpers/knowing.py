@@ -4,12 +4,16 @@ A policy that learns from it learns to write ``Programmer``.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from helpers.http import Handler, serving
+from llm_as_judge.config.schema import Config
 from llm_as_judge.types import Problem
+
+#: ``config("name=value", ...)``, a fixture of tests/integrations.
+Loads = Callable[..., Config]
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A random Qwen2 with a few thousand weights, a tokenizer of numbers, and simple components around the trainer."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,31 @@ class EchoRunner:
 class LuckyJudge:
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         return Verdict(LUCKY in (answer or "").split(), "rules")
+
+
+@dataclass
+class Runs(EchoRunner):
+    """Does what ``instead`` returns or raises for the number of runs before, if it is not None."""
+
+    instead: Callable[[int], Execution | None]
+    calls: int = 0
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        self.calls += 1
+        return self.instead(self.calls - 1) or await super().run(source, question)
+
+
+@dataclass
+class Judges(LuckyJudge):
+    """The same for verdicts, by the number of verdicts before and the problem's number."""
+
+    instead: Callable[[int, int], Verdict | None]
+    calls: int = 0
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        self.calls += 1
+        number = int(problem.question.id.removeprefix("p"))
+        return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
 
 
 def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:

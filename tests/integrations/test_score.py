@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.knowing import Knowing
+from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
-from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
@@ -26,7 +25,7 @@ def text(plan: str) -> str:
     return workflow(SHAPES[plan], "math")
 
 
-async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads) -> None:
     settings = config()
     (row,) = training_rows(settings, 1)
     executor.tell(problem_of(row))
@@ -54,7 +53,7 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
         scorer.close()
 
 
-async def test_the_score_equals_that_of_training(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_the_score_equals_that_of_training(executor: Knowing, config: Loads) -> None:
     settings = config()
     problem = open_problems(settings).sampler.sample(1)[0]
     executor.tell(problem)
@@ -70,7 +69,7 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Call
 
 
 def test_any_thread_and_loop_may_score_and_services_open_once(
-    executor: Knowing, config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+    executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
     monkeypatch.setattr("llm_as_judge.integrations.score.open_services", lambda c: opened.append(c) or open_services(c))
@@ -96,7 +95,7 @@ def test_any_thread_and_loop_may_score_and_services_open_once(
         scorer.close()
 
 
-def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Callable[..., Config]) -> None:
+def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Loads) -> None:
     settings = config("domain_ratios={math: 0.4, code: 0.3, qa: 0.3}", "max_steps=2", "rollout_batch_size=5")
     rows = training_rows(settings)
     assert [problem_of(row) for row in rows] == open_problems(settings).sampler.sample(10)
@@ -115,9 +114,7 @@ def test_rows_without_a_problem_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [training_rows, heldout_rows])
-async def test_rows_with_tests_that_prove_nothing_are_refused(
-    rows: Callable[..., object], config: Callable[..., Config]
-) -> None:
+async def test_rows_with_tests_that_prove_nothing_are_refused(rows: Callable[..., object], config: Loads) -> None:
     for file, word in (("train", "double"), ("test", "triple")):
         texts = f"assert f(2) == len('{word}')", f"assert (f(3) == len('{word}'), 'wrong')"
         records = [{"problem": f"{word}: {t}", "type": "code", "entry_point": "f", "tests": t} for t in texts]

@@ -2,14 +2,13 @@
 
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from helpers.knowing import Knowing
+from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.config.loading import locate_weights, to_yaml
 from llm_as_judge.config.schema import Config
@@ -52,7 +51,7 @@ def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
-def quick(config: Callable[..., Config]) -> Config:
+def quick(config: Loads) -> Config:
     return config(
         f"max_steps={STEPS}", "rollout_batch_size=2", "training.beta=0", "learning_rate=1e-2", "scale_rewards=group"
     )
@@ -60,7 +59,7 @@ def quick(config: Callable[..., Config]) -> Config:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plugged", [True, False])
-def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, config: Callable[..., Config]) -> None:
+def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, config: Loads) -> None:
     settings = quick(config)
     rows = dataset(settings)
     for row in rows:
@@ -89,7 +88,7 @@ def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, c
 
 @pytest.mark.slow
 def test_the_pages_snippet_runs_as_it_is_written(
-    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
+    executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GRPOTrainer(" in code]
@@ -105,9 +104,7 @@ def test_the_pages_snippet_runs_as_it_is_written(
     assert names["config"].training.max_steps == 1
 
 
-async def test_a_batch_from_trl(
-    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_batch_from_trl(executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture) -> None:
     settings = config("response_max_length=8")
     rows = dataset(settings, 1)
     executor.tell(problem_of(rows[0]))

@@ -4,12 +4,12 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from helpers.http import Handler, serving
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
 from safetensors.torch import load_file
 
@@ -20,7 +20,6 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
@@ -35,44 +34,32 @@ class FakeServer:
         self.model: str | None = None  # model name in the reply, instead of the requested one
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Replies(Handler):
             def do_GET(self) -> None:
-                self.answer(200, json.dumps({"data": [{"id": name} for name in outer.models]}))
+                self.send(200, {"data": [{"id": name} for name in outer.models]})
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.requests.append((self.path, body))
-                if outer.failures:
-                    status, text = outer.failures.pop(0)
-                    return self.answer(status, text)
-                if self.path.endswith("lora_adapter"):
-                    return self.answer(200, f"Success: {body['lora_name']}")
-                choices = [{**outer.default(i, body), **outer.choice} for i in reversed(range(body["n"]))]
-                return self.answer(200, json.dumps({"model": outer.model or body["model"], "choices": choices}))
+                self.send(*outer.reply(self.path, json.loads(self.raw())))
 
-            def answer(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
+        self._serving = serving(Replies, port)
+        self.url = self._serving.__enter__()
+        self.port = int(self.url.rpartition(":")[2])
 
-            def log_message(self, *arguments: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @staticmethod
-    def default(index: int, body: dict[str, Any]) -> dict[str, Any]:
-        ids = [body["prompt"][0] + index, 9, EOS]
-        return {
-            "index": index, "text": "ignored", "finish_reason": "stop", "token_ids": ids,
-            "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]},
-        }  # fmt: skip
+    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        self.requests.append((path, body))
+        if self.failures:
+            return self.failures.pop(0)
+        if path.endswith("lora_adapter"):
+            return 200, f"Success: {body['lora_name']}"
+        logprobs = {"token_logprobs": [-0.5, -0.25, -0.125]}
+        choices = [
+            {"index": i, "text": "ignored", "finish_reason": "stop", "token_ids": [body["prompt"][0] + i, 9, EOS],
+             "logprobs": logprobs, **self.choice} for i in reversed(range(body["n"]))
+        ]  # fmt: skip
+        return 200, {"model": self.model or body["model"], "choices": choices}
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._serving.__exit__(None, None, None)
 
 
 @pytest.fixture
@@ -218,7 +205,7 @@ def test_the_configured_engine_is_checked_and_writes_adapters_next_to_the_checkp
 ) -> None:
     monkeypatch.setenv("VLLM_BASE_URL", server.url)
     server.models = ["Qwen/Qwen2.5-7B-Instruct"]
-    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
+    config = load_config("config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
     monkeypatch.setattr("llm_as_judge.assembly.policy.Policy.load", lambda *a, **k: tiny_policy())
     made = load_author(config).engine
     assert server.requests[0][1]["model"] == server.models[0]

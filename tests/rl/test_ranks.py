@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.tiny import random_completions
 from helpers.update_case import PRECISIONS, several, updater_of, warmed
 
@@ -92,7 +93,7 @@ def test_a_device_that_several_processes_cannot_share_is_refused() -> None:
         size = 2
 
     with pytest.raises(ConfigError, match="each takes a GPU by its LOCAL_RANK"):
-        load_together(load_config(ROOT / "config/embedded.yaml", ["device=cuda:1"]), Two())
+        load_together(load_config(EMBEDDED, ["device=cuda:1"]), Two())
 
 
 def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> None:
@@ -114,13 +115,9 @@ def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> N
 
 
 def settings(address: str, folder: Path) -> list[str]:
-    return [
-        f"executor.base_url={address}", f"judge.base_url={address}", "executor.temperature=0",
-        f"output_dir={folder / 'checkpoints'}", f"log_dir={folder / 'logs'}", f"results_dir={folder / 'results'}",
-        f"persistence_dir={folder / 'buffer'}", "tracking.report_to=none", "save_every=1", "learning_rate=1e-4",
-        "rollout_batch_size=2", "num_return_sequences_in_group=3", "eval_problems=1", "max_problems=12",
-        "plan_matrix=false", "baselines=false",
-    ]  # fmt: skip
+    small = {"learning_rate": 1e-4, "rollout_batch_size": 2, "eval_problems": 1, "eval_every": 0, "max_steps": 45}
+    less = {"plan_matrix": "false", "baselines": "false", "executor.temperature": 0}
+    return run_settings(folder, address, **small, **less)
 
 
 def children(parent: int) -> dict[int, int]:
@@ -140,10 +137,8 @@ def children(parent: int) -> dict[int, int]:
 
 @pytest.mark.slow
 async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(address: str, tmp_path: Path) -> None:
-    embedded = ROOT / "config/embedded.yaml"
-    chosen = [word for setting in settings(address, tmp_path) for word in ("--set", setting)]
     checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"
-    command = [*TORCHRUN, "-m", "llm_as_judge", "train", "--config", str(embedded), *chosen]
+    command = [*TORCHRUN, "-m", "llm_as_judge", "train", *as_options(settings(address, tmp_path))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = await asyncio.create_subprocess_exec(*command, **pipes)
     output = asyncio.create_task(both.communicate())
@@ -159,5 +154,5 @@ async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(
 
     newest = latest(checkpoints)
     assert newest is not None
-    report = await GRPOTrainer(embedded, settings(address, tmp_path), resume=True).train(1)
+    report = await GRPOTrainer(EMBEDDED, settings(address, tmp_path), resume=True).train(1)
     assert report is not None and report.step == step_of(newest) + 1

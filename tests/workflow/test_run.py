@@ -22,17 +22,7 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 TEXTS = {name: workflow(shape, "code" if name.startswith("code") else "math") for name, shape in SHAPES.items()}
 
 
-class Failing:
-    """A model without replies."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    async def chat(self, prompt: str, **options: Any) -> LLMReply:
-        raise self.error
-
-
-DOWN = Failing(ProviderError("http://127.0.0.1:1 does not answer"))
+DOWN = Script(error=ProviderError("http://127.0.0.1:1 does not answer"))
 
 
 def names(execution: Execution) -> list[str]:
@@ -120,29 +110,22 @@ def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:
 
 def test_a_prompt_beyond_the_executors_context_is_the_workflows_mistake(run: Run) -> None:
     error = PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
-    execution = run(TEXTS["answer"], llm=Failing(error))
+    execution = run(TEXTS["answer"], llm=Script(error=error))
     assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
     assert "127.0.0.1" not in execution.error
 
 
-def test_a_call_says_why_it_failed(run: Run) -> None:
-    (call,) = run(TEXTS["answer"], llm=DOWN).calls
-    assert (call.result, call.parse_ok, call.exchanges) == ({}, False, ())
-    assert call.error == "ProviderError: http://127.0.0.1:1 does not answer"
+def test_a_call_says_why_it_failed_and_a_provider_that_is_down_is_a_fault_even_if_it_is_caught(run: Run) -> None:
     (call,) = run(TEXTS["answer"], llm=Script("no tags")).calls
     assert (call.error, call.parse_ok) == ("no <answer> in the reply", False)
-
-
-def test_a_provider_that_is_down_is_a_fault_even_if_the_workflow_catches_it(run: Run) -> None:
-    catching = TEXTS["direct"].replace(
-        "        result = await self.custom(input=problem, instruction='')\n",
-        "        try:\n            result = await self.custom(input=problem, instruction='')\n"
-        "        except BaseException:\n            return 'caught'\n",
-    )
-    for text in (catching, TEXTS["direct"]):
+    asks = "        result = await self.custom(input=problem, instruction='')\n"
+    catching = f"        try:\n    {asks}        except BaseException:\n            return 'caught'\n"
+    for text in (TEXTS["direct"].replace(asks, catching), TEXTS["direct"]):
         execution = run(text, llm=DOWN)
         assert (execution.outcome, execution.answer, names(execution)) == ("fault", None, ["Custom"])
-        assert "does not answer" in execution.error
+        (call,) = execution.calls
+        assert (call.result, call.parse_ok, call.exchanges) == ({}, False, ())
+        assert call.error == "ProviderError: http://127.0.0.1:1 does not answer" and call.error in execution.error
 
 
 def test_context_layer_two_and_errors_of_code_reach_the_executor(run: Run) -> None:
@@ -153,9 +136,6 @@ def test_context_layer_two_and_errors_of_code_reach_the_executor(run: Run) -> No
     review = "<feedback>off by one</feedback><review_result>False</review_result>"
     execution = run(TEXTS["answer_review"], llm=Script("<answer>41</answer>", review, "<solution>42</solution>"))
     assert (execution.answer, names(execution)) == ("42", ["AnswerGenerate", "Review", "Revise"])
-    llm = Script("def solve():\n    return 1 / 0", "def solve():\n    return 6 * 7")
-    execution = run(TEXTS["program"], llm=llm)
-    assert (execution.answer, len(execution.calls[0].exchanges)) == ("42", 2) and "ZeroDivisionError" in llm.prompts[1]
     llm = Script(DOUBLE, SQUARE)
     execution = run(TEXTS["code_test"], CODE, llm)
     assert (execution.answer, names(execution)) == (SQUARE, ["CustomCodeGenerate", "Test"])
@@ -230,7 +210,6 @@ def test_wrong_arguments_are_the_workflows_mistake_and_text_takes_any_value(run:
     text += "    async def __call__(self, problem):\n        whole = [dict(answer=problem, error='')] * 2\n"
     execution = run(f"{text}        return (await self.op(solutions=whole, problem=problem))['response']\n")
     assert execution.outcome == "raised" and "solutions must hold texts, got a dict; take ['answer']" in execution.error
-    assert "must hold 1 to 26 entries" in run(TEXTS["answer_vote"].replace("solutions=solutions", "solutions=[]")).error
     llm = Script("ok")
     assert run(TEXTS["direct"].replace("input=problem", "input={'a': 1}"), llm=llm).answer == "ok"
     assert "{'a': 1}" in llm.prompts[0]
