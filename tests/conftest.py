@@ -9,7 +9,6 @@ import contextlib
 import io
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,6 +17,7 @@ import pytest
 from helpers.benchmarks import benchmark
 from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
+from helpers.processes import free_port
 from helpers.samples import write_samples
 from hypothesis import settings
 
@@ -87,9 +87,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """URL of an embedded server, shared by all tests."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    address = f"http://127.0.0.1:{free_port()}/v1"
     from llm_as_judge.embedded.supervise import EmbeddedServer
 
     server = EmbeddedServer(address)

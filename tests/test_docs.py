@@ -2,10 +2,8 @@
 
 import importlib.util
 import itertools
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from helpers.processes import program
 from test_layers import LAYERS
 
 from llm_as_judge.commands.app import app
@@ -180,16 +179,13 @@ LESS = "rollout_batch_size=2 num_return_sequences_in_group=2 eval_problems=2 pla
 
 
 @pytest.mark.slow
-def test_every_command_of_the_quickstart_works(tmp_path: Path, address: str) -> None:
+def test_every_command_of_the_quickstart_works(here: Path, address: str) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if not line.startswith(OUTSIDE)]
     to = " ".join(f"--set {role}.base_url={address}" for role in ("executor", "judge"))
     less = " ".join(f"--set {change}" for change in LESS.split())
     script = COMMAND.format(address=to, less=less, python=sys.executable) + "\n".join(lines)
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = program("bash", "-c", script)
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.findall(r"^ran: (\w+)$", done.stderr, re.MULTILINE)
     assert ran == [
@@ -197,7 +193,7 @@ def test_every_command_of_the_quickstart_works(tmp_path: Path, address: str) -> 
         "analyze", "judge", "export",
     ]  # fmt: skip
     assert "2 answers of 2 records, 0 faults" in done.stdout and "Twice" in done.stdout
-    assert (tmp_path / "my-policy/adapter_model.safetensors").is_file()
-    (log,) = (tmp_path / "logs").rglob("brief.jsonl")
+    assert (here / "my-policy/adapter_model.safetensors").is_file()
+    (log,) = (here / "logs").rglob("brief.jsonl")
     terms = [event["terms"] for event in read_events(log) if event["kind"] == "rollout" and event["terms"]]
     assert terms and all("my_rewards.py:brevity" in of for of in terms)

@@ -19,6 +19,7 @@ import pytest
 import torch
 from helpers.cli import CommandLine
 from helpers.finished import as_options
+from helpers.processes import ROOT, program
 from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.progress import Progress
@@ -27,8 +28,6 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
 from llm_as_judge.operators.catalog import OPERATORS
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -62,8 +61,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
 
 
 def python(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=env)
+    return program(sys.executable, *words, **environment)
 
 
 # Start-up
@@ -86,7 +84,7 @@ def test_the_package_runs_as_a_module_and_as_a_script_and_passes_the_exit_status
         done = python(*words, "--version")
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("llm-as-judge")
     script = Path(sys.executable).with_name("llm-as-judge")
-    done = subprocess.run([script, "train", "--config", "no.yaml"], capture_output=True, text=True, check=False)
+    done = program(script, "train", "--config", "no.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: no.yaml: no such file") and "Traceback" not in done.stderr
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import typer.main
 from helpers.finished import as_options, run_settings
+from helpers.processes import ROOT, program
 
 from llm_as_judge.commands.app import app
 
-ROOT = Path(__file__).parents[2]
 SETS = ("gsm8k", "hotpotqa", "humaneval", "math", "mbpp", "squad2")
 STEP = "checkpoints/qwen25-7b/grpo_mixed/step_100"
 TRAINING = Path("config/training.yaml")
@@ -76,9 +76,7 @@ def executable(path: Path, text: str) -> Path:
 
 
 def run_script(name: str, *words: object, **environment: object) -> subprocess.CompletedProcess[str]:
-    own = {**os.environ, "PYTHONPATH": str(ROOT), **{name: str(value) for name, value in environment.items()}}
-    command = [ROOT / "scripts" / name, *map(str, words)]
-    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=600, check=False)
+    return program(ROOT / "scripts" / name, *words, **environment)
 
 
 # The whole pipeline

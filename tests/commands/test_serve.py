@@ -21,6 +21,7 @@ import openai
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from helpers.cli import CommandLine
+from helpers.processes import program
 
 from llm_as_judge.commands.serve_chat import Body, read_request
 from llm_as_judge.commands.serve_endpoint import Endpoint
@@ -269,7 +270,7 @@ def test_the_page_names_every_status_and_field(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/using.md"])
-def test_the_solver_example_of_a_page_answers(page: str, root: Path, tmp_path: Path, address: str) -> None:
+def test_the_solver_example_of_a_page_answers(page: str, root: Path, here: Path, address: str) -> None:
     """In a separate process, with the embedded configuration."""
     codes = re.findall(r"```python\n(.*?)```", (root / page).read_text(encoding="utf-8"), re.DOTALL)
     (code,) = (code for code in codes if "import Solver" in code)
@@ -278,5 +279,5 @@ def test_the_solver_example_of_a_page_answers(page: str, root: Path, tmp_path: P
     compile(code, "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     lines = "".join(f"    {line}\n" for line in code.splitlines())
     script = f"import asyncio\nasync def main():\n{lines}\nasyncio.run(main())"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = program(sys.executable, "-c", script)
     assert done.returncode == 0 and done.stdout.startswith("7"), done.stderr

@@ -7,15 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import torch
+from helpers.http import Handler, serving
+from helpers.processes import free_port
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import Lfm2ForCausalLM
@@ -117,12 +117,6 @@ def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_conte
     request = Request([5] * 12, 100)
     engine.generate([request])
     assert len(request.output) <= 4
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
@@ -268,8 +262,5 @@ def test_runs_started_together_share_one_server_until_the_last_ends() -> None:
 def test_wrong_addresses_are_named_with_the_cure() -> None:
     with pytest.raises(ConfigError, match="openai"):
         EmbeddedServer("http://example.org:8002/v1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        with pytest.raises(ConfigError, match=r"in use by another server.*--set executor\.base_url"):
-            asyncio.run(EmbeddedServer(f"http://127.0.0.1:{other.server_port}/v1").__aenter__())
-        other.shutdown()
+    with serving(Handler) as other, pytest.raises(ConfigError, match=r"in use by another.*--set executor\.base_url"):
+        asyncio.run(EmbeddedServer(f"{other}/v1").__aenter__())

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 from helpers.finished import EMBEDDED, run_settings
+from helpers.processes import free_port
 from helpers.processes import running as alive
 from helpers.vllm import PYTHON, needs_vllm
 
@@ -143,9 +143,7 @@ def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(tmp_pa
 def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
         monkeypatch.setenv(name, value)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    address = f"http://127.0.0.1:{free_port()}/v1"
     engine = {"generation.engine": "vllm", "engine.python": PYTHON, "device": device, "dtype": "float32"}
     options = {"engine.options": "[--enforce-eager, --max-num-seqs, '16']", "rollout_batch_size": 2}
     config = load_config(EMBEDDED, run_settings(tmp_path, address, **engine, **options))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.finished import EMBEDDED, as_options, run_settings
+from helpers.processes import ROOT, program
 from helpers.tiny import random_completions
 from helpers.update_case import PRECISIONS, several, updater_of, warmed
 
@@ -25,9 +26,8 @@ from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.ranks import ALONE, Alone, spread
 from llm_as_judge.types import Completion
 
-ROOT = Path(__file__).parents[2]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-WITH_HELPERS = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+WITH_HELPERS = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, device: str) -> list[dict[str
     out = tmp_path_factory.mktemp("ranks") / "found"
     hidden = {} if kind == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
     case = Path(__file__).parents[1] / "helpers/update_case.py"
-    done = subprocess.run(
-        [*TORCHRUN, case, out, kind], check=False, capture_output=True, text=True, timeout=120,
-        env={**WITH_HELPERS, **hidden},
-    )  # fmt: skip
+    done = program(*TORCHRUN, case, out, kind, **WITH_HELPERS, **hidden)
     assert done.returncode == 0, done.stderr
     return [torch.load(f"{out}.{rank}") for rank in range(2)]
 

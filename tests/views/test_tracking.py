@@ -3,10 +3,8 @@
 import json
 import logging
 import math
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import as_options, run_settings
+from helpers.processes import program
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
@@ -91,23 +90,22 @@ def test_a_missing_library_is_reported_at_once(here: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) -> None:
+def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
     tools = [name for name in ("trackio", "wandb", "tensorboard") if find_spec(name)]
     if not tools:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
     changes = run_settings(
-        tmp_path, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
+        here, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
         plan_matrix="false", baselines="false", **{"tracking.report_to": f"[{', '.join(tools)}]"},
     )  # fmt: skip
-    command = [sys.executable, "-m", "llm_as_judge", "train", *as_options(changes)]
-    own = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "PYTHONPATH": str(root)}
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False)
+    own = {"TRACKIO_DIR": here / "trackio", "WANDB_MODE": "offline"}
+    done = program(sys.executable, "-m", "llm_as_judge", "train", *as_options(changes), **own)
     assert done.returncode == 0, done.stderr
-    log = [json.loads(line) for line in (tmp_path / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (here / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
     rewards = {event["step"]: event["reward_mean"] for event in log if event["kind"] == "step"}
     (validated,) = (event["scores"]["overall"] for event in log if event["kind"] == "eval")
     if "trackio" in tools:
-        (database,) = (tmp_path / "trackio").glob("*.db")
+        (database,) = (here / "trackio").glob("*.db")
         rows = sqlite3.connect(database).execute("select step, metrics from metrics").fetchall()
         told = [(step, json.loads(metrics)) for step, metrics in rows]
         assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)
