@@ -45,13 +45,17 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_generated_parts_are_up_to_date(generate: ModuleType) -> None:
+def test_generated_parts_layers_and_version_are_up_to_date(generate: ModuleType) -> None:
     with_parts = {p.relative_to(ROOT).as_posix() for p in PAGES if "<!-- generated: " in p.read_text("utf-8")}
     assert with_parts == set(generate.PAGES)
     stale = [name for name in with_parts if read(name) != generate.render(read(name))]
     assert not stale, "run .venv/bin/python scripts/generate_docs.py"
     blocks = {name for page in with_parts for name in re.findall(r"<!-- generated: ([a-z ]+) -->", read(page))}
     assert blocks == set(generate.BLOCKS)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
+    assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
+    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
+    assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version
 
 
 def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
@@ -67,12 +71,7 @@ def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
     assert not missing
 
 
-def test_the_table_of_layers_is_the_tested_one() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
-    assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
-
-
-def test_named_files_and_links_exist() -> None:
+def test_named_files_pages_and_links_exist() -> None:
     wrong = []
     for page in PAGES:
         text = page.read_text("utf-8")
@@ -88,9 +87,6 @@ def test_named_files_and_links_exist() -> None:
             elif anchor and anchor not in anchors(path.read_text("utf-8")):
                 wrong.append(f"{page.name}: no heading for {target}")
     assert not wrong
-
-
-def test_pages_named_in_code_and_configuration_exist() -> None:
     folders = ("llm_as_judge", "config", "scripts", "benchmarks", "tests")
     files = [f for folder in folders for end in ("py", "yaml", "sh") for f in (ROOT / folder).rglob(f"*.{end}")]
     wrong = [
@@ -156,11 +152,6 @@ def test_shown_commands_have_real_options_and_settings() -> None:
                 wrong.append(f"{line}: {error}")
         checked += 1
     assert checked > 50 and not wrong, "\n".join(wrong)
-
-
-def test_the_changelog_starts_with_the_version_of_the_package() -> None:
-    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
-    assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version
 
 
 PAGE = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")

@@ -94,17 +94,11 @@ def modules() -> list[tuple[str, Path]]:
     ]
 
 
-def test_no_module_imports_a_higher_layer() -> None:
+def test_every_module_is_in_the_table_and_imports_no_higher_layer() -> None:
     wrong = [line for name, path in modules() for line in breaches(path.read_text("utf-8"), name)]
     assert not wrong, "\n".join(wrong)
-
-
-def test_init_files_define_nothing() -> None:
     filled = [str(path) for path in (ROOT / PACKAGE).rglob("__init__.py") if path.read_text("utf-8").strip()]
     assert not filled
-
-
-def test_the_table_has_one_line_for_every_folder_and_file_and_no_other() -> None:
     base = ROOT / PACKAGE
     there = {p.name for p in base.iterdir() if (p / "__init__.py").exists()}
     there |= {p.stem for p in base.glob("*.py") if p.name not in ("__init__.py", "__main__.py")}

@@ -32,7 +32,9 @@ from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "old")
     path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
@@ -42,6 +44,10 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatc
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     write_whole(path, b"new")
     assert path.read_text() == "new"
+    (tmp_path / "results.json").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"results\.json'$"):
+        write_whole(tmp_path / "results.json", "x")
+    assert list(tmp_path.iterdir()) == [tmp_path / "results.json"]
 
 
 def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,13 +62,6 @@ def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, m
             pass
         with locked(path, RuntimeError):  # and free again
             path.write_text("")
-
-
-def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "results.json").mkdir()
-    with pytest.raises(IsADirectoryError, match=r"results\.json'$"):
-        write_whole(tmp_path / "results.json", "x")
-    assert list(tmp_path.iterdir()) == [tmp_path / "results.json"]
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -194,7 +193,7 @@ def test_a_full_disk_names_the_file_and_the_next_event_is_whole(
     assert caught.value.filename == str(device)
 
 
-def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
+def test_every_line_is_strict_json_and_writers_do_not_mix(tmp_path: Path) -> None:
     odd: dict[Any, Any] = {
         "nan": math.nan, "inf": [math.inf], "text": "a\nb\u2028\ud800c", "path": tmp_path, 1: {2}, "big": 10**30,
     }  # fmt: skip
@@ -203,9 +202,6 @@ def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
     found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["domains"]
     assert (found["nan"], found["inf"], found["1"], found["big"]) == (None, [None], [2], str(10**30))
     assert found["text"] == "a\nb\u2028?c" and json.loads(second)["user"] == "a?\x00"
-
-
-def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
 
     def write_many(name: int) -> None:

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
-from helpers.http import serving
 from helpers.misbehaving import Misbehaving
+from helpers.web import serving
 from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.policy import load_author
@@ -173,8 +173,8 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
     monkeypatch.undo()
 
 
-def test_no_control_character_reaches_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
     Path("esc.jsonl").write_text(json.dumps(record) + "\n")
@@ -192,9 +192,6 @@ def test_no_control_character_reaches_the_terminal(
         main(words.split())
         shown = "".join(capsys.readouterr())
         assert ESC not in shown and "]0;title" in shown, (words, shown)
-
-
-def test_brackets_in_a_path_are_no_markup(cli: CommandLine) -> None:
     assert "out[/b]" in cli("judge", "calibrate", "labelled.jsonl", "--mode=rules", "--set", "results_dir=out[/b]")
 
 

@@ -102,16 +102,13 @@ def test_dotenv_is_read_before_torch_is_loaded_and_does_not_replace_variables(mo
     assert done.stdout.splitlines()[-1] == "3 online http://far:1/v1", done.stderr
 
 
-def test_characters_that_the_terminal_lacks_are_escaped() -> None:
+def test_odd_terminals_and_missing_docstrings_are_no_traceback() -> None:
     Path("ü.py").write_text(SINGLE_CALL.replace("Custom", "Ärger"), encoding="utf-8")
     lint = ["-m", "llm_as_judge", "workflow", "lint", "ü.py"]
     for words in (lint, [*lint, "--json"]):
         done = python(*words, PYTHONIOENCODING="ascii")
         assert done.returncode == 1 and "Traceback" not in done.stderr and "W201" in done.stdout
     assert "Ärger" in json.loads(done.stdout)[0]["message"]
-
-
-def test_docstrings_that_are_missing_are_reported_in_one_line() -> None:
     done = python("-OO", "-m", "llm_as_judge", "plan")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "PYTHONOPTIMIZE=2" in done.stderr
 
@@ -189,7 +186,7 @@ def test_known_errors_are_one_line_without_secrets_and_bugs_have_a_traceback(
             main(["train"])
 
 
-def test_ctrl_c_is_exit_130_and_says_how_to_continue(trainer: Trainer, cli: CommandLine) -> None:
+def test_ctrl_c_is_exit_130_and_says_how_to_continue_if_anything_was_saved(trainer: Trainer, cli: CommandLine) -> None:
     command = ["train", "--fresh", "--set", "run_name=a", "--set", "executor.api_key=sk-secret"]
     cli(*command, status=130)
     assert cli.err == "interrupted; nothing was saved yet\n"
@@ -197,9 +194,6 @@ def test_ctrl_c_is_exit_130_and_says_how_to_continue(trainer: Trainer, cli: Comm
     cli(*command, status=130)
     assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in cli.err
     assert "secret" not in cli.err
-
-
-def test_a_checkpoint_of_an_earlier_run_is_not_offered(trainer: Trainer, cli: CommandLine) -> None:
     old = Path("checkpoints/nano/grpo_mixed/step_60")
     old.mkdir(parents=True)
     os.utime(old, (1e9, 1e9))

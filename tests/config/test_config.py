@@ -42,7 +42,7 @@ def message(text: str | None = None, *overrides: str) -> str:
     return ""
 
 
-def test_notations_of_a_value() -> None:
+def test_notations_of_a_value_and_which_source_wins() -> None:
     thirds = {"math": 0.3333333, "code": 0.3333333, "qa": 0.3333334}  # 1 within rounding
     cases: list[tuple[str, str, Any]] = [
         ("training:\n  max_steps: 7", "training.max_steps", 7), ("training.max_steps: 7", "training.max_steps", 7),
@@ -66,15 +66,12 @@ def test_notations_of_a_value() -> None:
         if attrgetter(name)(config) != expected:
             wrong.append((text, attrgetter(name)(config)))
     assert not wrong
-
-
-def test_flags_beat_set_and_set_beats_the_file() -> None:
     file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
     config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})
     assert (config.training.max_steps, config.training.seed, config.model.lora_rank) == (1, 2, 3)
 
 
-def test_mistakes_are_reported_with_file_line_value_and_cure() -> None:
+def test_mistakes_are_reported_with_file_line_value_and_cure_in_a_few_words() -> None:
     wrong = []
     for text, expected in [
         ("seed: 1\n\ntraining:\n  lerning_rate: 1\n",
@@ -113,6 +110,8 @@ def test_mistakes_are_reported_with_file_line_value_and_cure() -> None:
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=reason):
             load_config(place)
+    messages = {text: message(text) if text.endswith("\n") else message(None, text) for text in ODD}
+    assert not {text: said for text, said in messages.items() if not 10 < len(said) < 2500}
 
 
 #: Other mistakes, in files and in overrides.
@@ -123,11 +122,6 @@ ODD = [
     "lora_target_modules=[", "memory_mb=99999999999999", "executor.model=${", "seed=!!bool x", "seed=!!timestamp x",
     "seed=!!int ''", "max_steps=1:30",
 ]  # fmt: skip
-
-
-def test_other_mistakes_are_refused_in_a_few_words() -> None:
-    messages = {text: message(text) if text.endswith("\n") else message(None, text) for text in ODD}
-    assert not {text: said for text, said in messages.items() if not 10 < len(said) < 2500}
 
 
 @given(st.text(max_size=60))
@@ -207,14 +201,11 @@ def test_llm_yaml_gives_the_endpoints_of_this_machine(root: Path) -> None:
     assert (executor.provider, executor.model) == ("openai", "/path/to/gpt-oss-120b")
 
 
-def test_every_shipped_model_resolves_and_only_nano_stays_off_a_gpu(root: Path) -> None:
+def test_every_shipped_model_resolves_and_every_shipped_file_is_read(root: Path) -> None:
     for key in yaml.safe_load((root / "config/models.yaml").read_text()):
         for file in ("embedded", "training"):
             config = load_config(root / f"config/{file}.yaml", [f"model_name={key}"])
             assert config.base_model.key == key and config.model.device == ("cpu" if key == "nano" else "auto")
-
-
-def test_every_shipped_file_is_a_configuration_or_read_by_the_package(root: Path) -> None:
     readers = [*(root / "llm_as_judge").rglob("*.py"), *(root / "config").glob("*.yaml")]
     for path in (root / "config").glob("*.yaml*"):
         with contextlib.suppress(ConfigError):
@@ -224,7 +215,7 @@ def test_every_shipped_file_is_a_configuration_or_read_by_the_package(root: Path
         assert any(name in reader.read_text("utf-8") for reader in readers if reader != path), path
 
 
-def test_a_dump_reads_back_as_the_same_config_without_keys(root: Path) -> None:
+def test_a_dump_reads_back_without_keys_and_every_setting_is_described(root: Path) -> None:
     for file in ("embedded", "training"):
         shutil.copytree(root / "config", file)
         config = load_config(f"{file}/{file}.yaml", ["learning_rate=3e-7", "persistence_dir=a b", "run_name=007"])
@@ -232,9 +223,6 @@ def test_a_dump_reads_back_as_the_same_config_without_keys(root: Path) -> None:
         assert again.model_dump() == config.model_dump()
     config = load_config(None, ["executor.api_key=sk-secret"])
     assert "sk-secret" not in to_yaml(config) + repr(config)
-
-
-def test_every_setting_is_described() -> None:
     rows = describe()
     assert [row.name for row in rows] == list(LEAVES)
     assert all(row.description.endswith(".") and row.type for row in rows)
@@ -286,16 +274,13 @@ def identity_of(folder: Path, *more: str) -> str:
     return identity(load_config(folder / "config/embedded.yaml", [*files, own, *more]))
 
 
-def test_a_moved_checkout_has_the_same_identity(checkout: Path, tmp_path: Path) -> None:
+def test_a_moved_checkout_has_the_same_identity_and_a_changed_one_another(checkout: Path, tmp_path: Path) -> None:
     before = identity_of(checkout)
     elsewhere = checkout.rename(tmp_path / "there")
     assert identity_of(elsewhere) == before
     reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
                "max_hours=1")  # fmt: skip
     assert identity_of(elsewhere, *reached) == before
-
-
-def test_a_changed_file_or_setting_changes_the_identity(checkout: Path) -> None:
     found = {identity_of(checkout)}
     settings = ("seed=1", "executor.model=other", "lora_rank=3", "functions={}")
     found |= {identity_of(checkout, setting) for setting in settings}

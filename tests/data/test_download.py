@@ -20,7 +20,7 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import sha256_of
 
 
-def test_the_shipped_file_has_the_defaults_and_a_source_can_be_replaced(tmp_path: Path) -> None:
+def test_the_shipped_file_has_the_defaults_and_every_mistake_is_named(tmp_path: Path, root: Path) -> None:
     settings = load_settings()
     assert settings.fields == {name: tuple(others) for name, others in custom.FIELDS.items()}
     assert (settings.mix.train_size, settings.mix.test_size, settings.mix.train_test) == (160_000, 32_000, (5, 1))
@@ -30,9 +30,6 @@ def test_the_shipped_file_has_the_defaults_and_a_source_can_be_replaced(tmp_path
     path.write_text(yaml.safe_dump({"datasets": {"gsm8k": mirror}}))
     sources = load_settings(path).sources(["gsm8k", "math"])
     assert sources["gsm8k"].hub == "mirror/gsm8k" and sources["math"] == DATASETS["math"].source
-
-
-def test_every_mistake_is_named(tmp_path: Path, root: Path) -> None:
     path, shipped, wrong = tmp_path / "dataset.yaml", (root / "config/dataset.yaml").read_text(), []
     for old, new, expected in (
         ("train_size: 160000", "train_size: 0", "dataset.yaml: mix.train_size = 0: Input should be greater than 0"),

@@ -40,7 +40,7 @@ def error(path: Path) -> str:
     return str(caught.value)
 
 
-def test_records_and_their_other_spellings(tmp_path: Path) -> None:
+def test_records_their_other_spellings_and_fields_of_other_domains(tmp_path: Path) -> None:
     plain = one(tmp_path, problem="1+1?", answer=2, type="math", context="c")
     assert plain == one(tmp_path, question="1+1?", ground_truth="2", problem_type="math", context="c")
     several = one(tmp_path, question="?", answers=["a", "b", "a"], domain="qa", id="x", source="mine")
@@ -52,6 +52,12 @@ def test_records_and_their_other_spellings(tmp_path: Path) -> None:
     path = written(tmp_path, {"instruction": "1+1?", "target": 2, "kind": "math"})
     assert read_problems(path, fields=fields)[0].question.text == "1+1?"
     assert "no known benchmark" in error(path)
+    maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
+    assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
+    gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
+    records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
+    names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
+    assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
 
 
 def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
@@ -71,7 +77,7 @@ def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
     assert problems[1].reference.tests == "x = 3\nassert sorted([add(1, 2)]) == [x]\nassert add(0, x) == 3"
 
 
-def test_every_bad_record_is_reported_with_file_line_and_reason(tmp_path: Path) -> None:
+def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_path: Path) -> None:
     code = {"entry_point": None}
     cases: list[tuple[Any, str]] = [
         ({"problem": "?", "answer": "1"}, "'type' is missing: one of math, code, qa"),
@@ -114,9 +120,6 @@ def test_every_bad_record_is_reported_with_file_line_and_reason(tmp_path: Path) 
         if not (message := error(path)).startswith(f"{path}:2: ") or reason not in message:
             wrong.append((record, message))
     assert not wrong
-
-
-def test_all_bad_records_of_all_files_are_reported_at_once_and_many_are_counted(tmp_path: Path) -> None:
     bad = {**CODE, "tests": ["assert True"]}
     for name in ("a.jsonl", "b.jsonl"):
         written(tmp_path, bad, MATHS, {**MATHS, "answer": ""}, name=name)
@@ -125,15 +128,6 @@ def test_all_bad_records_of_all_files_are_reported_at_once_and_many_are_counted(
     many = error(written(tmp_path, *[bad] * 500, name="b.jsonl")).split("\n")
     assert len(many) == 21 and many[-1] == "... and 480 more bad records"
     assert len(read_problems(written(tmp_path, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
-
-
-def test_fields_of_other_domains_are_ignored_and_datasets_keep_their_names(tmp_path: Path) -> None:
-    maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
-    assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
-    gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
-    records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
-    names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
-    assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
 
 
 def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> None:

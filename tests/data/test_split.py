@@ -47,15 +47,12 @@ def test_no_question_is_on_two_sides_and_sizes_are_exact_in_any_order_of_the_inp
     assert len(sides.val) == round((n - len(sides.test)) * val) and sides.size == n
 
 
-def test_another_seed_gives_another_split_and_a_new_record_moves_little() -> None:
+def test_another_seed_gives_another_split_and_near_copies_are_one_question() -> None:
     spec = [(i, 0, 0) for i in range(600)]
     first, other = (split(entries_of(spec, seed), (5, 1)) for seed in (0, 1))
     assert len({e.content for e in first.test} & {e.content for e in other.test}) < 60
     more = split(entries_of([*spec, (600, 0, 0)]), (5, 1))
     assert len({e.problem for e in more.test} ^ {e.problem for e in first.test}) <= 2
-
-
-def test_near_copies_are_one_question_and_signs_matter() -> None:
     assert entry("What  is it? ").problem == entry("what is it").problem
     assert entry("What, is it?").question == entry("what is it").question
     assert entry("ﬁve").problem == entry("five").problem
@@ -80,16 +77,13 @@ def test_no_question_crosses_datasets(
     assert all(found["question"] == 0 for found in contamination(sides).values())
 
 
-def test_the_published_test_set_stays_complete_and_train_gives_way() -> None:
+def test_the_published_test_set_stays_complete_and_contamination_is_counted() -> None:
     test = [entry("a"), entry("a", id_="copy"), entry("b")]
     train = [entry("b"), entry("c"), entry("c", id_="copy"), entry("d")]
     sides = decontaminated({"x": split_official(train, test)})["x"]
     assert len(sides.test) == 3
     assert {e.question for e in sides.train} == {entry("c").question, entry("d").question}
     assert sides.dropped["in_a_test_set"] == 1 and sides.dropped["duplicates"] == 1
-
-
-def test_contamination_counts_questions_passages_and_contexts() -> None:
     words = " ".join(f"w{i}" for i in range(14))
     sides = {
         "x": Sides([entry(f"{words} one", "shared"), entry("short")], [], []),
@@ -126,11 +120,6 @@ def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
         assert max(siblings) - min(siblings) <= 1
         for start in range(0, len(indexes) - sizes[name] + 1, sizes[name]):
             assert len(set(indexes[start : start + sizes[name]])) == sizes[name]
-
-
-def test_a_domain_with_a_share_and_no_problems_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"gives code 0\.3"):
-        Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")
 
 
 RATIOS: dict[Domain, float] = {"math": 0.4, "code": 0.3, "qa": 0.3}
@@ -185,16 +174,15 @@ def test_a_resumed_sampler_continues_exactly(before: int, size: int) -> None:
     assert [ids(whole.sample(size)) for _ in range(9)] == [ids(resumed.sample(size)) for _ in range(9)]
 
 
-def test_the_order_of_slots_is_known() -> None:
-    """Saved runs resume on it."""
+def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
+    # Saved runs resume on it.
     drawn = ids(DomainSampler(problems(math=9, code=9, qa=9), RATIOS, 0).sample(12))
     assert drawn == ("math/3 code/0 qa/1 math/7 code/2 qa/3 math/4 code/3 qa/4 math/8 math/5 code/5".split())
-
-
-def test_other_problems_and_missing_domains_are_refused() -> None:
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
     with pytest.raises(DataError, match="no code problems; add some"):
         DomainSampler(problems(math=5, qa=5), RATIOS)
     DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
+    with pytest.raises(ConfigError, match=r"gives code 0\.3"):
+        Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")

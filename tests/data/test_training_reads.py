@@ -65,7 +65,7 @@ def test_training_uses_the_field_names_of_dataset_yaml(here: Path, root: Path) -
     assert read_problems(own)[0].question.text == "1 + 1?"
 
 
-def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_same(tmp_path: Path) -> None:
+def test_a_choice_has_every_domain_in_its_share_and_trained_problems_are_counted(tmp_path: Path) -> None:
     problems = read_problems(own_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30)))
     chosen = spread(problems, 30)
     assert Counter(p.question.domain for p in chosen) == {"math": 20, "qa": 10}
@@ -74,9 +74,6 @@ def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_s
     mixed = sorted(problems, key=lambda p: p.question.statement[::-1])
     assert {p.question.id for p in spread(mixed, 30)} == {p.question.id for p in chosen}
     assert spread(problems, 90) == problems
-
-
-def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> None:
     train, test = own_file(tmp_path / "a.jsonl", ("math", 9)), own_file(tmp_path / "b.jsonl", ("math", 4))
     test.write_text(test.read_text().replace("math 0?", "another?").replace("math 1?", "MATH  1?"))
     only = "domain_ratios={math: 1, qa: 0, code: 0}"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.http import Handler, serving
 from helpers.processes import free_port
+from helpers.web import Handler, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import Lfm2ForCausalLM

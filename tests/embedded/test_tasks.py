@@ -39,9 +39,6 @@ def test_programs_steps_and_answers_agree() -> None:
                 left, right = line.split("=")
                 assert eval(left.replace("/", "//")) == int(right)
             assert equations[-1].endswith(f"={task.answer}")
-
-
-def test_the_steps_of_relays_follow_the_money() -> None:
     r = Random(2)
     for _ in range(100):
         task = maths.relays(r)
@@ -79,15 +76,12 @@ def test_tests_separate_the_intended_reading_from_the_others_and_a_long_task_fro
             assert failed == (kind == "long")
 
 
-def test_problems_and_their_asides_belong_to_their_split() -> None:
+def test_problems_belong_to_their_split_and_the_seed_decides() -> None:
     for domain in DOMAINS:
         for side in ("pretrain", "train", "heldout"):
             for question in (problem.question for problem in problems(domain, side, 60)):
                 parts = [question.context] if question.context else question.text.split(" Never mind. ")
                 assert {split_of(part) for part in parts} == {side}, question
-
-
-def test_the_same_seed_gives_the_same_problems_and_another_gives_others() -> None:
     assert problems("qa", "train", 5, seed=1) == problems("qa", "train", 5, seed=1)
     assert problems("qa", "train", 5, seed=1) != problems("qa", "train", 5, seed=2)
     drawn = problems("math", "train", 6)
@@ -152,18 +146,15 @@ def test_neither_the_words_nor_the_length_tell_the_kind_of_a_problem() -> None:
 TOKENIZER = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
 
 
-def test_every_word_is_one_token() -> None:
+def test_every_word_is_one_token_of_policy_and_executor() -> None:
     assert not [word for word in lexicon.everything() if len(TOKENIZER.encode(" " + word).ids) != 1]
+    policy = Path(EXECUTOR).parent / "policy" / "tokenizer.json"
+    assert policy.read_bytes() == (EXECUTOR / "tokenizer.json").read_bytes()
 
 
 @given(st.text(max_size=80).filter(lambda t: "<|" not in t))
 def test_any_text_is_decoded_as_it_was(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text).ids) == text
-
-
-def test_policy_and_executor_share_the_tokenizer() -> None:
-    policy = Path(EXECUTOR).parent / "policy" / "tokenizer.json"
-    assert policy.read_bytes() == (EXECUTOR / "tokenizer.json").read_bytes()
 
 
 CONSTANTS = ("equals", "1", "five", "many", "banana", "two", "one", "it", "0", "True", "yes")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from helpers.http import Handler, serving
+from helpers.web import Handler, serving
 from llm_as_judge.config.schema import Config
 from llm_as_judge.types import Problem
 

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from helpers.http import Handler
+from helpers.web import Handler
 
 #: Requests so far, by the model's name before the slash.
 REQUESTS: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -39,11 +39,13 @@ class Always:
         return Verdict(self.correct, "llm")
 
 
-def test_kappa_is_cohens() -> None:
+def test_kappa_is_cohens_and_containment_is_of_whole_words() -> None:
     counts = Counts("plain", true_accepts=20, true_rejects=15, false_accepts=10, false_rejects=5, abstained=3)
     assert counts.line() == ("pairs=53 agreement=0.7000 kappa=0.4000 false_accepts=10 false_rejects=5 abstained=3")
     assert Counts("plain", abstained=3).line().startswith("pairs=3 agreement=- kappa=- ")
     assert count("plain", [True, True], [True, True]).kappa is None
+    assert contains("It was Marie Curie.", "marie curie")
+    assert not [pair for pair in (("someone", "one"), ("1.55", "1.5"), ("x", "")) if contains(*pair)]
 
 
 async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many(pairs_file: Path) -> None:
@@ -106,7 +108,7 @@ async def feed(judge: AuditedJudge, answer: str, n: int = LEAST) -> list[Group]:
     return groups
 
 
-async def test_a_policy_that_learns_to_please_the_judge_raises_the_alarm() -> None:
+async def test_a_growing_share_of_failed_checks_raises_the_alarm_and_a_constant_one_does_not() -> None:
     judge = audited()
     figures, alarms = judge.step(await feed(judge, "it was Marie Curie, born Sklodowska"))
     assert not alarms
@@ -115,9 +117,6 @@ async def test_a_policy_that_learns_to_please_the_judge_raises_the_alarm() -> No
     assert figures["qa"]["judged"] == 1.0
     assert figures["qa"]["checked"] == pytest.approx(1 - 15 / 35)
     assert alarm.failed == pytest.approx(15 / 35) and "judge.mode=rules" in str(alarm)
-
-
-async def test_a_constant_share_of_failed_checks_and_no_audit_raise_no_alarm() -> None:
     judge, without = audited(), audited(share=0.0)
     for _ in range(3):
         assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
@@ -125,7 +124,7 @@ async def test_a_constant_share_of_failed_checks_and_no_audit_raise_no_alarm() -
     assert (figures["qa"]["judged"], figures["qa"]["checked"], alarms) == (1.0, None, [])
 
 
-async def test_a_second_judge_confirms_or_refutes_and_verdicts_of_rules_are_not_checked() -> None:
+async def test_a_second_judge_confirms_or_refutes_and_a_resumed_run_keeps_its_window() -> None:
     for text, failed in ((TRUE, 0.0), (FALSE, 1.0)):
         judge = audited(second=ScriptedModel(text))
         groups = await feed(judge, "the discoverer of radium")
@@ -136,14 +135,6 @@ async def test_a_second_judge_confirms_or_refutes_and_verdicts_of_rules_are_not_
     }  # fmt: skip
     tenth = audited(share=0.1)
     assert 15 <= tenth.step(await feed(tenth, "x", 400))[0]["qa"]["checks"] <= 70
-
-
-def test_containment_is_of_whole_words() -> None:
-    assert contains("It was Marie Curie.", "marie curie")
-    assert not [pair for pair in (("someone", "one"), ("1.55", "1.5"), ("x", "")) if contains(*pair)]
-
-
-async def test_a_resumed_run_keeps_its_window_and_figures_cover_the_given_groups_only() -> None:
     judge, resumed = audited(), audited()
     first = await feed(judge, "Marie Curie")
     later = await feed(judge, "Pierre", LEAST)  # batches ahead of the step may be judged before it ends

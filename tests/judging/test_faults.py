@@ -6,9 +6,9 @@ from itertools import count
 from typing import Any
 
 import pytest
-from helpers.http import serving
 from helpers.judging import HYBRID, asked
 from helpers.misbehaving import REQUESTS, Misbehaving
+from helpers.web import serving
 
 from llm_as_judge.config.endpoints import EndpointConfig, JudgeConfig
 from llm_as_judge.judging.judge import Judge

@@ -70,23 +70,27 @@ async def test_no_answer_is_wrong_unless_there_is_none() -> None:
     assert (await Judge(RULES).verdict(nothing, None)).correct is False
 
 
-async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
+async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() -> None:
     judge = Judge(RULES)
     squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes it is")
     hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes it is")
     assert squad.correct is False and squad.score is not None and squad.score > 0
     assert hotpot.score == 0.0
+    # As in MATH's own script; in training such a reply is undecided and the model decides.
+    reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
+    of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
+    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
+    assert (await Judge(RULES).verdict(of, reply)).correct is False
+    assert matches(reply, ["12"], "math", of.question.text) is False
 
 
-async def test_code_is_judged_by_its_tests_alone() -> None:
+async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored() -> None:
     sandbox = FakeSandbox(FakeResult(True, weak=True))
     verdict = await Judge(ALONE, ScriptedModel([]), sandbox).verdict(CODE, "```python\ndef f():\n    return 1\n```")
     assert (verdict.correct, verdict.tier) == (True, "tests")
     assert "weak" in verdict.reason
     assert sandbox.asked == [("def f():\n    return 1", "assert f() == 1", "f", "import math")]
 
-
-async def test_failed_tests_are_wrong_and_a_sandbox_fault_is_unscored() -> None:
     async def judged(result: FakeResult | Exception) -> tuple[bool | None, str]:
         verdict = await Judge(RULES, None, FakeSandbox(result)).verdict(CODE, "def f(): ...")
         return verdict.correct, verdict.tier
@@ -98,13 +102,25 @@ async def test_failed_tests_are_wrong_and_a_sandbox_fault_is_unscored() -> None:
     assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
 
 
-async def test_the_retry_differs_from_the_first_attempt() -> None:
+async def test_retries_differ_the_majority_of_votes_counts_and_a_disagreement_abstains() -> None:
     for first in ("I think they are equal", (TRUE, "length"), ""):
         model = ScriptedModel([first, TRUE])
         assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
         one, two = model.asked
         assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
         assert (two["temperature"], two["max_tokens"]) == (0.3, 200) and two["prompt"] != one["prompt"]
+    for replies, correct in (
+        ([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None),
+    ):  # fmt: skip
+        model = ScriptedModel(list(replies))
+        assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
+        assert all(request["temperature"] >= 0.3 for request in model.asked)
+    cases: list[tuple[list[Any], list[Any], bool | None]] = [
+        ([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None),
+    ]  # fmt: skip
+    for first, second, correct in cases:
+        judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
+        assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
 def test_the_prompt_is_the_documented_one() -> None:
@@ -117,7 +133,7 @@ def test_the_prompt_is_the_documented_one() -> None:
     assert r"Question: \frac{1}{2} {reference}" in prompt and "Candidate: {question}" in prompt, "data is text"
 
 
-async def test_the_extracted_answer_is_what_is_judged() -> None:
+async def test_the_extracted_answer_is_judged_and_all_requests_are_held() -> None:
     model = ScriptedModel(["<answer>twelve eggs</answer>", TRUE])
     judge = LLMJudge(asked(two_stage=True), model)
     assert await judge.judge("q", ["12"], "I count them: it is twelve eggs, I am sure") is True
@@ -130,27 +146,6 @@ async def test_the_extracted_answer_is_what_is_judged() -> None:
     for reply, verdict in (("<answer>NONE</answer>", False), (ProviderError("down"), None)):
         judge = LLMJudge(asked(two_stage=True), ScriptedModel([reply]))
         assert await judge.judge("q", ["12"], "twelve or ten") is verdict
-
-
-async def test_the_majority_of_votes_counts_and_a_tie_abstains() -> None:
-    for replies, correct in (
-        ([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None),
-    ):  # fmt: skip
-        model = ScriptedModel(list(replies))
-        assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
-        assert all(request["temperature"] >= 0.3 for request in model.asked)
-
-
-async def test_true_needs_the_second_judge_and_a_disagreement_abstains() -> None:
-    cases: list[tuple[list[Any], list[Any], bool | None]] = [
-        ([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None),
-    ]  # fmt: skip
-    for first, second, correct in cases:
-        judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
-        assert await judge.judge("q", ["12"], "a dozen") is correct
-
-
-async def test_a_verdict_holds_all_requests_made_for_it() -> None:
     found = "<answer>a dozen</answer>"
     model, second = ScriptedModel([found, "well", TRUE]), ScriptedModel([found, FALSE])
     judge = Judge(asked(two_stage=True, second_role="verdicts"), model, second=second)
@@ -172,12 +167,3 @@ def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
     path.write_text("- gsm8k\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"judge\.prompts"):
         load_lines(path)
-
-
-async def test_in_official_evaluations_the_last_box_counts_wherever_it_is() -> None:
-    """As in MATH's own script; in training such a reply is undecided and the model decides."""
-    reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
-    of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
-    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
-    assert (await Judge(RULES).verdict(of, reply)).correct is False
-    assert matches(reply, ["12"], "math", of.question.text) is False

@@ -263,7 +263,9 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
     assert wrong.value.cause == "model"
 
 
-async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> None:
+async def test_too_long_a_prompt_is_no_refusal_and_a_quoted_key_is_in_no_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for text in (
         "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
         "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
@@ -273,9 +275,6 @@ async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> N
         assert isinstance(await failure(Script(web.Response(status=400, text=text))), PromptTooLong), text
     refused = await failure(Script(web.Response(status=400, text="response_format is not supported")))
     assert isinstance(refused, RequestRefused)
-
-
-async def test_a_key_that_a_provider_quotes_is_in_no_message_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     for text in (
         "Incorrect API key provided: secret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",

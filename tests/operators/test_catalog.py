@@ -29,16 +29,13 @@ CONTRACT = {
 MARK = "ZQX17"
 
 
-def test_names_calls_and_keys_are_aflows() -> None:
+def test_names_calls_and_keys_are_aflows_and_documented() -> None:
     common = {"parse_ok": "bool", "error": "str"}
     found = {name: (catalog.call_line(o), catalog.result_keys(o)) for name, o in catalog.OPERATORS.items()}
     assert found == {name: (call, {**keys, **common}) for name, (call, keys) in CONTRACT.items()}
     assert list(found) == list(CONTRACT)
     init = {name: list(catalog.init_signature(o).parameters) for name, o in catalog.OPERATORS.items()}
     assert {name: given for name, given in init.items() if given} == {"MdEnsemble": ["vote_count"]}
-
-
-def test_the_documentation_names_every_call_and_key_of_the_chosen_operators() -> None:
     for names in (list(CONTRACT), ["Test", "Custom"]):
         lines = catalog.docs(catalog.load_operators(names)).splitlines()
         for line, name in zip(lines, names, strict=True):
@@ -115,15 +112,12 @@ LETTERS = {
 }  # fmt: skip
 
 
-def test_answers_verdicts_and_letters_are_read() -> None:
+def test_answers_verdicts_and_letters_are_read_if_they_are_closed() -> None:
     assert {text: field(text, "answer") for text in ANSWERS} == ANSWERS
     assert {text: truth(text) for text in VERDICTS} == VERDICTS
     assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
     solution = "def f():\n    x = 1\n\n    return x"
     assert field(f"Corrected solution:\n{solution}", "solution") == solution, "a labelled solution goes to the end"
-
-
-def test_a_reply_cut_off_has_only_what_it_closed() -> None:
     assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None
     assert field("<feedback>good</feedback><review_result>Tr", "feedback", cut=True) == "good"
     assert field("Answer: 4", "answer", cut=True) is None

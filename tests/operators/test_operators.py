@@ -89,7 +89,7 @@ def voting_for(solution: str) -> Callable[[str], str]:
     return reply
 
 
-async def test_every_documented_key_is_there_whatever_the_model_says() -> None:
+async def test_every_documented_key_is_there_and_a_failing_provider_is_no_answer() -> None:
     types = {"str": str, "bool": bool}
     wrong = []
     for name, operator in catalog.OPERATORS.items():
@@ -99,9 +99,6 @@ async def test_every_documented_key_is_there_whatever_the_model_says() -> None:
             if {key: type(value) for key, value in result.items()} != expected:
                 wrong.append((name, reply, result))
     assert not wrong
-
-
-async def test_an_empty_reply_is_marked_and_a_failing_provider_is_not_an_answer() -> None:
     for name in catalog.OPERATORS:
         if name != "Test":
             assert not (await build(name, Chat(""))(**ARGUMENTS[name]))["parse_ok"], name
@@ -133,7 +130,7 @@ async def test_signature_and_one_public_test_are_shown_if_there_are_any() -> Non
         assert "f(3)" not in chat.prompts[0], "the others are for Test"
 
 
-async def test_the_named_solution_wins_and_agreement_costs_no_call() -> None:
+async def test_the_named_solution_wins_and_votes_run_at_once_in_fixed_orders() -> None:
     for name, key in ENSEMBLES:
         chat = Chat(by=voting_for("cherry"))
         result = await build(name, chat)(solutions=["apple", "banana", "cherry"], problem="Which?")
@@ -148,9 +145,6 @@ async def test_the_named_solution_wins_and_agreement_costs_no_call() -> None:
     chat = Chat("<solution_letter>Z</solution_letter>")
     result = await build("ScEnsemble", chat)(solutions=list(range(26)), problem="p")
     assert result["response"] == "25" and "\nZ: 25" in chat.prompts[0]
-
-
-async def test_votes_run_at_once_in_different_but_fixed_orders() -> None:
     first, second, two = (Chat(by=voting_for("b")) for _ in range(3))
     state = random.getstate()
     for chat in (first, second):

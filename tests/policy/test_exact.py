@@ -243,7 +243,7 @@ def test_models_whose_prefixes_cannot_be_shared_are_refused() -> None:
         policy.logprobs([completion((5,) * 30, (6,) * 7)])
 
 
-def test_a_window_wider_than_the_sequences_is_exact_and_a_narrower_one_refused() -> None:
+def test_windows_and_dropout_of_the_model_change_nothing_or_are_refused() -> None:
     policy, completions = tiny_policy(perturb=0.1, more={**WINDOW, "sliding_window": 60}), batch("ragged", 7)
     assert "sliding_attention" in policy.base.config.layer_types
     expected = result(policy, completions, "padded")
@@ -252,9 +252,6 @@ def test_a_window_wider_than_the_sequences_is_exact_and_a_narrower_one_refused()
     with pytest.raises(ConfigError, match=r"window of 60 .*training\.shared_prefix=false"):
         policy.logprobs(longer, shared_prefix=True)
     policy.logprobs(longer)
-
-
-def test_the_base_models_own_dropout_is_off() -> None:
     for family, more in (("gpt2", {"n_embd": 32, "n_head": 4}), ("qwen2", {"attention_dropout": 0.5})):
         policy, completions = tiny_policy(perturb=0.1, family=family, more=more), batch("ragged", 7)
         assert policy.model.training

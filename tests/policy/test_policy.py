@@ -132,7 +132,7 @@ class Letters:
         return self.encode(text) if tokenize else text
 
 
-def test_what_a_template_does_not_accept_is_put_in_front_of_the_next_message() -> None:
+def test_templates_get_what_they_accept_and_texts_have_no_special_tokens() -> None:
     rest = "\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n<|user|>Third?\n<|assistant|>Well, "
     cases = {
         CHATML: f"<|system|>Rules.\n<|user|>First?{rest}",
@@ -144,9 +144,6 @@ def test_what_a_template_does_not_accept_is_put_in_front_of_the_next_message() -
     assert found == cases
     ids = chat_ids(Letters(CHATML), Prompt("", "Only?"))
     assert "".join(map(chr, ids)) == "<|system|>\n<|user|>Only?\n<|assistant|>"
-
-
-def test_text_has_no_special_tokens_at_its_ends() -> None:
     cases = {
         "x = 1": "x = 1", "x = 1 \0\0\n\0": "x = 1", "\0 x = 1": "x = 1", "s = '\0' + 1": "s = '<eos>' + 1", "\0": "",
         "": "",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.http import Handler, serving
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
+from helpers.web import Handler, serving
 from safetensors.torch import load_file
 
 from llm_as_judge.assembly.policy import load_author
@@ -74,7 +74,7 @@ def engine(server: FakeServer, directory: Path, **settings: Any) -> VLLMEngine:
     return VLLMEngine(config, "base", directory, NumberTokenizer())
 
 
-def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
+def test_completions_carry_ids_and_logprobs_in_order_each_of_its_own_seed(server: FakeServer, tmp_path: Path) -> None:
     ended: dict[tuple[int, int], Completion] = {}
 
     def note(place: int, member: int, completion: Completion) -> None:
@@ -94,10 +94,7 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)  # greedy: one request is enough
     assert len(group) == 3 and group[0] == group[1] == group[2]
     assert [body["n"] for _, body in server.requests] == [1]
-
-
-def test_every_completion_has_its_own_seed(server: FakeServer, tmp_path: Path) -> None:
-    """vLLM's ParentRequest gives completion k of a request its seed plus k."""
+    # vLLM's ParentRequest gives completion k of a request its seed plus k.
     seeds: list[list[int]] = []
     for start in (0, 64, 0):
         server.requests.clear()

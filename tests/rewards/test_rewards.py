@@ -71,12 +71,17 @@ def total(*args: Any, **kwargs: Any) -> float:
     return value
 
 
-def test_the_terms_are_those_of_the_table_and_the_best_total_is_nine_and_a_half() -> None:
+def test_the_terms_are_those_of_the_table_and_the_total_is_their_weighted_sum() -> None:
     assert dict(RewardConfig().reward_weights) == WEIGHTS and list(WEIGHTS) == list(TERMS)
     assert {f"reward.{term}" for term in TERMS if term != "correctness"} < set(PARTS)
     best = reward(True, calls=(call(),))
     assert best.total == pytest.approx(9.5)
     assert dict(best.terms) == {**dict.fromkeys(TERMS, 10.0), "repetition": 0.0}
+    got = reward(True, calls=(call(tokens=300), call(tokens=200)), findings=(UNUSED,), text="a b c d e f " * 4)
+    terms = got.terms
+    assert (terms["efficiency"], terms["simplicity"], terms["format"]) == (5.0, 7.5, 5.0) and terms["repetition"] > 0
+    expected = sum((-1 if term == "repetition" else 1) * WEIGHTS[term] * terms[term] for term in WEIGHTS)
+    assert got.total == pytest.approx(expected)
 
 
 RUNS = st.fixed_dictionaries(
@@ -111,24 +116,18 @@ def test_a_failure_of_ours_is_unscored() -> None:
     assert reward(None, outcome="raised").total is not None, "the policy's fault, whatever the judge says"
 
 
-def test_the_total_is_the_weighted_sum_of_its_terms() -> None:
-    got = reward(True, calls=(call(tokens=300), call(tokens=200)), findings=(UNUSED,), text="a b c d e f " * 4)
-    terms = got.terms
-    assert (terms["efficiency"], terms["simplicity"], terms["format"]) == (5.0, 7.5, 5.0) and terms["repetition"] > 0
-    expected = sum((-1 if term == "repetition" else 1) * WEIGHTS[term] * terms[term] for term in WEIGHTS)
-    assert got.total == pytest.approx(expected)
-
-
 def term(name: str, **run: Any) -> float:
     return reward(True, **run).terms[name]
 
 
-def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
+def test_efficiency_simplicity_repetition_and_format() -> None:
     assert [term("efficiency", calls=(call(tokens=n),)) for n in (0, 250, 1000, 5000)] == [10.0, 7.5, 0.0, 0.0]
     assert [term("simplicity", calls=(call(),) * n) for n in (0, 1, 2, 3, 5, 9)] == [10.0, 10.0, 7.5, 5.0, 0.0, 0.0]
-
-
-def test_the_format_term_requires_a_clean_answer() -> None:
+    assert term("repetition") == term("repetition", text="") == 0.0
+    assert term("repetition", calls=(call(input="a", n=1), call(n=1, input="a")), text="") == 5.0
+    assert term("repetition", calls=(call("A", input="a"), call("B", input="a")), text="") == 0.0
+    assert term("repetition", calls=(call(value={1, 2}),), text="") == 0.0, "arguments that JSON cannot hold"
+    assert 9.0 < term("repetition", text="same words over and over again " * 50) <= 10.0
     wrong = []
     warnings.simplefilter("error")  # odd Python gives none
     for answer, domain, clean in (
@@ -143,14 +142,6 @@ def test_the_format_term_requires_a_clean_answer() -> None:
         if found != ([10.0, 5.0] if clean else [5.0, 0.0]):
             wrong.append((answer, domain, found))
     assert not wrong
-
-
-def test_repetition_of_calls_and_text() -> None:
-    assert term("repetition") == term("repetition", text="") == 0.0
-    assert term("repetition", calls=(call(input="a", n=1), call(n=1, input="a")), text="") == 5.0
-    assert term("repetition", calls=(call("A", input="a"), call("B", input="a")), text="") == 0.0
-    assert term("repetition", calls=(call(value={1, 2}),), text="") == 0.0, "arguments that JSON cannot hold"
-    assert 9.0 < term("repetition", text="same words over and over again " * 50) <= 10.0
 
 
 def test_weights_and_budgets_that_break_the_promise_are_refused() -> None:
@@ -229,28 +220,22 @@ async def added(rewards: CustomRewards, *rollouts: Rollout) -> list[Reward]:
     return [r.reward for g in groups for r in g.rollouts]
 
 
-async def test_sync_and_async_functions_are_terms_and_none_leaves_one_out(file: Path) -> None:
+async def test_own_functions_are_terms_by_name_that_cannot_lift_a_wrong_answer(file: Path) -> None:
     rewards = custom(file, brevity=0.5, right=1.0)
     one, two, unscored = await added(rewards, rollout("abc", 9.0), rollout("abcdef", -3.0, False), rollout("x", None))
     assert (one.total, one.terms) == (11.5, {"a": 1.0, "brevity": 1.0, "right": 2.0})
     assert (two.total, two.terms) == (-3.0, {"a": 1.0, "right": 0.0})
     assert unscored.total is None
-
-
-async def test_parameters_are_passed_by_name_as_trl_passes_them(file: Path) -> None:
     rewards = custom(file, limit=100.0, short=1.0, keywords=1.0, truth=1.0, ids=1.0)
     (reward,) = await added(rewards, rollout("abc", 0.0))
     assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0}
-
-
-async def test_together_they_cannot_lift_a_wrong_answer_above_a_right_one(file: Path) -> None:
     rewards = custom(file, limit=1.5, brevity=-100.0, right=0.0)
     one, two = await added(rewards, rollout("a", 9.0), rollout("b" * 9, 5.0))
     assert (one.total, two.total) == (7.5, 5.0)
     assert RewardFunction(RewardConfig()).slack == pytest.approx((15 * 0.65 - 3.5) / 2)
 
 
-def test_a_function_that_cannot_be_used_is_refused_with_the_reason(file: Path) -> None:
+async def test_a_function_that_cannot_be_used_or_returns_nonsense_is_refused(file: Path) -> None:
     for name, message in (
         (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
         (f"{file}:positional", "asks for completions; parameters are passed by name"),
@@ -260,9 +245,6 @@ def test_a_function_that_cannot_be_used_is_refused_with_the_reason(file: Path) -
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             load_function(name)
-
-
-async def test_what_it_returns_or_raises_is_checked(file: Path) -> None:
     for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
         with pytest.raises(ConfigError, match=message):
             await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))

@@ -36,7 +36,7 @@ def saved(folder: Path, *steps: int) -> list[Path]:
     return [checkpoint.save(folder, policy, optimizer_of(policy), state(step), run_id="r") for step in steps]
 
 
-def test_latest_is_the_highest_complete_step(tmp_path: Path) -> None:
+def test_latest_is_the_highest_complete_step_and_another_shape_is_refused(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path / "missing") is None
     saved(tmp_path, 9, 10)
     for name in (".step_11.77", "step_12.old", "notes"):
@@ -45,6 +45,10 @@ def test_latest_is_the_highest_complete_step(tmp_path: Path) -> None:
     assert checkpoint.verify(tmp_path / "step_10") == "r"
     with pytest.raises(DataError, match=r"checkpoint\.json is missing"):
         checkpoint.verify(tmp_path)
+    (path,) = saved(tmp_path, 1)
+    for other in (tiny_policy(rank=2), tiny_policy(hidden=16), tiny_policy(lora_target_modules=["q_proj"])):
+        with pytest.raises((DataError, ConfigError), match="step_1"):
+            checkpoint.load(path, other, optimizer_of(other))
 
 
 def flip_a_bit(path: Path) -> None:
@@ -81,13 +85,6 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(tmp_path: P
             (newest / name).write_bytes(whole)
     assert not wrong
     assert checkpoint.latest(tmp_path) == newest
-
-
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
-    (path,) = saved(tmp_path, 1)
-    for other in (tiny_policy(rank=2), tiny_policy(hidden=16), tiny_policy(lora_target_modules=["q_proj"])):
-        with pytest.raises((DataError, ConfigError), match="step_1"):
-            checkpoint.load(path, other, optimizer_of(other))
 
 
 def test_saving_a_step_again_replaces_it_and_loading_restores_it(tmp_path: Path) -> None:
@@ -202,7 +199,7 @@ def test_what_an_earlier_run_left_is_moved_aside_whole_and_never_resumed(config:
         opened(config, resume=True)
 
 
-def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> None:
+def test_two_at_once_are_refused_and_a_run_that_fails_early_touches_nothing(config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to resume"):
         opened(config, resume=True)
     old = run(config, 60)
@@ -210,9 +207,6 @@ def test_a_run_that_fails_before_it_begins_touches_nothing(config: Config) -> No
     with pytest.raises(ZeroDivisionError), open_folder(config, resume=False, progress=Said()):
         raise ZeroDivisionError("the endpoint is down")
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_two_at_once_are_refused_with_the_cure(config: Config, tmp_path: Path) -> None:
     config = with_buffer(config, tmp_path)
     tree = config.model_dump()
     tree["output"]["run_name"] = "other"

@@ -47,14 +47,11 @@ def test_advantages_equal_a_plain_loop() -> None:
             assert worth.tolist() == pytest.approx(expected, abs=1e-12), scale
 
 
-def test_groups_without_contrast_get_no_advantage() -> None:
+def test_groups_without_contrast_or_with_an_abstention_teach_nothing() -> None:
     credited = credit([group(9.5, 9.5001, 9.4999), group(9.0, NAN), group(NAN), group(1.0, 3.0)], "group")
     assert [c.contrast for c in credited] == [False, False, False, True]
     assert [c.unscored for c in credited] == [0, 1, 1, 0]
     assert [a for c in credited[:3] for a in c.advantages] == [0.0] * 6
-
-
-def test_a_group_with_an_abstention_is_left_out() -> None:
     biased, sound = group(9.0, 8.0, -3.0, NAN, abstained=True), group(1.0, 3.0, NAN)
     for scale in SCALES:
         left_out, kept = credit([biased, sound], scale)
@@ -189,16 +186,13 @@ def test_values_and_gradients_equal_the_slow_loop() -> None:
     assert not wrong
 
 
-def test_clipped_tokens_are_counted_by_side() -> None:
+def test_clipped_tokens_are_counted_and_padding_may_hold_anything() -> None:
     new = torch.tensor([[0.5, 0.0, -0.5]])
     old, mask = torch.zeros(1, 3), torch.tensor([[True, True, True]])
     up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     assert (up.clipped_high, up.clipped_low) == (1.0, 0.0)
     assert (down.clipped_high, down.clipped_low) == (0.0, 1.0)
-
-
-def test_padding_may_hold_anything() -> None:
     inputs = batch()
     clean = float(policy_loss(inputs, settings_of("grpo", 0.1), WHOLE).loss.detach())
     assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
@@ -216,7 +210,7 @@ def test_padding_may_hold_anything() -> None:
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, -1.0, -3.0]])
 
 
-def test_filters_equal_those_of_hugging_face() -> None:
+def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     logits = torch.randn(20, 50, generator=torch.Generator().manual_seed(0)) * 3
@@ -224,15 +218,9 @@ def test_filters_equal_those_of_hugging_face() -> None:
     for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         expected = warper(None, expected)
     assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20).exp(), expected.softmax(-1), atol=1e-6)
-
-
-def test_a_sampled_token_is_never_filtered() -> None:
     scores = sampling_logprobs(LOGITS, 1.0, 0.3, 1, keep=torch.tensor([4]))
     assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
     assert float(scores.exp().sum()) == pytest.approx(1)
-
-
-def test_entropy_of_a_truncated_distribution_and_no_distribution_at_temperature_zero() -> None:
     assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):
         sampling_logprobs(LOGITS, 0.0)

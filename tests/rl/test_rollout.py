@@ -117,7 +117,7 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
     assert sorted(cancelled) == ["a", "b"]
 
 
-async def test_a_workflow_cut_off_is_run_floored_or_masked() -> None:
+async def test_a_workflow_cut_off_is_floored_or_masked_and_a_steps_rewards_come_last() -> None:
     cut = Completion("7", (1,), (2,), (0.0,), "length")
     for truncated, total in (("run", 10.0), ("floor", -5.0), ("mask", None)):
         parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, truncated=truncated)  # type: ignore[arg-type]
@@ -125,8 +125,6 @@ async def test_a_workflow_cut_off_is_run_floored_or_masked() -> None:
         assert group.rollouts[0].reward.total == total, truncated
         assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
 
-
-async def test_rewards_of_a_whole_step_come_after_all_workflows_have_their_own() -> None:
     class Doubled:
         async def add(self, groups: list[Group]) -> list[Group]:
             def double(r: Rollout) -> Rollout:

@@ -119,15 +119,13 @@ def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
     assert equal(weights(clean), weights(resumed))
 
 
-async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> None:
+async def test_no_valid_workflow_or_a_collapse_stops_the_run(tmp_path: Path) -> None:
     breaking = Runs(lambda run: Execution("invalid", None) if run >= 6 * 24 else None)
     with pytest.raises(TrainingStopped, match=r"valid workflows fell to .*learning_rate"):
         await bandit_trainer(tmp_path, runner=breaking, save_every=2).train(30)
     last = checkpoint.latest(tmp_path)
     assert last is not None and last.name in ("step_6", "step_8")
 
-
-async def test_a_run_that_cannot_begin_to_learn_stops_with_what_to_do(tmp_path: Path) -> None:
     async def steps(accepted: int | None = None) -> int:
         """How many are made if lint accepts one workflow, of step ``accepted``."""
 

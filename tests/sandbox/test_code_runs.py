@@ -98,7 +98,7 @@ def verdict(cli: CommandLine, folder: Path, *options: str, solution: str, tests:
     return cli("sandbox", "verdict", *files, *options, status=status)
 
 
-def test_a_verdict_has_its_fields_and_its_status(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_verdict_has_its_fields_and_vacuous_tests_are_refused(cli: CommandLine, tmp_path: Path) -> None:
     sleeps = "import time\ntime.sleep(9)\ndef f(x): pass"
     for solution, tests, options, status, fields in (
         (SQUARE, CHECK, (), 0, (True, "finished", "split", False)),
@@ -113,9 +113,6 @@ def test_a_verdict_has_its_fields_and_its_status(cli: CommandLine, tmp_path: Pat
         assert tuple(found[k] for k in ("passed", "outcome", "mode", "weak")) == fields, given
         assert (found["sandbox"] == "unsafe") == ("unsafe" in options)
         assert ("identities" in found["obstacle"]) == (found["mode"] == "nonce")
-
-
-def test_vacuous_tests_are_refused_with_file_and_line(cli: CommandLine, tmp_path: Path) -> None:
     verdict(cli, tmp_path, solution=SQUARE, tests="import math\nassert (f(2) == 4, 'wrong')\n", status=2)
     assert "tests.py:2" in " ".join(cli.err.split()) and "returns None" in " ".join(cli.err.split())
 

@@ -120,7 +120,7 @@ def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
     assert not wrong
 
 
-def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
+def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: SharedBox) -> None:
     wrong = []
     for tests in (
         "f(x)\nassert x == [1, 2, 3]", "assert f(x) is None\nassert x == [1, 2, 3]",
@@ -138,6 +138,10 @@ def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
             if box.verdict(solution, tests).passed:
                 wrong.append((tests, solution))
     assert not wrong
+    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
+    right = box.verdict(SORTED, tests)
+    assert (right.passed, right.weak) == (True, False)
+    assert not box.verdict("def f(x):\n    x.sort()\n    return x", tests).passed
 
 
 def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: SharedBox) -> None:
@@ -158,10 +162,3 @@ def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: Shared
     )
     verdicts = box.verdicts((CLEARS, each) for each in tests)
     assert not [each for each, v in zip(tests, verdicts, strict=True) if v.passed and not v.weak]
-
-
-def test_a_test_that_the_argument_is_left_unchanged_is_kept(box: SharedBox) -> None:
-    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
-    right = box.verdict(SORTED, tests)
-    assert (right.passed, right.weak) == (True, False)
-    assert not box.verdict("def f(x):\n    x.sort()\n    return x", tests).passed

@@ -156,15 +156,12 @@ def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     assert (part.first, part.last, part.zero_variance, part.kl, part.seconds) == (1, 1, 0.25, 0.5, 5.0)
 
 
-def test_a_step_done_again_counts_once_and_a_new_run_starts_again(tmp_path: Path) -> None:
+def test_a_step_done_again_counts_once_and_time_is_cut_into_ten_parts(tmp_path: Path) -> None:
     steps = [ran(step=n, reward=float(n)) for n in (1, 2, 3)]
     again = RunEvent(resumed_from="checkpoints/nano/run/step_2")
     found = logged(tmp_path / "a.jsonl", RunEvent(), *steps, again, ran(step=3, reward=30.0))
     assert found.total.rollouts == 3 and found.total.reward == (1 + 2 + 30) / 3
     assert logged(tmp_path / "b.jsonl", *steps, RunEvent(), steps[0]).total.rollouts == 1
-
-
-def test_time_is_cut_into_at_most_ten_parts(tmp_path: Path) -> None:
     events = [event for n in range(1, 24) for event in (ran(step=n, reward=float(n)), report(n))]
     found = logged(tmp_path / "a.jsonl", *events)
     assert [(part.first, part.last) for part in found.time] == [(a, min(a + 2, 23)) for a in range(1, 24, 3)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
-from helpers.http import Handler, serving
 from helpers.run_logs import HOSTILE, add_step, begin, hostile_group, write_run
+from helpers.web import Handler, serving
 
 from llm_as_judge.runlog import EventLog
 

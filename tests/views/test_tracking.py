@@ -44,7 +44,7 @@ class Kept:
         self.closed = True
 
 
-def test_metrics_are_the_steps_figures() -> None:
+def test_metrics_are_the_steps_figures_and_a_failing_tool_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     found = step_metrics(REPORT)
     assert found["train/reward"] == 4.5 and found["train/reward_std"] == 2.0 and found["train/step_time"] == 3.0
     assert found["train/frac_reward_zero_std"] == 0.25 and found["train/completions/clipped_ratio"] == 0.125
@@ -52,6 +52,15 @@ def test_metrics_are_the_steps_figures() -> None:
     assert found["rollout/executor_tokens"] == 100 and found["rollout/seconds/update"] == 2.0
     assert {name.partition("/")[0] for name in found} == {"train", "rollout"}
     assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
+    good, bad = Kept(), Kept(fails=True)
+    found = Tracking((), "p", {"bad": bad, "good": good})
+    with caplog.at_level(logging.WARNING):
+        found.step(REPORT)
+        found.step(REPORT)
+    assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
+    assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
+    found.close()
+    assert good.closed
 
 
 @pytest.mark.skipif(not find_spec("trl"), reason="TRL is a peer: make peers installs it")
@@ -65,20 +74,6 @@ def test_names_are_trls_where_trl_has_them() -> None:
     ours = [name for name in step_metrics(REPORT) if not re.fullmatch(OWN, name)]
     assert len(ours) == 13
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
-
-
-def test_unmeasured_figures_are_left_out_and_a_failing_tool_ends_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    good, bad = Kept(), Kept(fails=True)
-    found = Tracking((), "p", {"bad": bad, "good": good})
-    with caplog.at_level(logging.WARNING):
-        found.step(REPORT)
-        found.step(REPORT)
-    assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
-    assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
-    found.close()
-    assert good.closed
 
 
 def test_a_missing_library_is_reported_at_once(here: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:

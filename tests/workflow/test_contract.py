@@ -187,27 +187,21 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def test_every_rule_is_claimed_once_and_in_order() -> None:
+def test_every_rule_is_claimed_and_whatever_lint_reports_some_rule_forbids() -> None:
     assert len(CLAIMS) == len(RULES)
     assert [rule for rule, claim in zip(RULES, CLAIMS, strict=True) if not rule.startswith(claim.rule)] == []
+    assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
 
 
-def test_what_a_rule_allows_passes_and_runs(run: Run) -> None:
+def test_what_a_rule_allows_runs_and_what_it_forbids_is_found(run: Run) -> None:
     runs = [(source, run(source)) for claim in CLAIMS for source in claim.allows]
     assert not [pair for pair in runs if (pair[1].outcome, pair[1].error, pair[1].findings) != ("finished", "", ())]
-
-
-def test_what_a_rule_forbids_is_found() -> None:
     wrong = []
     for code, source in [pair for claim in CLAIMS for pair in claim.forbids]:
         found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
         if code not in found:
             wrong.append((code, found, source))
     assert not wrong
-
-
-def test_whatever_lint_reports_some_rule_forbids() -> None:
-    assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
 
 
 def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_operators(run: Run) -> None:
@@ -220,7 +214,7 @@ def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_opera
         assert run(source).outcome == "finished", names
 
 
-def test_without_experience_a_whole_example_of_the_domain_is_shown(run: Run) -> None:
+def test_an_example_of_the_domain_or_experience_comes_before_the_problem(run: Run) -> None:
     for domain in DOMAINS:
         question = CODE if domain == "code" else replace(QUESTION, domain=domain)
         prompt = Layer1(WorkflowConfig())(question)
@@ -229,9 +223,6 @@ def test_without_experience_a_whole_example_of_the_domain_is_shown(run: Run) -> 
         assert (execution.outcome, execution.findings, len(execution.calls) > 1) == ("finished", (), True)
         assert request.startswith(f"Problem ({domain}): ") and request.splitlines()[-1] == prompt.user.splitlines()[-1]
         assert ("entry_point: " in request) is (domain == "code") is ("entry_point" in extract_code(reply))
-
-
-def test_experience_or_an_example_with_allowed_operators_comes_before_the_problem() -> None:
     shown = Layer1(WorkflowConfig(operators=("Custom", "AnswerGenerate")))(QUESTION).turns[0][1]
     assert set(re.findall(r"operator\.(\w+)", shown)) == {"AnswerGenerate"}
     assert Layer1(WorkflowConfig(operators=("Review",)))(QUESTION).turns == ()

@@ -101,18 +101,15 @@ def test_each_mistake_has_its_number() -> None:
     assert not wrong
 
 
-def test_a_broken_frame_is_found() -> None:
+def test_broken_and_deeply_nested_texts_are_refused() -> None:
     frames = ["class Workflow:\n    def __init__(self):\n        await x", "x = '\x00'", "(" * 500]
     assert [[f.code for f in lint(source) if f.fatal] for source in frames] == [["W101"]] * 3
-
-
-def test_deeply_nested_functions_are_refused_before_they_are_compiled() -> None:
     for nested in ("lambda: " * 1_840 + "1", "[" * 80 + "1" + " for a in b]" * 80):
         (finding,) = lint(f"class Workflow:\n    x = {nested}\n")
         assert (finding.code, finding.fatal) == ("W101", True) and "nested more than 50 deep" in finding.message
 
 
-def test_nested_conditions_are_read_once_and_operators_are_found_in_dicts_and_tuples() -> None:
+def test_names_are_found_in_annotations_helpers_dicts_and_conditions() -> None:
     assert lint(SEED.replace("problem)", "(" * 60 + "problem" + " if problem else problem)" * 61)) == []
     kept = "self.ops, self.b = {'a': operator.AnswerGenerate(self.llm)}, operator.AnswerGenerate(self.llm)"
     source = SEED.replace("self.answer_generate = operator.AnswerGenerate(self.llm)", kept)
@@ -120,15 +117,6 @@ def test_nested_conditions_are_read_once_and_operators_are_found_in_dicts_and_tu
         used = source.replace("self.answer_generate", place)
         assert [f.code for f in lint(used) if f.fatal] == []
         assert [f.code for f in lint(used.replace("['answer']", "['anser']")) if f.fatal] == ["W207"]
-
-
-def test_code_problems_should_take_the_entry_point() -> None:
-    assert [f.code for f in lint(SEED, entry_point="f")] == ["W107"]
-    for more in ("entry_point", "entry_point='f'", "*, entry_point"):
-        assert lint(SEED.replace("problem: str)", f"problem: str, {more})"), entry_point="f") == []
-
-
-def test_names_are_looked_up_in_annotations_and_helpers_too() -> None:
     for old, new in (
         ("problem: str)", "problem: str, hint: Optional[str] = None)"),
         ("problem: str):", "problem: str) -> Tuple[str, float]:"),
@@ -143,7 +131,10 @@ def test_names_are_looked_up_in_annotations_and_helpers_too() -> None:
             assert lint(f"from __future__ import annotations\n{source}") == [], new
 
 
-def test_messages_say_what_to_write_instead() -> None:
+def test_code_problems_take_the_entry_point_and_messages_say_what_to_write() -> None:
+    assert [f.code for f in lint(SEED, entry_point="f")] == ["W107"]
+    for more in ("entry_point", "entry_point='f'", "*, entry_point"):
+        assert lint(SEED.replace("problem: str)", f"problem: str, {more})"), entry_point="f") == []
     (finding,) = [f for f in lint(workflow("return await self.answer(input=problem)")) if f.fatal]
     assert "['answer']" in finding.message
     (finding,) = [f for f in lint(workflow(BAD["missing argument"][1])) if f.fatal]

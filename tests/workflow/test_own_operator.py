@@ -110,7 +110,7 @@ def test_whose_fault_a_failing_operator_is(run: Run) -> None:
     assert "operator Forgetful: its result lacks translation, which its RESULT names" in execution.error
 
 
-def test_layer_one_documents_it() -> None:
+def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
     short = Layer1(config("ops.py:Translate", prompt="short"))(QUESTION)
     assert "Translate(text, languages, tone='plain') -> translation: translates a text" in short.system
     full = Layer1(config("ops.py:Translate"))(QUESTION)
@@ -118,9 +118,6 @@ def test_layer_one_documents_it() -> None:
         "Translate(text: str, languages: list[str], tone: str = 'plain') -> {\"translation\": str}: translates a text"
     )
     assert f"- {line}; built as operator.Translate(self.llm, polite=False)\n" in full.system
-
-
-def test_lint_knows_its_signature_and_keys() -> None:
     operators = load_operators(config("ops.py:Translate").operators)
     assert lint(WORKFLOW, operators=operators) == []
     assert "W201" in [f.code for f in lint(WORKFLOW)], "it is not configured"

@@ -41,16 +41,13 @@ def test_a_control_experiment_can_hide_the_problem() -> None:
         assert QUESTION.text in shown(QUESTION).user and QUESTION.domain in hidden(QUESTION).user
 
 
-def test_the_configured_operators_are_documented_with_call_and_keys() -> None:
+def test_operators_guidance_and_examples_come_before_the_problem() -> None:
     lines = prompt().system.splitlines()
     for operator in catalog.OPERATORS.values():
         (line,) = [li for li in lines if li.startswith(f"{catalog.call_line(operator)} -> ")]
         assert all(key in line for key in operator.RESULT)
     system = Layer1(WorkflowConfig(prompt="short", operators=("Custom",)))(QUESTION).system
     assert [name for name in OPERATORS if f"{name}(" in system] == ["Custom"]
-
-
-def test_guidance_of_the_domain_and_examples_come_before_the_problem() -> None:
     for domain in DOMAINS:
         user = prompt(replace(QUESTION, domain=domain), EXAMPLES).user
         assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
@@ -67,14 +64,11 @@ def test_the_system_part_is_shared_and_what_only_some_may_see_is_in_no_prompt() 
     assert not [secret for secret in ("id-77", "gsm8k-x", "f(1) == 99") if secret in text]
 
 
-def test_guidance_is_read_from_a_file(tmp_path: Path, root: Path) -> None:
+def test_guidance_is_read_from_a_file_and_wrong_guidance_refused(tmp_path: Path, root: Path) -> None:
     path = tmp_path / "guidance.yaml"
     path.write_text(yaml.safe_dump(GUIDANCE), encoding="utf-8")
     assert load_guidance(path) == GUIDANCE
     assert load_guidance(root / "config/guidance.yaml") == DEFAULT_GUIDANCE
-
-
-def test_wrong_guidance_is_refused(tmp_path: Path) -> None:
     path, domains = tmp_path / "guidance.yaml", r"guidance\.yaml must map exactly math, code, qa to text"
     for text, message in (
         ("math: a\ncode: b", domains), ("math: a\ncode: b\nqa: c\nart: d", domains), ("- math", domains), ("", domains),

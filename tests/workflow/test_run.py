@@ -65,11 +65,15 @@ def test_an_invalid_text_is_not_run_and_warnings_come_with_the_run(run: Run) -> 
     assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
 
 
-def test_a_result_from_an_incomplete_reply_is_marked(run: Run) -> None:
+def test_a_cut_off_reply_is_marked_and_too_long_a_prompt_is_the_workflows_mistake(run: Run) -> None:
     (call,) = run(TEXTS["direct"], llm=Script("<answer>4", finish_reason="length", seconds=0.1)).calls
     assert (call.exchanges[0].finish_reason, call.exchanges[0].seconds) == ("length", 0.1)
     assert (call.parse_ok, call.error) == (False, "the model's reply was cut off after 5 tokens")
     assert call.result["response"] == "<answer>4", "the incomplete text may still be of use"
+    error = PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
+    execution = run(TEXTS["answer"], llm=Script(error=error))
+    assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
+    assert "127.0.0.1" not in execution.error
 
 
 CHAINS = """import asyncio
@@ -106,13 +110,6 @@ def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:
     assert len({seed for _, seed in first}) == 6  # equal prompts too
     assert first == seeds(5, "right") != seeds(6, "left")
     assert {seed for _, seed in seeds(None, "")} == {None}
-
-
-def test_a_prompt_beyond_the_executors_context_is_the_workflows_mistake(run: Run) -> None:
-    error = PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
-    execution = run(TEXTS["answer"], llm=Script(error=error))
-    assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
-    assert "127.0.0.1" not in execution.error
 
 
 def test_a_call_says_why_it_failed_and_a_provider_that_is_down_is_a_fault_even_if_it_is_caught(run: Run) -> None:
@@ -159,7 +156,7 @@ class Greedy:
         return LLMReply("<answer>1</answer><solution_letter>A</solution_letter>", "", "stop", sent, back, cost, 0.0)
 
 
-def test_the_worst_case_of_every_call_is_reserved_of_the_budget(run: Run) -> None:
+def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run: Run) -> None:
     executor = EndpointConfig(max_tokens=100, price_per_million_input=2.0, price_per_million_output=8.0)
     many = TEXTS["answer_vote"].replace("range(3)", "range(20)")
     for bound in (300, 700, 1500, 3000):
@@ -169,6 +166,14 @@ def test_the_worst_case_of_every_call_is_reserved_of_the_budget(run: Run) -> Non
     llm = Greedy(cost=0.004)
     execution = run(many, llm=llm, executor=executor, max_cost=0.004)
     assert (execution.outcome, bool(llm.limits)) == ("budget", True) and execution.cost <= 0.004
+    execution = run(TEXTS["answer_vote"].replace("range(3)", "range(100)"), max_calls=4)
+    assert execution.outcome == "budget" and len(execution.calls) == 4
+    source = TEXTS["answer_vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**9)")
+    count = itertools.count()
+    other = Script(by=lambda prompt: f"<answer>{next(count)}</answer>")  # no ensemble agrees
+    execution = run(source.replace("result['response']", "result['solution']"), llm=other, max_calls=4)
+    assert execution.outcome == "budget" and "calls of the executor" in execution.error
+    assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
 
 def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
@@ -182,17 +187,6 @@ def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
         raise ProviderError("down")
     with budget.call("x" * 100, 800) as last:
         assert last.reply_tokens == 1000 - 300 - 164
-
-
-def test_calls_have_a_budget_and_one_operator_cannot_evade_it(run: Run) -> None:
-    execution = run(TEXTS["answer_vote"].replace("range(3)", "range(100)"), max_calls=4)
-    assert execution.outcome == "budget" and len(execution.calls) == 4
-    source = TEXTS["answer_vote"].replace("ScEnsemble(self.llm)", "MdEnsemble(self.llm, vote_count=10**9)")
-    count = itertools.count()
-    other = Script(by=lambda prompt: f"<answer>{next(count)}</answer>")  # no ensemble agrees
-    execution = run(source.replace("result['response']", "result['solution']"), llm=other, max_calls=4)
-    assert execution.outcome == "budget" and "calls of the executor" in execution.error
-    assert sum(len(call.exchanges) for call in execution.calls) <= 16
 
 
 def test_what_is_kept_of_prompts_and_replies_is_bounded(run: Run) -> None:
