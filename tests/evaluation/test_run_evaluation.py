@@ -24,7 +24,7 @@ from helpers.workflows import SINGLE_CALL
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
-from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.records import Ledger
@@ -246,30 +246,17 @@ async def test_the_same_evaluation_twice_at_once_is_refused(world: World, monkey
     assert result.scored == 6 and len(result.records.read_text().splitlines()) == 6
 
 
-async def test_no_judge_is_asked_where_rules_decide_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Client:
-        def __init__(self, endpoint: EndpointConfig, cache: object) -> None:
-            self.endpoint, self.usage = endpoint, Usage()
-
-        async def __aenter__(self) -> "Client":
-            return self
-
-        async def __aexit__(self, *rest: object) -> None: ...
-
-        async def check(self) -> None:
-            asked.append(self.endpoint.model)
-
-    monkeypatch.setattr("llm_as_judge.assembly.services.LLMClient", Client)
-    told = {"executor": {"provider": "openai", "model": "e"}, "judge": {"provider": "openai", "model": "j"}}
-    config = Config.model_validate(told)
-    async with open_services(config, judging=False) as services:
-        assert asked == ["e"]
-        verdict = await services.official.judge.verdict(MIXED[0], "x")
-        assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
-    async with open_services(config):
-        assert asked == ["e", "e", "j"]
+async def test_no_judge_is_asked_where_rules_decide_alone(here: Path) -> None:
+    with knowing() as executor, knowing() as judge:
+        roles = {"executor": executor.url, "judge": judge.url}
+        settings = [f"{role}.{name}" for role, url in roles.items() for name in ("provider=openai", f"base_url={url}")]
+        config = load_config(None, settings)
+        async with open_services(config, judging=False) as services:
+            assert (executor.asked, judge.asked) == (1, 0)
+            verdict = await services.official.judge.verdict(MIXED[0], "x")
+            assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
+        async with open_services(config):
+            assert (executor.asked, judge.asked) == (2, 1)
 
 
 NAMED = {

@@ -1,8 +1,8 @@
 """The tiers of the judge and the LLM judge's prompt and parser."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, problem
@@ -12,27 +12,13 @@ from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, build_prompt, load_lines
+from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference
 
 
-@dataclass
-class FakeResult:
-    passed: bool
-    outcome: str = "finished"
-    weak: bool = False
-    error: str = ""
-
-
-@dataclass
-class FakeSandbox:
-    result: FakeResult | Exception
-    asked: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> FakeResult:
-        self.asked.append((solution, tests, entry_point, prelude))
-        if isinstance(self.result, Exception):
-            raise self.result
-        return self.result
+def sandbox(passed: bool = False, outcome: Any = "finished", **fields: Any) -> Any:
+    """A sandbox whose verdict is always this one."""
+    return AsyncMock(verdict=AsyncMock(return_value=CodeVerdict(passed, outcome, "split", **fields)))
 
 
 CODE = Problem(
@@ -85,20 +71,16 @@ async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() 
 
 
 async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored() -> None:
-    sandbox = FakeSandbox(FakeResult(True, weak=True))
-    verdict = await Judge(ALONE, ScriptedModel([]), sandbox).verdict(CODE, "```python\ndef f():\n    return 1\n```")
-    assert (verdict.correct, verdict.tier) == (True, "tests")
-    assert "weak" in verdict.reason
-    assert sandbox.asked == [("def f():\n    return 1", "assert f() == 1", "f", "import math")]
-
-    async def judged(result: FakeResult | Exception) -> tuple[bool | None, str]:
-        verdict = await Judge(RULES, None, FakeSandbox(result)).verdict(CODE, "def f(): ...")
-        return verdict.correct, verdict.tier
-
-    assert await judged(FakeResult(False, "raised", error="AssertionError")) == (False, "tests")
-    assert await judged(FakeResult(False, "timeout")) == (False, "tests")
-    assert await judged(FakeResult(False, "fault")) == (None, "tests")
-    assert await judged(SandboxFault("zygote gone")) == (None, "tests")
+    tests = sandbox(True, weak=True)
+    verdict = await Judge(ALONE, ScriptedModel([]), tests).verdict(CODE, "```python\ndef f():\n    return 1\n```")
+    assert (verdict.correct, verdict.tier) == (True, "tests") and "weak" in verdict.reason
+    tests.verdict.assert_awaited_once_with("def f():\n    return 1", "assert f() == 1", "f", prelude="import math")
+    for given, correct in (
+        (sandbox(outcome="raised", error="AssertionError"), False), (sandbox(outcome="timeout"), False),
+        (sandbox(outcome="fault"), None), (AsyncMock(verdict=AsyncMock(side_effect=SandboxFault("zygote gone"))), None),
+    ):  # fmt: skip
+        verdict = await Judge(RULES, None, given).verdict(CODE, "def f(): ...")
+        assert (verdict.correct, verdict.tier) == (correct, "tests")
     assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
 
 

@@ -1,14 +1,11 @@
 """Scoring, the adapter, the reference and the settings of a policy, and its chat templates."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from helpers.tiny import NumberTokenizer, random_completions, tiny_policy
 from jinja2 import Environment
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
 
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
@@ -52,22 +49,6 @@ def test_adapters_never_widen_their_inputs_in_low_precision() -> None:
     for shared_prefix in (False, True):
         policy.logprobs(random_completions(), shared_prefix=shared_prefix).logprobs.sum().backward()  # type: ignore[no-untyped-call]
     assert seen == 4 * len(adapters) * [torch.bfloat16]  # of both layouts, forward and again in the backward pass
-
-
-def test_the_saved_adapter_loads_with_peft_and_back(tmp_path: Path) -> None:
-    policy, completions = tiny_policy(perturb=0.1), random_completions()
-    expected = policy.logprobs(completions).logprobs
-    policy.save_adapter(tmp_path / "adapter")
-    again = tiny_policy()
-    again.load_adapter(tmp_path / "adapter")
-    assert torch.equal(again.logprobs(completions).logprobs, expected)
-    plain = AutoModelForCausalLM.from_config(policy.base.config)
-    plain.load_state_dict(tiny_policy().model.unload().state_dict())
-    loaded = PeftModel.from_pretrained(plain, str(tmp_path / "adapter")).eval()
-    ids = torch.tensor([[5, 6, 7, 8]])
-    assert torch.allclose(loaded(ids).logits, policy.model(input_ids=ids).logits, atol=1e-6)
-    with pytest.raises(ConfigError, match="another shape"):
-        tiny_policy(rank=8).load_adapter(tmp_path / "adapter")
 
 
 @pytest.mark.gpu
