@@ -67,7 +67,7 @@ def python(*words: object, **environment: str) -> subprocess.CompletedProcess[st
 # Start-up
 
 
-def test_help_loads_neither_torch_nor_anything_slow() -> None:
+def test_the_package_starts_without_torch_as_a_module_and_as_a_script() -> None:
     code = (
         "import sys; from llm_as_judge.commands.app import main; status = main(['--help'])\n"
         "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'openai', 'asyncio'}\n"
@@ -77,9 +77,6 @@ def test_help_loads_neither_torch_nor_anything_slow() -> None:
     assert done.returncode == 0, done.stderr
     for command in ("train", "evaluate", "solve", "workflow", "embedded", "data", "doctor"):
         assert command in done.stdout
-
-
-def test_the_package_runs_as_a_module_and_as_a_script_and_passes_the_exit_status_on() -> None:
     for words in (["-m", "llm_as_judge"], ["-m", "llm_as_judge.commands.app"]):
         done = python(*words, "--version")
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("llm-as-judge")

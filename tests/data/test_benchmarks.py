@@ -66,15 +66,12 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
         assert read_problems(hub) == read_problems(samples / name), dataset
 
 
-def test_gsm8k_and_math_take_the_final_answer() -> None:
+def test_gsm8k_math_and_squad_take_their_answers() -> None:
     for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
         problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
         assert problem.reference.answers == (answer,)
     solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
     assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
-
-
-def test_squad_takes_every_annotator_and_no_plausible_answer() -> None:
     shape = {"question": " q ", "context": "c", "id": "1", "plausible_answers": [{"text": "wrong"}]}
     none = squad2.parse({**shape, "answers": [], "is_impossible": True})
     assert none.reference.unanswerable and not none.reference.answers

@@ -70,7 +70,7 @@ def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dic
     return out, run(raw, out, any_split=True, val_fraction=0.1)
 
 
-def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, Any]]) -> None:
+def test_exactly_the_documented_files_are_written_and_the_mix_is_exact(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     sides = ("train", "val", "test")
     assert set(digests(out)) == {
@@ -87,9 +87,6 @@ def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, An
     assert set(index["datasets"]) == set(MIXED)
     for name, facts in index["datasets"].items():
         assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
-
-
-def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")

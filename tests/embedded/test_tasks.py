@@ -50,7 +50,7 @@ def test_programs_steps_and_answers_agree() -> None:
         assert at == task.answer and " ".join(steps) == task.reasoning and len(steps) == 2
 
 
-def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None:
+def test_passages_contain_the_evidence_and_tests_separate_readings() -> None:
     r = Random(3)
     for _ in range(100):
         p = reading.draw(r)
@@ -61,9 +61,6 @@ def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None
                 assert tasks and all(s.strip() in p.text for s in sentences)
                 assert len(sentences) == {"lookup": 1, "hops": 2, "numbers": 2}[kind]
                 assert kind == "numbers" or task.answer in sentences[-1]
-
-
-def test_tests_separate_the_intended_reading_from_the_others_and_a_long_task_from_its_draft() -> None:
     r = Random(4)
     for kind in KINDS["code"]:
         for _ in range(60):

@@ -30,15 +30,12 @@ def test_intervals_match_published_values_and_are_seeded() -> None:
     assert bootstrap_interval([2.0]).low == bootstrap_interval([2.0]).high == 2.0
 
 
-def test_unscored_answers_are_left_out_and_counted() -> None:
+def test_unscored_answers_are_left_out_and_pairing_narrows_the_interval() -> None:
     estimate = accuracy([True, None, False, True, None])
     assert estimate.value == pytest.approx(2 / 3)
     assert (estimate.n, estimate.unscored) == (3, 2)
     nothing = accuracy([None])
     assert math.isnan(nothing.value) and nothing.unscored == 1
-
-
-def test_pairing_makes_the_interval_narrower() -> None:
     base = [float(i % 2) for i in range(100)]
     better = [1.0 if i < 10 else value for i, value in enumerate(base)]
     paired = paired_difference(better, base)

@@ -192,7 +192,7 @@ def test_answers_that_only_look_like_non_answers_are_not_refused() -> None:
     assert says_nothing("-") and not [text for text in answers if says_nothing(text)]
 
 
-async def test_a_cut_off_answer_is_marked_for_the_model_and_counts_only_in_a_closed_box() -> None:
+async def test_a_cut_off_answer_counts_only_in_a_closed_box() -> None:
     model = ScriptedModel([FALSE, FALSE])
     judge = Judge(HYBRID, model)
     assert (await judge.verdict(problem("7"), "5 + 2 = 7")).correct is True
@@ -203,8 +203,6 @@ async def test_a_cut_off_answer_is_marked_for_the_model_and_counts_only_in_a_clo
     stated = await judge.verdict(problem("7"), r"The answer is \boxed{7}", cut_off=True)
     assert (stated.correct, stated.tier) == (True, "rules")
 
-
-def test_an_answer_is_cut_off_if_it_ends_a_reply_that_was() -> None:
     def run(answer: str, *replies: tuple[str, str]) -> bool:
         calls = tuple(
             OperatorCall("Custom", {}, {"response": text}, (Exchange("p", text, finish, 1, 1, 0.0, 0.0),))

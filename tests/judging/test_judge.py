@@ -105,7 +105,7 @@ async def test_retries_differ_the_majority_of_votes_counts_and_a_disagreement_ab
         assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
-def test_the_prompt_is_the_documented_one() -> None:
+def test_the_prompt_is_the_documented_one_and_a_file_replaces_its_lines(tmp_path: Path) -> None:
     assert build_prompt("2+2?", ["4", "four", "4"], "IV") == (
         "Question: 2+2?\nReference: 4 or four\nCandidate: IV\n"
         "Is the candidate the same answer as the reference?\n"
@@ -113,6 +113,14 @@ def test_the_prompt_is_the_documented_one() -> None:
     )
     prompt = build_prompt(r"\frac{1}{2} {reference}", ["{candidate}"], "{question}")
     assert r"Question: \frac{1}{2} {reference}" in prompt and "Candidate: {question}" in prompt, "data is text"
+    path = tmp_path / "prompts.yaml"
+    path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")
+    lines = load_lines(path)
+    assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
+    assert "math" in lines
+    path.write_text("- gsm8k\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"judge\.prompts"):
+        load_lines(path)
 
 
 async def test_the_extracted_answer_is_judged_and_all_requests_are_held() -> None:
@@ -138,14 +146,3 @@ async def test_the_extracted_answer_is_judged_and_all_requests_are_held() -> Non
     assert {(e.prompt_tokens, e.completion_tokens) for e in verdict.exchanges} == {(1, 1)}
     by_rules = await judge.verdict(problem("12"), "12")
     assert by_rules.tier == "rules" and by_rules.exchanges == ()
-
-
-def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.yaml"
-    path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")
-    lines = load_lines(path)
-    assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
-    assert "math" in lines
-    path.write_text("- gsm8k\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"judge\.prompts"):
-        load_lines(path)

@@ -76,7 +76,7 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
     return caught.value
 
 
-async def test_requests_replies_and_usage() -> None:
+async def test_requests_replies_reasoning_and_usage() -> None:
     script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
     async with serving(script, cache=ResponseCache(), **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
@@ -93,6 +93,13 @@ async def test_requests_replies_and_usage() -> None:
     assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.5)
     assert script.requests[1]["temperature"] == 0 and "seed" not in script.requests[1]
     assert script.headers[0]["Authorization"] == "Bearer secret"
+    thinking = completion(None, reasoning_content="hm")
+    thinking["choices"][0]["finish_reason"] = "length"
+    del thinking["usage"]
+    async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
+        cut, inline = await client.chat("q"), await client.chat("q")
+    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
+    assert (inline.text, inline.reasoning) == ("4", "hm")
 
 
 QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
@@ -184,16 +191,6 @@ async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkey
     async with serving(Script(completion()), no_proxy="") as client:
         with pytest.raises(ConfigError, match="ALL_PROXY"):
             await client.chat("q")
-
-
-async def test_reasoning_models_null_content_and_missing_usage() -> None:
-    thinking = completion(None, reasoning_content="hm")
-    thinking["choices"][0]["finish_reason"] = "length"
-    del thinking["usage"]
-    async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
-        cut, inline = await client.chat("q"), await client.chat("q")
-    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
-    assert (inline.text, inline.reasoning) == ("4", "hm")
 
 
 async def test_only_deterministic_requests_are_cached_under_the_keys_of_earlier_versions() -> None:

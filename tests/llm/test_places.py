@@ -63,7 +63,7 @@ async def test_concurrency_is_bounded_and_a_cancelled_request_takes_no_place() -
     assert places.pressure == 0
 
 
-async def test_simultaneous_refusals_halve_the_limit_once_and_answers_restore_it() -> None:
+async def test_refusals_halve_the_limit_once_and_no_request_is_lost() -> None:
     places, begun = Places(16), asyncio.get_running_loop().time()
     for _ in range(16):
         places.overloaded(begun)
@@ -74,9 +74,6 @@ async def test_simultaneous_refusals_halve_the_limit_once_and_answers_restore_it
     for _ in range(1000):
         places.answered()
     assert places.width == 16
-
-
-async def test_no_request_is_lost_at_a_server_that_takes_only_a_few_at_once() -> None:
     server = Server(0.02, limit=4)
     async with serving(server, concurrency=24, max_retries=8) as client:
         await asyncio.gather(*(client.chat(f"a {i}") for i in range(40)))

@@ -45,17 +45,14 @@ def test_names_calls_and_keys_are_aflows_and_documented() -> None:
         catalog.load_operators(["Custom", "Magic"])
 
 
-async def test_the_layer_2_line_comes_first_in_every_prompt() -> None:
+async def test_layer_2_comes_first_and_the_embedded_prompts_are_those_trained_on() -> None:
     for name in CONTRACT:
         plain, enhanced = Chat(""), Chat("")
         await build(name, plain, question=CODE)(**ARGUMENTS[name])
         await build(name, enhanced, question=CODE, enhance="{} for {}".format)(**ARGUMENTS[name])
         assert plain.prompts
         assert enhanced.prompts == [f"{name} for code\n{prompt}" for prompt in plain.prompts]
-
-
-def test_the_embedded_executor_has_the_prompts_it_was_trained_on() -> None:
-    """A change here needs another training of the executor."""
+    # A change here needs another training of the executor.
     assert prompts_of(EndpointConfig(provider="embedded")) is SHORT
     assert prompts_of(EndpointConfig(provider="openai")) is FULL
     digest = hashlib.sha256("\0".join(astuple(SHORT)).encode()).hexdigest()
@@ -112,7 +109,7 @@ LETTERS = {
 }  # fmt: skip
 
 
-def test_answers_verdicts_and_letters_are_read_if_they_are_closed() -> None:
+def test_answers_verdicts_letters_and_code_are_read() -> None:
     assert {text: field(text, "answer") for text in ANSWERS} == ANSWERS
     assert {text: truth(text) for text in VERDICTS} == VERDICTS
     assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
@@ -121,12 +118,6 @@ def test_answers_verdicts_and_letters_are_read_if_they_are_closed() -> None:
     assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None
     assert field("<feedback>good</feedback><review_result>Tr", "feedback", cut=True) == "good"
     assert field("Answer: 4", "answer", cut=True) is None
-
-
-SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"
-
-
-def test_the_code_of_the_function_is_found() -> None:
     texts = (
         SOURCE, f"```python\n{SOURCE}\n```", f"```\n{SOURCE}\n```\nThis works.",
         f"Sure! Here is it:\n\n```Python\n{SOURCE}\n```\n\nExample:\n\n```python\nassert f(2) == 4\n```",
@@ -137,3 +128,6 @@ def test_the_code_of_the_function_is_found() -> None:
     assert [text for text in texts if code(text, "f") != SOURCE] == []
     for text in ("I cannot do that.", "def f(:\n    pass\nThis is it"):
         assert code(text, "f") == text, "what is not code is left as it is"
+
+
+SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"

@@ -73,14 +73,11 @@ def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.
     assert [c.token_ids for c in flat(found)] == [c.token_ids for c in whole]
 
 
-def test_in_low_precision_the_separate_adapter_gives_the_same() -> None:
+def test_low_precision_samples_alike_and_everything_is_restored() -> None:
     policy = tiny_policy(perturb=0.1)
     policy.model.base_model.model.to(torch.bfloat16)  # not merged
     groups = engine(policy).generate(RAGGED, 2, max_new_tokens=20, seed=1)
     assert worst_difference(policy, flat(groups), Sampling()) < 0.3
-
-
-def test_everything_is_restored_afterwards() -> None:
     policy = tiny_policy(perturb=0.1)
     before = {n: p.clone() for n, p in policy.model.named_parameters()}
     attention, state = policy.base.config._attn_implementation, torch.get_rng_state()

@@ -15,7 +15,7 @@ from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.types import Completion, Prompt
 
 
-def test_the_reference_is_the_model_without_adapter_and_without_gradient() -> None:
+def test_only_the_adapter_trains_and_the_reference_is_the_model_without_it() -> None:
     completions = random_completions()
     fresh, moved = tiny_policy(), tiny_policy(perturb=0.2)
     expected = fresh.logprobs(completions)
@@ -27,9 +27,6 @@ def test_the_reference_is_the_model_without_adapter_and_without_gradient() -> No
         assert torch.allclose(torch.cat(rows), expected.logprobs[expected.mask], atol=1e-5)
     assert not torch.allclose(moved.logprobs(completions).logprobs, expected.logprobs, atol=1e-2)
     assert all(p.requires_grad for p in moved.trainable_parameters()) and moved.trainable_parameters()
-
-
-def test_only_the_adapter_trains_and_its_seed_determines_it() -> None:
     state = torch.get_rng_state()
     one, same, other = tiny_policy(), tiny_policy(), tiny_policy(seed=1)
     assert torch.equal(state, torch.get_rng_state())

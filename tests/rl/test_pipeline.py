@@ -65,15 +65,12 @@ class Watched(LuckyJudge):
         return await super().verdict(problem, answer)
 
 
-async def test_the_workflows_of_a_group_share_the_executors_seeds(tmp_path: Path) -> None:
+async def test_a_group_shares_the_executors_seeds_and_its_speed_changes_nothing(tmp_path: Path) -> None:
     runner = Slow(0, 0.0)
     await trained(trainer(tmp_path, runner, lookahead=0), 1)
     seeds = {(problem, seed) for problem, _, seed in runner.runs}
     problems = {problem for problem, _ in seeds}
     assert len(seeds) == len(problems) == len({seed for _, seed in seeds}) < len(runner.runs)
-
-
-async def test_the_executors_speed_and_training_in_parts_change_nothing(tmp_path: Path) -> None:
     judges = [Watched(), Watched(), Watched()]
     made = [
         trainer(tmp_path / str(i), Slow(i, seconds), judge=judges[i], refill_rounds=1)

@@ -36,7 +36,7 @@ def test_code_is_unwrapped_and_never_repaired() -> None:
         assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1", text
 
 
-async def test_runs_overlap_up_to_the_limit_and_keep_their_order() -> None:
+async def test_runs_overlap_in_order_each_with_its_own_seed() -> None:
     class Slow(EchoRunner):
         running = most = 0
 
@@ -53,8 +53,6 @@ async def test_runs_overlap_up_to_the_limit_and_keep_their_order() -> None:
     assert [r.reward.total for r in rollouts] == [-5.0, *[10.0] * 12, -5.0]
     assert runner.most == 4
 
-
-async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_run() -> None:
     class Seeds(EchoRunner):
         def __init__(self) -> None:
             self.seen: set[tuple[str, int | None]] = set()

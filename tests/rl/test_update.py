@@ -144,14 +144,11 @@ def test_the_loss_is_the_mean_over_all_tokens_and_falls(device: str) -> None:
     assert warm_up(policy).loss(REPLIES) < 0.5 * before
 
 
-def test_shared_prefixes_change_nothing() -> None:
+def test_the_warmed_policy_is_the_reference_and_shared_prefixes_change_nothing(tmp_path: Path) -> None:
     policies = [tiny_policy(rank=8), tiny_policy(rank=8)]
     for policy, shared in zip(policies, (True, False), strict=True):
         warm_up(policy, 3, shared_prefix=shared)
     assert torch.allclose(*map(likelihoods, policies), atol=1e-4)
-
-
-def test_the_warmed_policy_is_the_reference_and_remains_it(tmp_path: Path) -> None:
     warmed = tiny_policy(rank=8)
     warm_up(warmed)
     warmed.save_adapter(tmp_path / "warm")

@@ -72,7 +72,7 @@ async def all_ended(pids: set[int]) -> None:
     raise AssertionError(f"still running: {pids}")
 
 
-def test_a_standstill_of_the_host_does_not_time_a_run_out() -> None:
+def test_a_standstill_times_nothing_out_and_killed_runs_leave_no_process() -> None:
     async def work(sandbox: Sandbox) -> str:
         task = asyncio.create_task(sandbox.run_code("print(1)"))
         await asyncio.sleep(0.05)
@@ -80,6 +80,14 @@ def test_a_standstill_of_the_host_does_not_time_a_run_out() -> None:
         return (await task).outcome
 
     assert clean(work, wall_seconds=1) == "finished"
+
+    async def work(sandbox: Sandbox) -> None:
+        for leave in ("", "os.setsid();", "os.setpgid(0, 0);"):
+            forks = f"import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        {leave} os.fork(); "
+            assert (await sandbox.run_code(f"{forks}time.sleep(600)\ntime.sleep(600)")).outcome == "timeout"
+            await all_ended(processes(zygote_of(sandbox)))
+
+    clean(work, wall_seconds=0.5, mode="unsafe")
 
 
 def test_a_full_control_connection_delays_runs_and_kills_but_loses_none() -> None:
@@ -119,16 +127,6 @@ def test_the_children_of_a_killed_zygote_end_and_another_one_is_started(mode: st
         return [run.outcome for run in runs], (await sandbox.run_code(SQUARE, call="f", args=[3])).value
 
     assert clean(work, 8, wall_seconds=30, mode=mode) == (["fault"] * 4, 9)
-
-
-def test_processes_of_a_killed_run_are_killed_even_if_they_left_its_group() -> None:
-    async def work(sandbox: Sandbox) -> None:
-        for leave in ("", "os.setsid();", "os.setpgid(0, 0);"):
-            forks = f"import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        {leave} os.fork(); "
-            assert (await sandbox.run_code(f"{forks}time.sleep(600)\ntime.sleep(600)")).outcome == "timeout"
-            await all_ended(processes(zygote_of(sandbox)))
-
-    clean(work, wall_seconds=0.5, mode="unsafe")
 
 
 def test_closing_or_cancelling_ends_runs_under_way() -> None:

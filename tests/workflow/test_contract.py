@@ -204,7 +204,7 @@ def test_what_a_rule_allows_runs_and_what_it_forbids_is_found(run: Run) -> None:
     assert not wrong
 
 
-def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_operators(run: Run) -> None:
+def test_the_contract_names_calls_and_forms_and_a_reply_may_be_begun(run: Run) -> None:
     assert "at most 7 calls" in contract(OPERATORS, 7)
     for names in (*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]):
         operators = load_operators(names)
@@ -212,6 +212,11 @@ def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_opera
         assert lint(source, operators=operators) == [], names
         assert source in contract(operators, 24)
         assert run(source).outcome == "finished", names
+    prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
+    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
+    (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
+    for ending in ("\n```", "\n```\nDone.", ""):
+        assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)
 
 
 def test_an_example_of_the_domain_or_experience_comes_before_the_problem(run: Run) -> None:
@@ -233,11 +238,3 @@ def test_an_example_of_the_domain_or_experience_comes_before_the_problem(run: Ru
     assert prompt.user.startswith("Problem (code): Context: Some facts.\nQuestion: Square a number.\nentry_point: f\n")
     assert prompt.user.endswith("Write the workflow. The answer is the source of the function entry_point.")
     assert "assert f(2) == 4" not in f"{prompt}"
-
-
-def test_a_reply_may_be_begun_with_the_fixed_head() -> None:
-    prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
-    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
-    (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
-    for ending in ("\n```", "\n```\nDone.", ""):
-        assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)

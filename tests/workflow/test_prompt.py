@@ -24,15 +24,12 @@ def prompt(question: Question = QUESTION, examples: tuple[Example, ...] = ()) ->
     return short_prompt(question, system=system_prompt(), examples=examples, guidance=GUIDANCE)
 
 
-def test_the_problem_is_in_the_prompt_with_its_context_and_entry_point() -> None:
+def test_the_problem_is_in_the_prompt_unless_a_control_experiment_hides_it() -> None:
     for domain in DOMAINS:
         user = prompt(Question("q", "ZQX what?", domain, context="Some {facts}.", entry_point="solve_it")).user
         assert "Problem: Context: Some {facts}.\nQuestion: ZQX what?" in user
         assert "entry_point: solve_it" in user
     assert "entry_point" not in prompt().user
-
-
-def test_a_control_experiment_can_hide_the_problem() -> None:
     for style in ("short", "full"):
         hidden = Layer1(WorkflowConfig(prompt=style, show_problem=False))
         shown = Layer1(WorkflowConfig(prompt=style))
@@ -81,7 +78,7 @@ def test_guidance_is_read_from_a_file_and_wrong_guidance_refused(tmp_path: Path,
         load_guidance(tmp_path / "none.yaml")
 
 
-def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
+def test_an_instruction_is_found_by_operator_and_domain_and_wrong_files_refused(tmp_path: Path) -> None:
     path, empty = tmp_path / "enhancer.yaml", tmp_path / "empty.yaml"
     path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview:\n  math: Two.\n", encoding="utf-8")
     empty.touch()
@@ -91,9 +88,6 @@ def test_an_instruction_is_found_by_operator_and_domain(tmp_path: Path) -> None:
         assert load_enhancer(WorkflowConfig(enhancer=nothing))("Custom", "math") == ""
     only = WorkflowConfig(enhancer=path, enhanced_operators=("Review",))
     assert load_enhancer(only).as_json() == {"Review": {"math": "Two."}}
-
-
-def test_a_wrong_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "enhancer.yaml"
     for text, message in (
         ("Magic:\n  math: x", "unknown operator 'Magic'"),

@@ -29,7 +29,7 @@ def names(execution: Execution) -> list[str]:
     return [call.name for call in execution.calls]
 
 
-def test_one_call_is_run_and_metered(run: Run) -> None:
+def test_one_call_is_metered_and_each_named_shape_runs(run: Run) -> None:
     llm = Script("<thought>6*7</thought><answer>42</answer>")
     execution = run(TEXTS["answer"], llm=llm)
     assert (execution.outcome, execution.answer, names(execution)) == ("finished", "42", ["AnswerGenerate"])
@@ -39,9 +39,6 @@ def test_one_call_is_run_and_metered(run: Run) -> None:
     assert (exchange.prompt_tokens, exchange.completion_tokens, exchange.cost) == (10, 5, 0.5)
     assert call.arguments == {"input": QUESTION.text} and call.result["answer"] == "42" and call.parse_ok
     assert (execution.tokens, execution.cost) == (15, 0.5)
-
-
-def test_each_named_shape_runs_to_an_answer(run: Run) -> None:
     for name, source in TEXTS.items():
         is_code = "entry_point" in source
         if name.endswith("_test") and not name.startswith("code"):

@@ -21,7 +21,7 @@ EXPECTED = {
 }
 
 
-def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
+def test_every_shape_is_clean_reads_as_what_it_is_and_follows_line_by_line() -> None:
     assert list(SHAPES) == list(EXPECTED)
     wrong, texts = [], set()
     for domain in DOMAINS:
@@ -35,10 +35,7 @@ def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
             texts.add(source)
     assert not wrong
     assert len(texts) == len(SHAPES) * len(DOMAINS)
-
-
-def test_each_line_of_the_setup_follows_from_the_line_before() -> None:
-    """What lets a model of a million parameters finish the shape it named; it chooses after each draft's operator."""
+    # What lets a model of a million parameters finish the shape it named; it chooses after each draft's operator.
     for domain in DOMAINS:
         followers: dict[str, set[str]] = {}
         for template in SHAPES.values():
