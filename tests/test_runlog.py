@@ -216,9 +216,7 @@ def test_every_line_is_strict_json_and_writers_do_not_mix(tmp_path: Path) -> Non
 def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
     made = rollout(problem("p", "math"), True)
     many = OperatorCall("ScEnsemble", {"solutions": ["a solution"] * 9_000, "x" * 10**6: 1}, {"response": "b" * 10**6})
-    talk = OperatorCall(
-        "Custom", {}, {}, tuple(Exchange("c" * 50_000, "d" * 50_000, "stop", 1, 1, 0, 0.1) for _ in range(9))
-    )
+    talk = OperatorCall("Custom", {}, {}, (Exchange("c" * 50_000, "d" * 50_000, "stop", 1, 1, 0, 0.1),) * 9)
     cases = {
         "24 calls with 9,000 texts each": (many,) * 24,
         "many long exchanges": (talk,) * 24,

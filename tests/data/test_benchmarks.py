@@ -60,9 +60,8 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
         ("squad2", "squad_v2/train-v2.0.json"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
         ("mmlu", "mmlu/test"), ("commonsenseqa", "commonsenseqa/train_rand_split.jsonl"),
     ):  # fmt: skip
-        hub = write_lines(
-            tmp_path / f"{dataset}.jsonl", (hub_record(dataset, record) for record in records(samples / name))
-        )
+        found = (hub_record(dataset, record) for record in records(samples / name))
+        hub = write_lines(tmp_path / f"{dataset}.jsonl", found)
         assert read_problems(hub) == read_problems(samples / name), dataset
 
 

@@ -60,9 +60,8 @@ def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM) -> None:
 def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the seed of a request decides its reply, whatever other requests are decoded with it."""
     draw = random.Random(0)
-    shapes = [
-        ([draw.randrange(5, 1400) for _ in range(draw.choice((1, 9, 70, 200, 250, 300, 420)))], i) for i in range(40)
-    ]
+    lengths = [draw.choice((1, 9, 70, 200, 250, 300, 420)) for _ in range(40)]
+    shapes = [([draw.randrange(5, 1400) for _ in range(length)], i) for i, length in enumerate(lengths)]
     sample, seen = Engine._sample, {}
 
     def recorded(logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:

@@ -186,9 +186,8 @@ def test_sequences_beyond_a_window_and_other_attention_are_refused() -> None:
         "gpt_neo": {"attention_types": [[["global", "local"], 1]]}, "gptj": {"rotary_dim": 8}, "gpt_oss": moe,
     }  # fmt: skip
     for family, more in cases.items():
-        with pytest.raises(
-            ConfigError, match=rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"
-        ):
+        refused = rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"
+        with pytest.raises(ConfigError, match=refused):
             engine(tiny_policy(family=family, more=more))
     with pytest.raises(ConfigError, match=r"conv layers.*engine=vllm"):
         refuse(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))

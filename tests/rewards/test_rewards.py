@@ -198,10 +198,8 @@ number = 3
 
 def rollout(text: str, total: float | None, correct: bool = True) -> Rollout:
     problem = Problem(Question("p", "2+2?", "math"), Reference(("4",)))
-    completion = Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop")
-    return Rollout(
-        problem, completion, "", Execution("finished", "4"), Verdict(correct, "rules"), Reward(total, {"a": 1.0})
-    )
+    completion, run = Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop"), Execution("finished", "4")
+    return Rollout(problem, completion, "", run, Verdict(correct, "rules"), Reward(total, {"a": 1.0}))
 
 
 @pytest.fixture

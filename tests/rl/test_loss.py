@@ -245,8 +245,7 @@ def test_the_corrected_kl_term_has_the_gradient_of_the_kl_itself(estimator: Any)
         for token, probability in enumerate(logits.detach().softmax(-1)):
             new = logits.log_softmax(-1)[token].view(1, 1)
             inputs = LossInputs(new, torch.zeros(1), torch.ones(1, 1).bool(), None, reference[token].view(1, 1))
-            expected += (
-                probability * torch.autograd.grad(policy_loss(inputs, settings, Normaliser(1, 1)).loss, logits)[0]
-            )
+            loss = policy_loss(inputs, settings, Normaliser(1, 1)).loss
+            expected += probability * torch.autograd.grad(loss, logits)[0]
         found.append(float((expected - kl).norm() / kl.norm()))
     assert found[0] < 1e-12 and found[1] > 0.1

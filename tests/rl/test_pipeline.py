@@ -90,15 +90,12 @@ async def test_batches_are_sampled_by_the_weights_of_that_many_steps_before(tmp_
             def update(self, groups: Sequence[Group], step: int, seen: list[list[int]] = seen) -> None:
                 seen.append([r.completion.policy_version for g in groups for r in g.rollouts])
 
-        made = bandit_trainer(
-            tmp_path, lookahead=lookahead, max_steps=5, reports=reports, buffer=Buffer(), runner=Slow(0)
-        )
+        settings: dict[str, Any] = {"lookahead": lookahead, "max_steps": 5, "reports": reports}
+        made = bandit_trainer(tmp_path, buffer=Buffer(), runner=Slow(0), **settings)
         await made.train()
         assert seen == [[max(0, step - lookahead)] * 24 for step in range(5)]
-        stale = [min(step, lookahead) for step in range(5)]
-        assert [(r.version, r.staleness, r.staleness_max) for r in reports] == [
-            (step, old, old) for step, old in enumerate(stale)
-        ]
+        stale = [(step, min(step, lookahead), min(step, lookahead)) for step in range(5)]
+        assert [(r.version, r.staleness, r.staleness_max) for r in reports] == stale
         assert made.parts.sampler.state_dict()["position"] == 5 * 4  # nothing is drawn beyond the last step
         assert all(0 < r.device_busy <= 1.05 for r in reports)
 

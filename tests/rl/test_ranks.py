@@ -122,9 +122,8 @@ def children(parent: int) -> dict[int, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            variables = dict(
-                line.split(b"=", 1) for line in (folder / "environ").read_bytes().split(b"\0") if b"=" in line
-            )
+            lines = (folder / "environ").read_bytes().split(b"\0")
+            variables = dict(line.split(b"=", 1) for line in lines if b"=" in line)
             if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
                 found[int(variables[b"RANK"])] = int(folder.name)
         except (OSError, KeyError):

@@ -77,10 +77,8 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
     old, reference, sampled = noisy(new, 0.3, 1), noisy(new, 0.3, 2), noisy(new, 0.5, 3)
     advantages = torch.linspace(-1, 1.5, len(completions))
     common: dict[str, Any] = {"beta": beta, "use_bias_correction_kl": corrected, "epsilon": 0.2}
-    correction = {"importance_sampling": mode, "importance_sampling_cap": 1.3}
-    settings = TrainingConfig(
-        loss_type=loss_type, epsilon_high=0.28, response_max_length=LONGEST, **common, **correction
-    )
+    common |= {"importance_sampling": mode, "importance_sampling_cap": 1.3, "response_max_length": LONGEST}
+    settings = TrainingConfig(loss_type=loss_type, epsilon_high=0.28, **common)
     inputs = LossInputs(scores.logprobs, advantages, mask, old, reference, scores.entropy, sampled)
     found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
     ours.model.zero_grad(set_to_none=True)

@@ -126,9 +126,8 @@ def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
         (line,) = [line for line in text.splitlines() if "HasAns_exact" in line]
         assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
     # Every fourth answer is open: 30 of 120. 60 of the others are right.
-    text = printed(
-        100, squad2=[replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
-    )
+    some = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
+    text = printed(100, squad2=some)
     assert "50.0 to 75.0, 30 left open" in text
     assert "ALARM: the judge left 25 % of the answers open, so that between 50 and 75 % are" in text
     assert "ALARM" not in printed(100, squad2=SQUAD)
