@@ -8,8 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from helpers.cli import SINGLE_CALL
 from helpers.processes import ROOT, program
-from helpers.workflows import SINGLE_CALL
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from helpers.cli import CommandLine
+from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.misbehaving import Misbehaving
 from helpers.web import serving
-from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.cli import CommandLine
+from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import as_options
 from helpers.processes import ROOT, program
-from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.commands.app import main

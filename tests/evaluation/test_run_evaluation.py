@@ -16,10 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.cli import CommandLine
+from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.knowing import knowing
 from helpers.rollouts import Bench, problem
-from helpers.workflows import SINGLE_CALL
 
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services

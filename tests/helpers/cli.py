@@ -1,4 +1,4 @@
-"""The command line, run in this process."""
+"""The command line, run in this process, and a workflow for it."""
 
 import json
 from typing import Any
@@ -31,3 +31,14 @@ class CommandLine:
         self(*words, status=2)
         assert self.err.count("error: ") == 1 and "Traceback" not in self.err, self.err
         return self.err
+
+
+SINGLE_CALL = """class Workflow:
+    def __init__(self, name, llm_config, dataset):
+        self.llm = create_llm_instance(llm_config)
+        self.custom = operator.Custom(self.llm)
+
+    async def __call__(self, problem):
+        result = await self.custom(input=problem, instruction="")
+        return result['response'], 0.0
+"""
