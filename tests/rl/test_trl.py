@@ -10,6 +10,7 @@ from helpers.tiny import tiny_policy
 from helpers.update_case import batch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast
 
 from llm_as_judge.config.schema import TrainingConfig
@@ -89,22 +90,14 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
     high = 1.28 if name == "cispo" else 0.28  # in TRL the cap itself
     options = {"loss_type": name, "importance_sampling_level": level, "beta": beta, "epsilon_high": high}
     theirs = trainer(tmp_path, ours, use_bias_correction_kl=corrected, **options)
-    prompt, tokens = (max(len(getattr(c, n)) for c in completions) for n in ("prompt_ids", "token_ids"))
-    given = {
-        k: torch.zeros(len(completions), n, dtype=torch.long) for k, n in (("prompt", prompt), ("completion", tokens))
-    }
-    masks = {k: torch.zeros_like(v) for k, v in given.items()}
-    for row, c in enumerate(completions):
-        given["prompt"][row, prompt - len(c.prompt_ids) :] = torch.tensor(c.prompt_ids)
-        masks["prompt"][row, prompt - len(c.prompt_ids) :] = 1
-        given["completion"][row, : len(c.token_ids)] = torch.tensor(c.token_ids)
-        masks["completion"][row, : len(c.token_ids)] = 1
     batch_of_trl: dict[str, Any] = {
         "advantages": advantages, "old_per_token_logps": old, "ref_per_token_logps": reference,
         "num_items_in_batch": mask.sum(),
     }  # fmt: skip
-    for key, ids in given.items():
-        batch_of_trl |= {f"{key}_ids": ids, f"{key}_mask": masks[key]}
+    for key, side, field in (("prompt", "left", "prompt_ids"), ("completion", "right", "token_ids")):
+        rows = [torch.tensor(getattr(c, field)) for c in completions]
+        batch_of_trl[f"{key}_ids"] = pad_sequence(rows, True, 0, side)
+        batch_of_trl[f"{key}_mask"] = pad_sequence([torch.ones_like(row) for row in rows], True, 0, side)
     if mode != "off":
         # TRL computes the weights when it samples; here by the formula in its documentation.
         difference = (old - sampled) * mask
