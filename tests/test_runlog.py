@@ -44,10 +44,10 @@ def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     write_whole(path, b"new")
     assert path.read_text() == "new"
-    (tmp_path / "results.json").mkdir()
-    with pytest.raises(IsADirectoryError, match=r"results\.json'$"):
-        write_whole(tmp_path / "results.json", "x")
-    assert list(tmp_path.iterdir()) == [tmp_path / "results.json"]
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"folder\.json'$"):
+        write_whole(tmp_path / "folder.json", "x")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "folder.json", path]
 
 
 def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def test_a_step_done_again_counts_once_and_time_is_cut_into_ten_parts(tmp_path: 
     assert found.total.rollouts == 3 and found.total.reward == (1 + 2 + 30) / 3
     assert logged(tmp_path / "b.jsonl", *steps, RunEvent(), steps[0]).total.rollouts == 1
     events = [event for n in range(1, 24) for event in (ran(step=n, reward=float(n)), report(n))]
-    found = logged(tmp_path / "a.jsonl", *events)
+    found = logged(tmp_path / "time.jsonl", *events)
     assert [(part.first, part.last) for part in found.time] == [(a, min(a + 2, 23)) for a in range(1, 24, 3)]
     assert found.time[0].line.reward == 2.0
 
