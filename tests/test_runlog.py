@@ -202,7 +202,7 @@ def test_every_line_is_strict_json_and_writers_do_not_mix(tmp_path: Path) -> Non
     found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["domains"]
     assert (found["nan"], found["inf"], found["1"], found["big"]) == (None, [None], [2], str(10**30))
     assert found["text"] == "a\nb\u2028?c" and json.loads(second)["user"] == "a?\x00"
-    path = tmp_path / "run.jsonl"
+    path = tmp_path / "many.jsonl"
 
     def write_many(name: int) -> None:
         write(path, *(PromptEvent(problem=str(name), user="x" * 500) for _ in range(100)))

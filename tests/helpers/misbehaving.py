@@ -46,7 +46,7 @@ class Misbehaving(Handler):
         if step in REPLIES:
             self._reply(*REPLIES[step])
         elif step in STATUSES:
-            self.send(*STATUSES[step], **({"Retry-After": "0.3"} if step == "busy" else {}))
+            self.send(*STATUSES[step], **({"Retry-After": "1"} if step == "busy" else {}))
         else:
             getattr(self, f"_{step}")("response_format" in body)
 
