@@ -92,7 +92,7 @@ def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Con
     assert plain(text).input_ids == own.tokenizer(text).input_ids
 
 
-def test_the_card_names_facts_but_no_path_and_the_hubs_base_model_if_given(config: Config, policy: Any) -> None:
+def test_the_card_names_facts_but_no_path_and_only_this_adapters_scores(config: Config, policy: Any) -> None:
     run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
@@ -104,6 +104,16 @@ def test_the_card_names_facts_but_no_path_and_the_hubs_base_model_if_given(confi
     assert ModelCard(card).data.base_model == "someone/nano"
     assert "vllm serve someone/nano --enable-lora --max-lora-rank 64" in card
     assert json.loads(Path("named/adapter_config.json").read_text())["base_model_name_or_path"] == "someone/nano"
+    for run, steps, digest, used in (
+        ("run-2", 7, "other", False), ("run-1", 8, None, False), ("run-1", 7, adapter_digest(policy[2]), True),
+    ):  # fmt: skip
+        record(run, steps, digest)
+        folder = Path(f"{run}-{steps}")
+        assert run_export(config, folder, policy[2]).scores == used
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert ("No scores are recorded for this adapter." in card) == (not used)
+    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
+    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
 
 
 def summary(share: float) -> dict[str, Any]:
@@ -119,19 +129,6 @@ def record(run: str, steps: int, digest: str | None) -> None:
     write_json(Path("results/evaluation/nano_results.json"), {"model": "nano", "datasets": [row]})
     results = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
     write_json(Path("results/training/nano/grpo_mixed.json"), results)
-
-
-def test_the_card_has_the_scores_recorded_for_this_adapter_only(config: Config, policy: Any) -> None:
-    for run, steps, digest, used in (
-        ("run-2", 7, "other", False), ("run-1", 8, None, False), ("run-1", 7, adapter_digest(policy[2]), True),
-    ):  # fmt: skip
-        record(run, steps, digest)
-        folder = Path(f"{run}-{steps}")
-        assert run_export(config, folder, policy[2]).scores == used
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        assert ("No scores are recorded for this adapter." in card) == (not used)
-    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
-    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
 
 
 def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, policy: Any) -> None:

@@ -100,9 +100,7 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert gain is not None and gain.value == pytest.approx(right[TRAINED] - right["self-refine"])
 
 
-def test_files_and_table_agree_and_a_second_run_asks_nothing(
-    compared: tuple[Comparison, Config, Uneven, int],
-) -> None:
+def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     first, config, served, asked = compared
     saved = json.loads(first.file.read_text("utf-8"))
     assert saved == json.loads(json.dumps(first.as_json()))
@@ -114,12 +112,7 @@ def test_files_and_table_agree_and_a_second_run_asks_nothing(
     again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
     assert served.asked <= asked + 2 and again.usage.calls == 1
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
-
-
-def test_without_an_adapter_the_untrained_policy_is_compared(
-    compared: tuple[Comparison, Config, Uneven, int],
-) -> None:
-    """Without a training run there is no default budget for the search."""
+    # Without a training run there is no default budget for the search.
     result = asyncio.run(run_comparison(compared[1]))
     assert [one.row.name for one in result.rows if one.difference is None] == [UNTRAINED]
     assert "untrained policy minus this" in result.table and HALVING not in result.table and result.search is None
