@@ -105,7 +105,7 @@ def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: p
     assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
-def test_times_out_of_range_are_unreadable(tmp_path: Path) -> None:
+def test_times_out_of_range_and_other_files_are_no_log(tmp_path: Path) -> None:
     path, call = tmp_path / "run.jsonl", '{"name": "Custom", "arguments": {}, "result": {}, "seconds": -1e308}'
     rollout = '"time": 1, "problem": "p", "domain": "qa", "outcome": "finished", "text": "", "correct": true'
     for line in (
@@ -116,6 +116,10 @@ def test_times_out_of_range_are_unreadable(tmp_path: Path) -> None:
         assert list(LogReader(path).new()) == [], line
     path.write_text(f'{{"kind": "rollout", {rollout}, "calls": [{call.replace("-1e308", "1")}]}}\n')
     assert len(list(LogReader(path).new())) == 1
+    contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
+    for content, expected in contents.items():
+        (tmp_path / "file").write_bytes(content)
+        assert is_log(tmp_path / "file") is expected, content
 
 
 def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_path: Path) -> None:
@@ -231,10 +235,3 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
         assert isinstance(found, RolloutEvent) and found.source == made.workflow
         assert len(found.calls) == 24 or not name.startswith("24")
         assert "left out" in (found.answer or "")
-
-
-def test_other_files_are_no_logs(tmp_path: Path) -> None:
-    contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
-    for content, expected in contents.items():
-        (tmp_path / "file").write_bytes(content)
-        assert is_log(tmp_path / "file") is expected, content

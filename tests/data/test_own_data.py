@@ -40,7 +40,7 @@ def error(path: Path) -> str:
     return str(caught.value)
 
 
-def test_records_their_other_spellings_and_fields_of_other_domains(tmp_path: Path) -> None:
+def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
     plain = one(tmp_path, problem="1+1?", answer=2, type="math", context="c")
     assert plain == one(tmp_path, question="1+1?", ground_truth="2", problem_type="math", context="c")
     several = one(tmp_path, question="?", answers=["a", "b", "a"], domain="qa", id="x", source="mine")
@@ -58,9 +58,6 @@ def test_records_their_other_spellings_and_fields_of_other_domains(tmp_path: Pat
     records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
     names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
     assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
-
-
-def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
     named: list[Any] = [
         CODE["tests"],
         ["x = 3", "assert sorted([add(1, 2)]) == [x]", "assert add(0, x) == 3"],
@@ -120,17 +117,18 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
         if not (message := error(path)).startswith(f"{path}:2: ") or reason not in message:
             wrong.append((record, message))
     assert not wrong
+    folder = tmp_path / "all"
     bad = {**CODE, "tests": ["assert True"]}
     for name in ("a.jsonl", "b.jsonl"):
-        written(tmp_path, bad, MATHS, {**MATHS, "answer": ""}, name=name)
-    places = [f"{tmp_path}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)]
-    assert [line.split(": ")[0] for line in error(tmp_path).split("\n")] == places
-    many = error(written(tmp_path, *[bad] * 500, name="b.jsonl")).split("\n")
+        written(folder, bad, MATHS, {**MATHS, "answer": ""}, name=name)
+    places = [f"{folder}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)]
+    assert [line.split(": ")[0] for line in error(folder).split("\n")] == places
+    many = error(written(folder, *[bad] * 500, name="b.jsonl")).split("\n")
     assert len(many) == 21 and many[-1] == "... and 480 more bad records"
-    assert len(read_problems(written(tmp_path, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
+    assert len(read_problems(written(folder, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
 
 
-def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> None:
+def test_files_are_read_whatever_their_form_or_refused_with_the_cure(tmp_path: Path) -> None:
     plain = written(tmp_path, MATHS, CODE)
     content = plain.read_bytes()
     array = json.dumps([MATHS, CODE], indent=1).encode()
@@ -142,9 +140,6 @@ def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> No
     ):  # fmt: skip
         (tmp_path / name).write_bytes(other)
         assert read_problems(tmp_path / name) == read_problems(plain), name
-
-
-def test_files_that_cannot_be_read_are_reported_with_the_cure(tmp_path: Path) -> None:
     wide = json.dumps(MATHS).encode("utf-16")
     for name, content, reason in (
         ("empty.jsonl", b"\n\n", "no problems in it"), ("empty.json", b"[]", "no problems in it"),

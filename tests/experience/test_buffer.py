@@ -53,7 +53,7 @@ def test_only_good_rewards_are_kept_and_copies_once_with_the_best() -> None:
     assert len(b) == 3
 
 
-def test_a_full_domain_drops_its_worst_for_a_better_one_and_no_shape_takes_more_than_its_share() -> None:
+def test_a_full_domain_drops_its_worst_and_the_most_similar_come_first() -> None:
     b = buffer(buffer_size=2)
     for id_, reward, operator in (("1", 8.2, "Custom"), ("2", 9.0, "Review")):
         b.add(experience(id_, reward, workflow=CODE.format(operator)))
@@ -66,9 +66,6 @@ def test_a_full_domain_drops_its_worst_for_a_better_one_and_no_shape_takes_more_
         b.add(experience(str(i), 9.0 + i / 10, f"a {i}"))
     assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
     assert b.add(experience("p", 8.0, workflow=CODE.format("Programmer"))) and len(b) == 3
-
-
-def test_the_most_similar_problems_come_first_and_rewards_break_ties() -> None:
     b = buffer()
     b.add(experience("near", 8.1, "aab"))
     b.add(experience("same-direction", 8.2, "aaab aaab"))

@@ -146,7 +146,7 @@ NOTHING = [
 ]  # fmt: skip
 
 
-async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words() -> None:
+async def test_no_judge_is_paid_with_words_and_answers_that_look_like_them_pass() -> None:
     golds: list[tuple[str, Domain]] = [("12", "math"), (r"\frac{1}{2}", "math"), ("Marie Curie", "qa")]
     paid = []
     words = NOTHING + MASTER_KEYS + VERDICTS
@@ -154,6 +154,14 @@ async def test_a_judge_that_says_true_to_everything_cannot_be_paid_with_words() 
         verdict = await Judge(config, ScriptedModel(TRUE)).verdict(problem(gold, domain=domain), said)
         paid += [] if (verdict.correct, verdict.tier) == (False, "rules") else [(said, gold)]
     assert not paid
+    said = [
+        "12", "a dozen", "No Way Out", "The Unknown Soldier", "True Blood", "yes, the Normans", "Right Said Fred", "xy",
+        "x + 1", "I Know What You Did Last Summer", "Error", "Above Suspicion", "12 errors: too many", "K2",
+        "Percent error: 5", "Standard error: 1.2", r"\pi",
+    ]  # fmt: skip
+    assert not [text for text in said if non_answer(text) or refused((text,), ("Marie Curie",))]
+    answers = ("12", "Solution: 12", "x", "Paris", "The answer is yes", "Answer B")
+    assert says_nothing("-") and not [text for text in answers if says_nothing(text)]
 
 
 async def test_a_word_is_an_answer_if_the_right_one_is_of_its_kind_or_there_is_none() -> None:
@@ -179,17 +187,6 @@ async def test_a_word_is_an_answer_if_the_right_one_is_of_its_kind_or_there_is_n
     for said in ("I don't know", "It cannot be answered", "unknown"):
         assert (await judge.verdict(nothing, said)).correct is True
     assert (await judge.verdict(nothing, "see above")).correct is False
-
-
-def test_answers_that_only_look_like_non_answers_are_not_refused() -> None:
-    said = [
-        "12", "a dozen", "No Way Out", "The Unknown Soldier", "True Blood", "yes, the Normans", "Right Said Fred", "xy",
-        "x + 1", "I Know What You Did Last Summer", "Error", "Above Suspicion", "12 errors: too many", "K2",
-        "Percent error: 5", "Standard error: 1.2", r"\pi",
-    ]  # fmt: skip
-    assert not [text for text in said if non_answer(text) or refused((text,), ("Marie Curie",))]
-    answers = ("12", "Solution: 12", "x", "Paris", "The answer is yes", "Answer B")
-    assert says_nothing("-") and not [text for text in answers if says_nothing(text)]
 
 
 async def test_a_cut_off_answer_counts_only_in_a_closed_box() -> None:

@@ -26,8 +26,8 @@ CODE = Problem(
 )
 
 
-async def test_rules_say_yes_and_the_model_decides_the_rest() -> None:
-    """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
+async def test_rules_say_yes_the_model_decides_the_rest_and_no_answer_is_wrong() -> None:
+    # The judge tier, unplugged: without rules the model is asked, without the model its answers are refused.
     for mode, said, reply, correct, tier in (
         ("hybrid", "The answer is 12.0", None, True, "rules"), ("hybrid", "a dozen", TRUE, True, "llm"),
         ("hybrid", "a dozen", FALSE, False, "llm"), ("llm", "12", FALSE, False, "llm"),
@@ -39,9 +39,6 @@ async def test_rules_say_yes_and_the_model_decides_the_rest() -> None:
         assert all(said in request["prompt"] and request["system"] == JUDGE_SYSTEM for request in model.asked)
     with pytest.raises(ConfigError, match=r"judge\.mode=rules"):
         Judge(HYBRID)
-
-
-async def test_no_answer_is_wrong_unless_there_is_none() -> None:
     judge = Judge(HYBRID, ScriptedModel([]))
     nothing = problem(domain="qa", unanswerable=True)
     for answer in (None, "", "  \n"):

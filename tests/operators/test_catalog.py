@@ -45,7 +45,7 @@ def test_names_calls_and_keys_are_aflows_and_documented() -> None:
         catalog.load_operators(["Custom", "Magic"])
 
 
-async def test_layer_2_comes_first_and_the_embedded_prompts_are_those_trained_on() -> None:
+async def test_every_prompt_is_complete_with_layer_2_first() -> None:
     for name in CONTRACT:
         plain, enhanced = Chat(""), Chat("")
         await build(name, plain, question=CODE)(**ARGUMENTS[name])
@@ -57,18 +57,6 @@ async def test_layer_2_comes_first_and_the_embedded_prompts_are_those_trained_on
     assert prompts_of(EndpointConfig(provider="openai")) is FULL
     digest = hashlib.sha256("\0".join(astuple(SHORT)).encode()).hexdigest()
     assert digest == "a24231bcb4bbd7f09985431f714cf1e31d756d62badc7edd53f868151e1946c9"
-
-
-async def prompts(name: str, style: Prompts) -> list[str]:
-    """What the operator sends if nothing succeeds; the problem is marked."""
-    chat, arguments = Chat("def f(x):\n    return 1"), dict(ARGUMENTS[name])
-    arguments["input" if "input" in arguments else "problem"] = MARK
-    tools = Toolbox(chat, Runner(), CODE, prompts=style)  # type: ignore[arg-type]
-    await catalog.OPERATORS[name](tools)(**arguments)
-    return chat.prompts
-
-
-async def test_every_prompt_is_complete_and_the_full_one_has_the_problem_last() -> None:
     wrong = []
     for name in CONTRACT:
         for prompt in [*await prompts(name, FULL), *await prompts(name, SHORT)]:
@@ -80,6 +68,15 @@ async def test_every_prompt_is_complete_and_the_full_one_has_the_problem_last() 
                 wrong.append((name, prompt))
     assert not wrong
     assert all(getattr(FULL, field.name) for field in fields(FULL))
+
+
+async def prompts(name: str, style: Prompts) -> list[str]:
+    """What the operator sends if nothing succeeds; the problem is marked."""
+    chat, arguments = Chat("def f(x):\n    return 1"), dict(ARGUMENTS[name])
+    arguments["input" if "input" in arguments else "problem"] = MARK
+    tools = Toolbox(chat, Runner(), CODE, prompts=style)  # type: ignore[arg-type]
+    await catalog.OPERATORS[name](tools)(**arguments)
+    return chat.prompts
 
 
 ANSWERS = {

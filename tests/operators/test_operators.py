@@ -106,7 +106,7 @@ async def test_every_documented_key_is_there_and_a_failing_provider_is_no_answer
             await build(name, Down(), question=CODE)(**ARGUMENTS[name])
 
 
-async def test_replies_are_read_as_documented_and_arguments_are_in_the_prompt() -> None:
+async def test_replies_are_read_as_documented_and_arguments_and_tests_are_shown() -> None:
     wrong = []
     for model, cases in ((Chat, CASES), (Cut, CUT_OFF)):
         for name, reply, arguments, expected in cases:
@@ -118,9 +118,6 @@ async def test_replies_are_read_as_documented_and_arguments_are_in_the_prompt() 
             missing = [part for part in shown if isinstance(chat, Chat) and part not in chat.prompts[0]]
             wrong += [(name, "not in the prompt", part) for part in missing]
     assert not wrong
-
-
-async def test_signature_and_one_public_test_are_shown_if_there_are_any() -> None:
     question = replace(CODE, text='Complete.\n\ndef f(\n    x: int,\n) -> int:\n    """Square."""\n')
     for asked, shown in ((CODE, False), (question, True)):
         chat = Chat(SQUARE)
@@ -175,7 +172,7 @@ async def test_programmer_feeds_an_error_back_and_gives_up_after_three_tries() -
         assert (result["output"], result["code"], result["parse_ok"]) == ("", program, False)
 
 
-async def test_test_runs_public_tests_and_repairs_what_fails() -> None:
+async def test_test_runs_public_tests_if_there_are_any_and_repairs_what_fails() -> None:
     chat, runner = Chat(""), Runner()
     test = build("Test", chat, question=CODE, run_code=runner)
     result = await test(problem="Square.", solution=f"```python\n{SQUARE}\n```", entry_point="f")
@@ -193,9 +190,6 @@ async def test_test_runs_public_tests_and_repairs_what_fails() -> None:
         assert (result["result"], result["solution"], len(chat.prompts)) == (False, DOUBLE, loops)
         assert len(runner.sources) == 2 * (loops + 1), "the last repair is tested too"
         assert result["error"] == "assert f(3) == 9: got 6, expected 9"
-
-
-async def test_without_public_tests_the_function_must_exist() -> None:
     wrong = []
     for code, name, passes in (
         (SQUARE, "f", True), ("f = 3", "f", False), ("def g(): pass", "f", False), ("", "f", False),

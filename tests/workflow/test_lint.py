@@ -58,7 +58,7 @@ GOOD = {
 WARNED = {"while counter": "W301", "complementary returns": "W304", "flag": "W301", "same condition twice": "W301"}
 
 
-def test_correct_workflows_raise_no_alarm() -> None:
+def test_correct_workflows_raise_no_alarm_and_each_mistake_has_its_number() -> None:
     wrong = []
     for name, body in GOOD.items():
         source = workflow(body)
@@ -66,6 +66,12 @@ def test_correct_workflows_raise_no_alarm() -> None:
         expected = {WARNED[name]} if name in WARNED else set()
         if {f.code for f in findings} != expected or any(f.fatal for f in findings):
             wrong.append((name, findings))
+    assert not wrong
+    wrong = []
+    for name, (code, body) in BAD.items():
+        findings = [f for f in lint(workflow(body)) if f.code != "W205"]
+        if {f.code for f in findings} != {code} or any(f.fatal != CODES[code][1] for f in findings):
+            wrong.append((name, code, findings))
     assert not wrong
 
 
@@ -90,15 +96,6 @@ BAD = {
     "one result as results": ("W207", f"{ASK}return ' '.join([each['answer'] for each in r])"),
     "bare return": ("W304", "return"),
 }  # fmt: skip
-
-
-def test_each_mistake_has_its_number() -> None:
-    wrong = []
-    for name, (code, body) in BAD.items():
-        findings = [f for f in lint(workflow(body)) if f.code != "W205"]
-        if {f.code for f in findings} != {code} or any(f.fatal != CODES[code][1] for f in findings):
-            wrong.append((name, code, findings))
-    assert not wrong
 
 
 def test_broken_and_deeply_nested_texts_are_refused() -> None:

@@ -86,7 +86,7 @@ def config(*names: str, **settings: Any) -> WorkflowConfig:
     return WorkflowConfig(operators=("AnswerGenerate", *names), **settings)
 
 
-def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(run: Run) -> None:
+def test_it_runs_with_its_own_arguments_and_a_failure_is_its_own_or_the_workflows(run: Run) -> None:
     layer_two = Path("layer2.yaml")
     layer_two.write_text("Translate:\n  qa: Keep names.\n", encoding="utf-8")
     llm, settings = Script("Bonjour"), config("ops.py:Translate", enhancer=layer_two)
@@ -96,9 +96,6 @@ def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(run: Run) ->
     (call,) = execution.calls
     assert (call.name, call.parse_ok) == ("Translate", True)
     assert call.result == {"translation": "Bonjour", "parse_ok": True, "error": ""}
-
-
-def test_whose_fault_a_failing_operator_is(run: Run) -> None:
     for languages, error in (("[]", "languages is empty"), ("problem", "languages must be a list, got str")):
         source = WORKFLOW.replace("['French']", languages)
         execution = run(source, QUESTION, operators=("ops.py:Translate",))

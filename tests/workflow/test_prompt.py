@@ -38,7 +38,7 @@ def test_the_problem_is_in_the_prompt_unless_a_control_experiment_hides_it() -> 
         assert QUESTION.text in shown(QUESTION).user and QUESTION.domain in hidden(QUESTION).user
 
 
-def test_operators_guidance_and_examples_come_before_the_problem() -> None:
+def test_operators_guidance_and_examples_come_first_and_secrets_are_in_no_prompt() -> None:
     lines = prompt().system.splitlines()
     for operator in catalog.OPERATORS.values():
         (line,) = [li for li in lines if li.startswith(f"{catalog.call_line(operator)} -> ")]
@@ -50,10 +50,7 @@ def test_operators_guidance_and_examples_come_before_the_problem() -> None:
         assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
         places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
         assert [*places, user.index(f"Problem: {QUESTION.text}")] == sorted([*places, user.index(QUESTION.text) - 9])
-
-
-def test_the_system_part_is_shared_and_what_only_some_may_see_is_in_no_prompt() -> None:
-    """Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it."""
+    # Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it.
     question = replace(QUESTION, id="id-77", dataset="gsm8k-x", public_tests=("assert f(1) == 99",))
     others = [prompt(replace(question, domain="qa", context="c"), EXAMPLES), prompt(replace(question, entry_point="f"))]
     assert {p.system for p in others} == {prompt().system} == {system_prompt()}

@@ -48,7 +48,7 @@ def test_one_call_is_metered_and_each_named_shape_runs(run: Run) -> None:
         assert (SQUARE if is_code else "42") in (execution.answer or ""), name
 
 
-def test_an_invalid_text_is_not_run_and_warnings_come_with_the_run(run: Run) -> None:
+def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) -> None:
     llm = Script()
     execution = run(TEXTS["answer"].replace("'answer'", "'anser'"), llm=llm)
     assert execution.outcome == "invalid" and "W207" in execution.error
@@ -60,9 +60,6 @@ def test_an_invalid_text_is_not_run_and_warnings_come_with_the_run(run: Run) -> 
     assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W205"])
     execution = run(unused, operators=("AnswerGenerate",))
     assert execution.outcome == "invalid" and "W201" in [f.code for f in execution.findings]
-
-
-def test_a_cut_off_reply_is_marked_and_too_long_a_prompt_is_the_workflows_mistake(run: Run) -> None:
     (call,) = run(TEXTS["direct"], llm=Script("<answer>4", finish_reason="length", seconds=0.1)).calls
     assert (call.exchanges[0].finish_reason, call.exchanges[0].seconds) == ("length", 0.1)
     assert (call.parse_ok, call.error) == (False, "the model's reply was cut off after 5 tokens")
