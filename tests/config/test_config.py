@@ -275,12 +275,6 @@ def identity_of(folder: Path, *more: str) -> str:
 
 
 def test_a_moved_checkout_has_the_same_identity_and_a_changed_one_another(checkout: Path, tmp_path: Path) -> None:
-    before = identity_of(checkout)
-    elsewhere = checkout.rename(tmp_path / "there")
-    assert identity_of(elsewhere) == before
-    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
-               "max_hours=1")  # fmt: skip
-    assert identity_of(elsewhere, *reached) == before
     found = {identity_of(checkout)}
     settings = ("seed=1", "executor.model=other", "lora_rank=3", "functions={}")
     found |= {identity_of(checkout, setting) for setting in settings}
@@ -291,6 +285,12 @@ def test_a_moved_checkout_has_the_same_identity_and_a_changed_one_another(checko
             changed.write("\n")
         found.add(identity_of(checkout))
     assert len(found) == 1 + len(settings) + len(files)
+    before = identity_of(checkout)
+    elsewhere = checkout.rename(tmp_path / "there")
+    assert identity_of(elsewhere) == before
+    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
+               "max_hours=1")  # fmt: skip
+    assert identity_of(elsewhere, *reached) == before
 
 
 def test_a_large_file_is_identified_by_its_ends_and_its_size(tmp_path: Path) -> None:
