@@ -4,21 +4,20 @@
 only read a run use it as it is; those that change something work on ``finished_run.copy(tmp_path)``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from helpers.benchmarks import benchmark
+from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
+from helpers.processes import free_port
 from helpers.samples import write_samples
 from hypothesis import settings
 
@@ -67,6 +66,18 @@ def root() -> Path:
     return Path(__file__).parents[1]
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, an empty one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)
+
+
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Invented samples of all eight benchmarks, in the layout of ``data/raw``."""
@@ -76,9 +87,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """URL of an embedded server, shared by all tests."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{s.getsockname()[1]}/v1"
+    address = f"http://127.0.0.1:{free_port()}/v1"
     from llm_as_judge.embedded.supervise import EmbeddedServer
 
     server = EmbeddedServer(address)

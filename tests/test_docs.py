@@ -1,6 +1,4 @@
-"""The documentation agrees with the code: generated parts, names, links, commands, settings."""
-
-from __future__ import annotations
+"""The documentation agrees with the code, and the commands of the quickstart run as they stand."""
 
 import importlib.util
 import itertools
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from helpers.processes import program
 from test_layers import LAYERS
 
 from llm_as_judge.commands.app import app
@@ -21,6 +20,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
+from llm_as_judge.runlog import read_events
 from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
@@ -45,13 +45,17 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_generated_parts_are_up_to_date(generate: ModuleType) -> None:
+def test_generated_parts_layers_and_version_are_up_to_date(generate: ModuleType) -> None:
     with_parts = {p.relative_to(ROOT).as_posix() for p in PAGES if "<!-- generated: " in p.read_text("utf-8")}
     assert with_parts == set(generate.PAGES)
     stale = [name for name in with_parts if read(name) != generate.render(read(name))]
     assert not stale, "run .venv/bin/python scripts/generate_docs.py"
     blocks = {name for page in with_parts for name in re.findall(r"<!-- generated: ([a-z ]+) -->", read(page))}
     assert blocks == set(generate.BLOCKS)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
+    assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
+    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
+    assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version
 
 
 def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
@@ -67,12 +71,7 @@ def test_the_pages_name_every_setting_operator_lint_code_and_command() -> None:
     assert not missing
 
 
-def test_the_table_of_layers_is_the_tested_one() -> None:
-    rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
-    assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
-
-
-def test_named_files_and_links_exist() -> None:
+def test_named_files_pages_and_links_exist() -> None:
     wrong = []
     for page in PAGES:
         text = page.read_text("utf-8")
@@ -88,9 +87,6 @@ def test_named_files_and_links_exist() -> None:
             elif anchor and anchor not in anchors(path.read_text("utf-8")):
                 wrong.append(f"{page.name}: no heading for {target}")
     assert not wrong
-
-
-def test_pages_named_in_code_and_configuration_exist() -> None:
     folders = ("llm_as_judge", "config", "scripts", "benchmarks", "tests")
     files = [f for folder in folders for end in ("py", "yaml", "sh") for f in (ROOT / folder).rglob(f"*.{end}")]
     wrong = [
@@ -158,6 +154,37 @@ def test_shown_commands_have_real_options_and_settings() -> None:
     assert checked > 50 and not wrong, "\n".join(wrong)
 
 
-def test_the_changelog_starts_with_the_version_of_the_package() -> None:
-    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
-    assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version
+PAGE = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
+#: Needs a fresh clone; continuous integration does it before any test.
+OUTSIDE = ("git clone ", "make setup", ". .venv/")
+#: Replaces the installed command: the same program with this test's own port and less training.
+COMMAND = """llm-as-judge() {{
+    case $1 in doctor|solve|train|evaluate|judge|workflow) set -- "$@" {address} ;; esac
+    case $1 in train) set -- "$@" --max-steps 1 {less} ;; esac
+    echo "ran: $1" >&2
+    {python} -m llm_as_judge "$@"
+}}
+set -eu
+"""
+LESS = "rollout_batch_size=2 num_return_sequences_in_group=2 eval_problems=2 plan_matrix=false baselines=false"
+
+
+@pytest.mark.slow
+def test_every_command_of_the_quickstart_works(here: Path, address: str) -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if not line.startswith(OUTSIDE)]
+    to = " ".join(f"--set {role}.base_url={address}" for role in ("executor", "judge"))
+    less = " ".join(f"--set {change}" for change in LESS.split())
+    script = COMMAND.format(address=to, less=less, python=sys.executable) + "\n".join(lines)
+    done = program("bash", "-c", script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = re.findall(r"^ran: (\w+)$", done.stderr, re.MULTILINE)
+    assert ran == [
+        "doctor", "solve", "train", "monitor", "analyze", "solve", "data", "evaluate", "train", "workflow", "train",
+        "analyze", "judge", "export",
+    ]  # fmt: skip
+    assert "2 answers of 2 records, 0 faults" in done.stdout and "Twice" in done.stdout
+    assert (here / "my-policy/adapter_model.safetensors").is_file()
+    (log,) = (here / "logs").rglob("brief.jsonl")
+    terms = [event["terms"] for event in read_events(log) if event["kind"] == "rollout" and event["terms"]]
+    assert terms and all("my_rewards.py:brevity" in of for of in terms)

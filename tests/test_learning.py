@@ -3,8 +3,6 @@
 Workflows are not run here: a made-up executor is right if the draft is the wanted one of the problem's kind.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -57,14 +55,11 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
 
     pool = [problem for problem in problems("math", "train", 300) if problem.question.dataset in WANTED]
     parts = TrainerParts(
-        policy=author.policy,
-        engine=author.engine,
+        policy=author.policy, engine=author.engine,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),
-        build_prompt=author.prompt,
-        rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)),
-        log=log,
+        build_prompt=author.prompt, rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
         checkpoint_dir=tmp_path,
-    )
+    )  # fmt: skip
     await Trainer(parts, config).train(STEPS)
     return {kind: sum(right) / len(right) for kind, right in found.items()}
 

@@ -1,7 +1,5 @@
 """The methods of ``benchmarks/methods``: the search climbs and keeps to its tokens, the loss is DPO's."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -43,14 +41,11 @@ async def searched(budget: int, seed: int = 0) -> tuple[Tree, list[str]]:
     return await grow(first_round("math"), RandomEditor("math", OPERATORS, rng), trial, budget, rng), tried
 
 
-async def test_the_search_climbs_to_a_workflow_that_is_three_edits_away() -> None:
+async def test_the_search_climbs_three_edits_and_keeps_to_its_tokens() -> None:
     tree, tried = await searched(200 * 80)
     assert tree.best.score == pytest.approx(0.9)
     assert all(f"operator.{name}(" in tree.best.text for name in ("Programmer", "Review", "ScEnsemble"))
     assert len(set(tried)) == len(tried) > 40, "something was tried twice"
-
-
-async def test_the_search_keeps_to_its_tokens() -> None:
     for budget in (200, 1000, 5000):
         tree, tried = await searched(budget)
         assert tree.tokens == 200 * len(tried) == budget
@@ -64,16 +59,13 @@ def test_nodes_are_drawn_by_aflows_mixture() -> None:
     assert {i: n / 4000 for i, n in drawn.items()} == {i: pytest.approx(p, abs=0.02) for i, p in expected.items()}
 
 
-def test_the_loss_by_hand_and_with_scores_one_and_zero() -> None:
+def test_the_loss_by_hand_and_what_it_learns() -> None:
     completion = batch(fresh())[0]
     ratios = torch.tensor([[2.0], [-3.0]])
     # 0.1 * (0.9 * 2 - 0.8 * -3) = 0.42; ln(1 + exp(-0.42)) = 0.5050370
     assert float(score_dpo_loss(ratios, [Pair(completion, completion, 0.9, 0.2)])) == pytest.approx(0.5050370, abs=1e-6)
     plain = -logsigmoid(BETA * (ratios[0] - ratios[1])).mean()
     assert float(score_dpo_loss(ratios, [Pair(completion, completion, 1.0, 0.0)])) == pytest.approx(float(plain))
-
-
-def test_learning_makes_the_better_workflow_more_likely_than_the_worse() -> None:
     policy = fresh()
     completions = batch(policy)
     pairs = [Pair(completions[i], completions[i + 1], 1.0, 0.0) for i in (0, 4, 8)]

@@ -1,6 +1,4 @@
-"""The log of a run: it survives crashes, full disks, resumed runs and odd values, and stays small."""
-
-from __future__ import annotations
+"""What a run writes survives crashes, full disks, resumed runs and odd values: files, and the log."""
 
 import errno
 import json
@@ -28,9 +26,42 @@ from llm_as_judge.events import (
     StepReport,
     UsageEvent,
 )
+from llm_as_judge.files import locked, write_whole
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
 from llm_as_judge.types import Exchange, Execution, OperatorCall
+
+
+def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "old")
+    path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_whole(path, "new")
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    write_whole(path, b"new")
+    assert path.read_text() == "new"
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"folder\.json'$"):
+        write_whole(tmp_path / "folder.json", "x")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "folder.json", path]
+
+
+def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, write = tmp_path / ".lock", os.write
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
+        monkeypatch.setattr(os, "write", writes)
+        with locked(path), pytest.raises(RuntimeError, match=told), locked(path, RuntimeError):
+            pass
+        with locked(path, RuntimeError):  # and free again
+            path.write_text("")
 
 
 def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -58,9 +89,7 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert LogReader.read(tmp_path / "absent.jsonl").steps == []
 
 
-def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "run.jsonl", RunEvent(id="one"), StepReport(step=1))
     with open(path, "ab") as file:
         file.write(b'{"kind": "tor')
@@ -76,7 +105,7 @@ def test_torn_and_unreadable_lines_and_unknown_kinds_are_skipped(
     assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
-def test_times_out_of_range_are_unreadable(tmp_path: Path) -> None:
+def test_times_out_of_range_and_other_files_are_no_log(tmp_path: Path) -> None:
     path, call = tmp_path / "run.jsonl", '{"name": "Custom", "arguments": {}, "result": {}, "seconds": -1e308}'
     rollout = '"time": 1, "problem": "p", "domain": "qa", "outcome": "finished", "text": "", "correct": true'
     for line in (
@@ -87,6 +116,10 @@ def test_times_out_of_range_are_unreadable(tmp_path: Path) -> None:
         assert list(LogReader(path).new()) == [], line
     path.write_text(f'{{"kind": "rollout", {rollout}, "calls": [{call.replace("-1e308", "1")}]}}\n')
     assert len(list(LogReader(path).new())) == 1
+    contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
+    for content, expected in contents.items():
+        (tmp_path / "file").write_bytes(content)
+        assert is_log(tmp_path / "file") is expected, content
 
 
 def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_path: Path) -> None:
@@ -109,14 +142,12 @@ def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_
 def test_a_resumed_session_replaces_later_steps_and_adds_to_usage(tmp_path: Path) -> None:
     usage = UsageEvent(models={"executor": {"calls": 2, "cost": 1.5}})
     path = write(
-        tmp_path / "run.jsonl",
-        RunEvent(id="a", time=100.0),
+        tmp_path / "run.jsonl", RunEvent(id="a", time=100.0),
         *(StepReport(step=n, accuracy=n / 10, time=100.0 + n) for n in (1, 2, 3)),
-        EvalEvent(step=3, scores={"overall": 0.5}, time=104.0),
-        usage,
+        EvalEvent(step=3, scores={"overall": 0.5}, time=104.0), usage,
         RunEvent(id="b", resumed_from="checkpoints/nano/run/step_2", time=1000.0),
         StepReport(step=3, accuracy=0.9, time=1010.0),
-    )
+    )  # fmt: skip
     log = LogReader.read(path)
     assert [(step.step, step.accuracy) for step in log.steps] == [(1, 0.1), (2, 0.2), (3, 0.9)]
     assert log.evals == [] and log.usage == {"executor": {"calls": 2, "cost": 1.5}}
@@ -138,7 +169,7 @@ def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
     assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
 
 
-def test_a_full_disk_raises_with_the_file_and_the_next_event_is_whole(
+def test_a_full_disk_names_the_file_and_the_next_event_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, write_some = tmp_path / "run.jsonl", os.write
@@ -166,7 +197,7 @@ def test_a_full_disk_raises_with_the_file_and_the_next_event_is_whole(
     assert caught.value.filename == str(device)
 
 
-def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
+def test_every_line_is_strict_json_and_writers_do_not_mix(tmp_path: Path) -> None:
     odd: dict[Any, Any] = {
         "nan": math.nan, "inf": [math.inf], "text": "a\nb\u2028\ud800c", "path": tmp_path, 1: {2}, "big": 10**30,
     }  # fmt: skip
@@ -175,10 +206,7 @@ def test_every_line_is_strict_json_whatever_the_values(tmp_path: Path) -> None:
     found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["domains"]
     assert (found["nan"], found["inf"], found["1"], found["big"]) == (None, [None], [2], str(10**30))
     assert found["text"] == "a\nb\u2028?c" and json.loads(second)["user"] == "a?\x00"
-
-
-def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
+    path = tmp_path / "many.jsonl"
 
     def write_many(name: int) -> None:
         write(path, *(PromptEvent(problem=str(name), user="x" * 500) for _ in range(100)))
@@ -192,9 +220,7 @@ def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
 def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
     made = rollout(problem("p", "math"), True)
     many = OperatorCall("ScEnsemble", {"solutions": ["a solution"] * 9_000, "x" * 10**6: 1}, {"response": "b" * 10**6})
-    talk = OperatorCall(
-        "Custom", {}, {}, tuple(Exchange("c" * 50_000, "d" * 50_000, "stop", 1, 1, 0, 0.1) for _ in range(9))
-    )
+    talk = OperatorCall("Custom", {}, {}, (Exchange("c" * 50_000, "d" * 50_000, "stop", 1, 1, 0, 0.1),) * 9)
     cases = {
         "24 calls with 9,000 texts each": (many,) * 24,
         "many long exchanges": (talk,) * 24,
@@ -209,10 +235,3 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
         assert isinstance(found, RolloutEvent) and found.source == made.workflow
         assert len(found.calls) == 24 or not name.startswith("24")
         assert "left out" in (found.answer or "")
-
-
-def test_other_files_are_no_logs(tmp_path: Path) -> None:
-    contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
-    for content, expected in contents.items():
-        (tmp_path / "file").write_bytes(content)
-        assert is_log(tmp_path / "file") is expected, content

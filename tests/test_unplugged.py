@@ -4,8 +4,6 @@ The run is the embedded default with three changes: examples are shown, the buff
 judge audits all its verdicts. Removing a part from the assembly makes its test fail.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

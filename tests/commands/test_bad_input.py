@@ -1,18 +1,16 @@
 """Wrong input is refused with exit status 2 and one line that names the value and the cure, without a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from helpers import misbehaving_server
-from helpers.finished import run_settings
-from helpers.workflows import SINGLE_CALL
+from helpers.cli import SINGLE_CALL, CommandLine
+from helpers.finished import EMBEDDED, as_options, run_settings
+from helpers.misbehaving import Misbehaving
+from helpers.web import serving
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
@@ -21,28 +19,13 @@ from llm_as_judge.assembly.run_folder import open_folder
 from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import LLMAsJudgeError
-from llm_as_judge.operators.catalog import OPERATORS, load_operators
-from llm_as_judge.rewards.custom import load_rewards
+from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.prompt import Layer1
 
-ROOT = Path(__file__).parents[2]
-EMBEDDED = ROOT / "config/embedded.yaml"
 LONG = "x" * 5000
-BOMB = "".join(f"{n}: &{n} [{','.join([f'*{m}'] * 9)}]\n" for m, n in zip("abcdefg", "bcdefgh", strict=True))
 MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
 FILES = {
-    "list.yaml": "- 1\n- 2\n",
-    "tabs.yaml": "training:\n\tseed: 1\n",
     "anchor.yaml": "training: &a\n  seed: *a\n",
-    "bomb.yaml": f"a: &a [1,1,1,1,1,1,1,1,1]\n{BOMB}",
-    "deep.yaml": "operators: " + "[" * 3000 + "]" * 3000 + "\n",
-    "date.yaml": "seed: 2024-99-99\n",
-    "guide.yaml": "math: [\n",
-    "guide2.yaml": "math: x\n",
-    "layer2.yaml": "NoSuchOperator: {math: x}\n",
-    "layer2b.yaml": "Custom: {art: x}\n",
     "datasets.yaml": "datasets: {nope: {}}\n",
     "empty.jsonl": "",
     "digits.json": '[{"problem": "1?", "type": "math", "answer": ' + "9" * 5000 + "}]",
@@ -65,12 +48,7 @@ FILES = {
     "blank.txt": " \n",
     "huge.txt": "x" * 1_500_000,
     "w.py": SINGLE_CALL,
-    "stops.py": "import sys\n\nsys.exit(0)\n",
-    "own.py": "import sys\n\n\ndef asks(x):\n    return 1\n\n\n"
-    "def stops(completions, **columns):\n    sys.exit(0)\n\n\n"
-    "def fails(completions, **columns):\n    raise ValueError('no such thing')\n\n\n"
-    "def short(completions, **columns):\n    return []\n",
-    "raises.py": "raise RuntimeError('at import')\n",
+    "own.py": "def fails(completions, **columns):\n    raise ValueError('no such thing')\n",
     "half-json/config.json": "{",
     "no-weights/config.json": '{"model_type": "qwen2"}',
     "no-adapter/adapter_config.json": "{}",
@@ -84,19 +62,6 @@ FILES = {
     "folder/note.txt": "nothing to read here\n",
 }  # fmt: skip
 
-#: Settings that are refused when the configuration is loaded, or when the parts that it names are.
-WRONG_SETTINGS = [
-    "lerning_rate=1", "learning_rate", "=1", "learning_rate=fast", "learning_rate=.nan", "max_steps='5'", "seed=[",
-    "model=nano", "temperature=1", "executor.model=", "model_name=no-such-model", "device=gpu", "a.b.c=1", "training=1",
-    "executor.base_url=http://x:99999/v1", "judge.base_url=ftp://x", "operators=[NoSuch]", "operators=[no.such:Thing]",
-    "operators=[json:dumps]", "operators=['stops.py:Stops']", "enhanced_operators=[NoSuch]",
-    "domain_ratios={math: 1}", "functions={x: 1}", "functions={'no.py:f': 1}", "functions={'raises.py:f': 1}",
-    "functions={'own.py:asks': 1}", "functions={'bytes.bin:f': 1}", "functions={'stops.py:f': 1}", "source=files",
-    "run_name=../up", "lora_target_modules=[", "memory_mb=99999999999999", "executor.api_key=${NO_SUCH_VARIABLE}",
-    "executor.model=${", "enhancer=layer2.yaml", "enhancer=layer2b.yaml", "enhancer=words.txt", "enhancer=deep.yaml",
-    "enhancer=bomb.yaml", "guidance=guide.yaml", "guidance=guide2.yaml", "guidance=bytes.bin",
-    "seed=!!bool x", "seed=!!timestamp x", "seed=!!int ''", "max_steps=1:30",
-]  # fmt: skip
 #: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
 WRONG_FILES = [
     (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"), (["train_dataset=folder"], "folder"),
@@ -148,100 +113,68 @@ ESC = "\x1b]0;title"  # sets the title of a terminal
 
 
 @pytest.fixture(autouse=True)
-def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "bytes.bin").write_bytes(b"\xff\xfe\x00\xd8" * 10)
-    monkeypatch.chdir(tmp_path)
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
+        Path(name).write_text(text, encoding="utf-8")
+    os.mkfifo("pipe")
+    Path("bytes.bin").write_bytes(b"\xff\xfe\x00\xd8" * 10)
     monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
 
 
-def refusal(work: Callable[[], object]) -> str:
-    """The message of an error that the user can correct; empty if there is none."""
-    try:
-        work()
-    except (LLMAsJudgeError, OSError) as error:
-        return str(error)
-    return ""
+def test_wrong_problems_folders_and_policies_are_refused_with_their_name() -> None:
+    def message(changes: list[str]) -> str:
+        settings = run_settings(Path("run"), "http://127.0.0.1:9/v1", eval_every=0)
+        try:
+            config = load_config(EMBEDDED, [*settings, *changes])
+            with open_folder(config, resume=False, progress=SILENT):
+                open_problems(config)
+                load_author(config)
+        except (LLMAsJudgeError, OSError) as error:
+            return str(error)
+        return ""
+
+    messages = [(changes, word, message(changes)) for changes, word in WRONG_FILES]
+    assert not [row for row in messages if row[1] not in row[2] or len(row[2]) > 1500]
 
 
-def test_wrong_settings_are_refused_before_any_work() -> None:
-    def load(override: str) -> None:
-        config = load_config(EMBEDDED, [f"guidance={ROOT}/config/guidance.yaml", override])
-        load_operators(config.workflow.operators)
-        load_enhancer(config.workflow)
-        load_rewards(config.reward, 1.0)
-        Layer1(config.workflow)
-
-    messages = {override[:60]: refusal(lambda override=override: load(override)) for override in WRONG_SETTINGS}
-    assert not {name: text[:80] for name, text in messages.items() if not 10 < len(text) < 2500}
-
-
-def test_wrong_configuration_files_are_refused_with_their_name() -> None:
-    names = [name for name in FILES if name.endswith(".yaml") and name[:2] not in ("gu", "la", "da")]
-    names += ["no.yaml", "folder", "bytes.bin", "words.txt/c.yaml", LONG]
-    messages = {name: refusal(lambda name=name: load_config(name)) for name in names}
-    assert not {name: text[:80] for name, text in messages.items() if name[:20] not in text}
-
-
-def test_wrong_problems_folders_and_policies_are_refused_with_their_name(tmp_path: Path) -> None:
-    def open_parts(changes: list[str]) -> None:
-        config = load_config(
-            EMBEDDED, [*run_settings(tmp_path / "run", "http://127.0.0.1:9/v1", eval_every=0), *changes]
-        )
-        with open_folder(config, resume=False, progress=SILENT):
-            open_problems(config)
-            load_author(config)
-
+def wrong_commands(cli: CommandLine, *commands: tuple[list[str], str]) -> list[object]:
+    """Commands that do not end with exit status 2 and one short line with the word that belongs to them."""
     wrong = []
-    for changes, word in WRONG_FILES:
-        message = refusal(lambda changes=changes: open_parts(changes))
-        if word not in message or len(message) > 1500:
-            wrong.append((changes, message))
-    assert not wrong
+    for words, named in commands:
+        try:
+            error = cli.refused(*words)
+        except AssertionError as ended:
+            wrong.append((words, str(ended)[-1500:]))
+        else:
+            wrong += [] if named in error and len(error) < 2500 else [(words, error)]
+    return wrong
 
 
-def test_wrong_commands_exit_2_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = []
+def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
     commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
     commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]
-    for words in [*commands, ["solve", " "]]:
-        status = main(words)
-        error = capsys.readouterr().err
-        lines = [line for line in error.splitlines() if line.startswith("error: ")]
-        if status != 2 or len(lines) != 1 or "Traceback" in error or len(error) > 2500:
-            wrong.append((words, status, error))
+    assert not wrong_commands(cli, *((words, "") for words in [*commands, ["solve", " "]]))
     for words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):
-        if main(words) != 2 or "Usage:" not in "".join(capsys.readouterr()):
-            wrong.append((words, "no usage", ""))
-    assert not wrong
+        assert "Usage:" in cli(*words, status=2) + cli.err, words
 
 
-def test_wrong_surroundings_exit_2_with_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def refused(*words: str) -> str:
-        status, error = main([*words]), capsys.readouterr().err
-        assert status == 2 and error.count("error: ") == 1 and "Traceback" not in error
-        return error
-
+def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     for value, word in (("abc", "'abc'"), ("", "not a number"), ("2", "WORLD_SIZE=2 without MASTER_ADDR")):
         monkeypatch.setenv("WORLD_SIZE", value)
-        assert word in refused("train", "--config", str(EMBEDDED))
-    monkeypatch.chdir(tmp_path / "nul")
-    assert ".env:1" in refused("plan")
-    gone = tmp_path / "gone"
+        assert word in cli.refused("train")
+    monkeypatch.chdir(here / "nul")
+    assert ".env:1" in cli.refused("plan")
+    gone = here / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert "the current folder was deleted" in refused("plan")
+    assert "the current folder was deleted" in cli.refused("plan")
     monkeypatch.undo()
 
 
-def test_no_control_character_of_a_text_reaches_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
     Path("esc.jsonl").write_text(json.dumps(record) + "\n")
@@ -259,73 +192,47 @@ def test_no_control_character_of_a_text_reaches_the_terminal(
         main(words.split())
         shown = "".join(capsys.readouterr())
         assert ESC not in shown and "]0;title" in shown, (words, shown)
+    assert "out[/b]" in cli("judge", "calibrate", "labelled.jsonl", "--mode=rules", "--set", "results_dir=out[/b]")
 
 
-def test_brackets_in_a_path_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["judge", "calibrate", "labelled.jsonl", "--mode", "rules", "--set", "results_dir=out[/b]"]) == 0
-    assert "out[/b]" in capsys.readouterr().out
-
-
-def train(address: str, *changes: str) -> int:
+def train(address: str, *changes: str) -> list[str]:
     chosen = run_settings(Path("run"), address, max_steps=1, eval_every=0, rollout_batch_size=2, eval_problems=1)
     chosen += ["num_return_sequences_in_group=2", "baselines=false", "plan_matrix=false", "judge.mode=rules"]
-    return main(["train", *(word for change in [*chosen, *changes] for word in ("--set", change))])
+    return ["train", *as_options([*chosen, *changes])]
 
 
 @pytest.mark.slow
-def test_what_only_a_run_meets_is_refused_in_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_only_a_run_meets_is_refused_in_one_line(address: str, cli: CommandLine) -> None:
     """Prompts that never fit, rewards that fail, a judge's cache in the way, endpoints that are down."""
     closed = "http://127.0.0.1:9/v1"
     cases = [
         (["prompt_max_length=1"], "prompt_max_length=1"), (["functions={'own.py:fails': 1}"], "no such thing"),
-        (["functions={'own.py:short': 1}"], "must return"), (["functions={'own.py:stops': 1}"], "SystemExit"),
-        (["judge.cache=folder", "judge.mode=hybrid"], "cache"),
-        (["judge.prompts=list.yaml", "judge.mode=hybrid"], "list.yaml"),
-        (["executor.model=no-such"], "no-such"),
+        (["judge.cache=folder", "judge.mode=hybrid"], "cache"), (["executor.model=no-such"], "no-such"),
         (["generation.engine=vllm", f"engine.base_url={closed}", "engine.max_retries=0"], "127.0.0.1:9"),
     ]  # fmt: skip
-    wrong = []
-    for changes, word in cases:
-        status, error = train(address, *changes), capsys.readouterr().err
-        if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
-            wrong.append((changes, status, error[-1500:]))
-    assert not wrong
+    assert not wrong_commands(cli, *((train(address, *changes), word) for changes, word in cases))
 
 
-@pytest.fixture
-def misbehaving() -> Iterator[str]:
-    """An endpoint that fails as the model's name says."""
-    with misbehaving_server.running() as address:
-        yield f"{address}/v1"
+def test_an_endpoint_that_fails_is_reported_before_any_work(cli: CommandLine) -> None:
+    once = ["executor.provider=openai", "executor.timeout_s=1", "executor.max_retries=0"]
+    with serving(Misbehaving) as address:
+        commands = [
+            (train(f"{address}/v1", *once, *f"executor.model=m/{failure}".split()), word)
+            for failure, word in (
+                ("busy", "429"), ("broken", "500"), ("unauthorised", "401"), ("silent", ""), ("drip", ""),
+                ("hang_up", ""), ("truncated_body", ""), ("true executor.api_key=schlüssel", "key"),
+                ("true executor.base_url=http://no.such.host.invalid/v1", "no.such.host.invalid"),
+                ("true executor.base_url=http://127.0.0.1:9/v1", "127.0.0.1:9"),
+            )
+        ]  # fmt: skip
+        assert not wrong_commands(cli, *commands)
+    assert not list(Path("run").rglob("adapter_model.safetensors"))
 
 
-def test_an_endpoint_that_fails_is_reported_before_any_work(
-    misbehaving: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wrong = []
-    for failure, word in (
-        ("busy", "429"), ("broken", "500"), ("unauthorised", "401"), ("silent", ""), ("drip", ""), ("hang_up", ""),
-        ("truncated_body", ""), ("true executor.api_key=schlüssel", "key"),
-        ("true executor.base_url=http://no.such.host.invalid/v1", "no.such.host.invalid"),
-        ("true executor.base_url=http://127.0.0.1:9/v1", "127.0.0.1:9"),
-    ):  # fmt: skip
-        model, *changes = f"executor.model=m/{failure}".split()
-        once = ["executor.provider=openai", "executor.timeout_s=1", "executor.max_retries=0"]
-        status, error = train(misbehaving, *once, model, *changes), capsys.readouterr().err
-        if status != 2 or "Traceback" in error or error.count("error: ") != 1 or word not in error:
-            wrong.append((failure, status, error))
-    assert not wrong and not list(Path("run").rglob("adapter_model.safetensors"))
-
-
-def test_unusable_workflows_for_a_warm_up_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_workflows_for_a_warm_up_are_refused(cli: CommandLine) -> None:
     source = recipes.write(recipes.draw("math", Random(0), OPERATORS), "math", Random(0))
     rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
     Path("own.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    cases = {name: f"{name}" for name in ("nowhere", "no-workflows.jsonl")}
-    wrong = []
-    for file, word in {**cases, "own.jsonl": "'import math"}.items():
-        options = ["--set", f"own_workflows={file}", "--set", "look_problems=1", "--set", "workflow.prefill=true"]
-        status, error = main(["warmup", *options]), capsys.readouterr().err
-        if status != 2 or word not in error or "Traceback" in error:
-            wrong.append((file, status, error))
-    assert not wrong
+    for file, word in {"nowhere": "nowhere", "no-workflows.jsonl": "no-workflows", "own.jsonl": "'import math"}.items():
+        settings = [f"own_workflows={file}", "look_problems=1", "workflow.prefill=true"]
+        assert word in cli.refused("warmup", *as_options(settings))

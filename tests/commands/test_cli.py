@@ -1,7 +1,5 @@
 """The command line: quick to start, clear in its errors, clean in its JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json
@@ -19,8 +17,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import as_options
-from helpers.workflows import SINGLE_CALL
+from helpers.processes import ROOT, program
 
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.commands.app import main
@@ -29,14 +28,11 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
 from llm_as_judge.operators.catalog import OPERATORS
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture(autouse=True)
-def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _empty_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_AS_JUDGE_DEBUG", raising=False)
-    (tmp_path / "config").symlink_to(ROOT / "config")
+    Path("w.py").write_text(SINGLE_CALL, encoding="utf-8")
 
 
 @dataclass
@@ -63,15 +59,14 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     return made
 
 
-def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=env)
+def python(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return program(sys.executable, *words, **environment)
 
 
 # Start-up
 
 
-def test_help_loads_neither_torch_nor_anything_slow() -> None:
+def test_the_package_starts_without_torch_as_a_module_and_as_a_script() -> None:
     code = (
         "import sys; from llm_as_judge.commands.app import main; status = main(['--help'])\n"
         "slow = {'torch', 'transformers', 'peft', 'numpy', 'pydantic', 'yaml', 'aiohttp', 'openai', 'asyncio'}\n"
@@ -81,53 +76,43 @@ def test_help_loads_neither_torch_nor_anything_slow() -> None:
     assert done.returncode == 0, done.stderr
     for command in ("train", "evaluate", "solve", "workflow", "embedded", "data", "doctor"):
         assert command in done.stdout
-
-
-def test_the_package_runs_as_a_module_and_as_a_script_and_passes_the_exit_status_on() -> None:
     for words in (["-m", "llm_as_judge"], ["-m", "llm_as_judge.commands.app"]):
         done = python(*words, "--version")
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("llm-as-judge")
     script = Path(sys.executable).with_name("llm-as-judge")
-    done = subprocess.run([script, "train", "--config", "no.yaml"], capture_output=True, text=True, check=False)
+    done = program(script, "train", "--config", "no.yaml")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: no.yaml: no such file") and "Traceback" not in done.stderr
 
 
-def test_dotenv_is_read_before_torch_is_loaded_and_does_not_replace_variables(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("CUDA_VISIBLE_DEVICES=3\nWANDB_MODE=offline\nVLLM_BASE_URL=http://far:1/v1\n")
-    (tmp_path / "w.py").write_text(SINGLE_CALL, encoding="utf-8")
+def test_dotenv_is_read_before_torch_is_loaded_and_does_not_replace_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("CUDA_VISIBLE_DEVICES=3\nWANDB_MODE=offline\nVLLM_BASE_URL=http://far:1/v1\n")
     code = (
         "import os, sys; from llm_as_judge.commands.app import main\n"
         "assert main(['workflow', 'lint', 'w.py']) == 0 and 'torch' not in sys.modules\n"
         "print(*map(os.environ.get, ('CUDA_VISIBLE_DEVICES', 'WANDB_MODE', 'VLLM_BASE_URL')))"
     )
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "WANDB_", "VLLM_"))}
-    clean |= {"PYTHONPATH": str(ROOT), "WANDB_MODE": "online"}
-    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=False)
+    for name in ("CUDA_VISIBLE_DEVICES", "VLLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    done = python("-c", code, WANDB_MODE="online")
     assert done.stdout.splitlines()[-1] == "3 online http://far:1/v1", done.stderr
 
 
-def test_characters_that_the_terminal_lacks_are_escaped(tmp_path: Path) -> None:
-    (tmp_path / "ü.py").write_text(SINGLE_CALL.replace("Custom", "Ärger"), encoding="utf-8")
+def test_odd_terminals_and_missing_docstrings_are_no_traceback() -> None:
+    Path("ü.py").write_text(SINGLE_CALL.replace("Custom", "Ärger"), encoding="utf-8")
     lint = ["-m", "llm_as_judge", "workflow", "lint", "ü.py"]
     for words in (lint, [*lint, "--json"]):
         done = python(*words, PYTHONIOENCODING="ascii")
         assert done.returncode == 1 and "Traceback" not in done.stderr and "W201" in done.stdout
     assert "Ärger" in json.loads(done.stdout)[0]["message"]
-
-
-def test_docstrings_that_are_missing_are_reported_in_one_line() -> None:
     done = python("-OO", "-m", "llm_as_judge", "plan")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "PYTHONOPTIMIZE=2" in done.stderr
 
 
-def test_commands_work_without_a_folder_of_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    Path("w.py").write_text(SINGLE_CALL, encoding="utf-8")
-    assert main(["workflow", "lint", "w.py"]) == 0
-    assert main(["workflow", "lint", "w.py", "--config", "config/training.yaml"]) == 0
-    assert main(["workflow", "lint", "w.py", "--config", "config/no.yaml"]) == 2
+def test_commands_work_without_a_folder_of_configurations(cli: CommandLine) -> None:
+    cli("workflow", "lint", "w.py")
+    cli("workflow", "lint", "w.py", "--config", "config/training.yaml")
+    cli.refused("workflow", "lint", "w.py", "--config", "config/no.yaml")
     assert load_config("config/training.yaml").base_model.key == "qwen25-7b"
     assert (Path(load_config().base_model.path) / "model.safetensors").exists()
 
@@ -146,8 +131,6 @@ def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    (tmp_path / "config").unlink()
-    (tmp_path / "w.py").write_text(SINGLE_CALL, encoding="utf-8")
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r}); sys.path.append({str(site)!r})\n"
         "from llm_as_judge.commands.app import main; from llm_as_judge.config.loading import load_config\n"
@@ -165,16 +148,11 @@ def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
 # Errors
 
 
-def test_a_wrong_setting_is_one_line_on_standard_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_setting_is_one_line_on_standard_error(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = ["train", "--set", "lerning_rate=1", "--json"]
-    assert main(wrong) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == (
-        "error: --set lerning_rate: unknown setting 'lerning_rate'; did you mean training.learning_rate?\n"
-    )
+    assert cli(*wrong, status=2) == ""
+    unknown = "--set lerning_rate: unknown setting 'lerning_rate'; did you mean training.learning_rate?"
+    assert cli.err == f"error: {unknown}\n"
     monkeypatch.setenv("LLM_AS_JUDGE_DEBUG", "1")
     with pytest.raises(LLMAsJudgeError):
         main(wrong)
@@ -186,24 +164,17 @@ def failure(work: Callable[[], object]) -> RuntimeError:
     return caught.value
 
 
-def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback(
-    trainer: Trainer, capsys: pytest.CaptureFixture[str]
+def test_known_errors_are_one_line_without_secrets_and_bugs_have_a_traceback(
+    trainer: Trainer, cli: CommandLine
 ) -> None:
-    wrong = []
     for error, line in (
         (ProviderError("http://me:word@x/v1 refused key sk-secret"), "error: http://...@x/v1 refused key ...\n"),
         (PermissionError(errno.EACCES, "", "/root/logs"), "error: /root/logs: permission denied; .*--set log_dir=DIR"),
-        (
-            failure(lambda: torch.empty(2**55)),
-            r"error: not enough memory \(tried to allocate \d+ bytes\); .*micro_batch",
-        ),
+        (failure(lambda: torch.empty(2**55)), r"error: not enough memory \(tried to allocate \d+ bytes\); .*micro_bat"),
         (SystemExit(0), r"error: .*: sys.exit\(0\); raise an error instead"),  # a user's code; no success
     ):
         trainer.error = error
-        status = main(["train", "--set", "executor.api_key=sk-secret"])
-        if status != 2 or not re.match(line, said := capsys.readouterr().err):
-            wrong.append((error, status, said))
-    assert not wrong
+        assert re.match(line, cli.refused("train", "--set", "executor.api_key=sk-secret"))
     mismatch = failure(lambda: torch.empty(2) @ torch.empty(3))
     for bug in (mismatch, ZeroDivisionError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")):
         trainer.error = bug
@@ -211,30 +182,25 @@ def test_known_errors_are_one_line_without_secrets_and_bugs_keep_their_traceback
             main(["train"])
 
 
-def test_ctrl_c_is_exit_130_and_says_how_to_continue(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_exit_130_and_says_how_to_continue_if_anything_was_saved(trainer: Trainer, cli: CommandLine) -> None:
     command = ["train", "--fresh", "--set", "run_name=a", "--set", "executor.api_key=sk-secret"]
-    assert main(command) == 130
-    assert capsys.readouterr().err == "interrupted; nothing was saved yet\n"
+    cli(*command, status=130)
+    assert cli.err == "interrupted; nothing was saved yet\n"
     trainer.saves = True
-    assert main(command) == 130
-    error = capsys.readouterr().err
-    assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in error and "secret" not in error
-
-
-def test_a_checkpoint_of_an_earlier_run_is_not_offered(trainer: Trainer, capsys: pytest.CaptureFixture[str]) -> None:
+    cli(*command, status=130)
+    assert "llm-as-judge train --set run_name=a --set executor.api_key=... --resume" in cli.err
+    assert "secret" not in cli.err
     old = Path("checkpoints/nano/grpo_mixed/step_60")
     old.mkdir(parents=True)
     os.utime(old, (1e9, 1e9))
-    assert main(["train"]) == 130
-    assert "--resume" not in capsys.readouterr().err
-    assert main(["train", "--resume"]) == 130  # it continued from there, and can do so again
-    assert "train --resume" in capsys.readouterr().err
+    cli("train", status=130)
+    assert "--resume" not in cli.err
+    cli("train", "--resume", status=130)  # it continued from there, and can do so again
+    assert "train --resume" in cli.err
 
 
 @pytest.mark.parametrize("ignored", [False, True], ids=["in a terminal", "in the background of a script"])
-def test_sigterm_is_like_ctrl_c_but_exit_143(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ignored: bool
-) -> None:
+def test_sigterm_is_like_ctrl_c_but_exit_143(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, ignored: bool) -> None:
     saved = []
 
     async def run(*_: object, **__: object) -> None:
@@ -250,86 +216,72 @@ def test_sigterm_is_like_ctrl_c_but_exit_143(
     if ignored:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert main(["train"]) == 143
+        cli("train", status=143)
         assert signal.getsignal(signal.SIGINT) is (signal.SIG_IGN if ignored else on_sigint)
     finally:
         signal.signal(signal.SIGINT, on_sigint)
-    assert capsys.readouterr().err.startswith("terminated") and saved
+    assert cli.err.startswith("terminated") and saved
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 # Commands
 
 
-def test_flags_of_train_are_settings(trainer: Trainer) -> None:
+def test_flags_of_train_are_settings(trainer: Trainer, cli: CommandLine) -> None:
     flags = ["--max-steps", "3", "--device", "cuda:1", "--model", "qwen3-8b", "--set", "seed=5", "--resume"]
-    assert main(["train", *flags]) == 130
+    cli("train", *flags, status=130)
     config = trainer.config
     assert config is not None and trainer.resume and config.training.seed == 5
     assert (config.training.max_steps, config.model.device, config.model.model_name) == (3, "cuda:1", "qwen3-8b")
-    assert main(["train"]) == 130 and not trainer.resume
+    cli("train", status=130)
+    assert not trainer.resume
 
 
-def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    server = as_options(ROOT / "config/embedded.yaml", [f"executor.base_url={address}", "executor.temperature=0"])
+def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, cli: CommandLine) -> None:
+    server = as_options([f"executor.base_url={address}", "executor.temperature=0"])
     Path("p.txt").write_text("Tom has 3 apples. He buys 4 more. How many apples does Tom have now?", encoding="utf-8")
-    assert main(["solve", "--untrained", "--file", "p.txt", "--repair", "--json", *server]) == 0
-    solved = json.loads(capsys.readouterr().out)
+    solved = cli.json("solve", "--untrained", "--file", "p.txt", "--repair", *server)
     assert (solved["answer"], solved["outcome"], solved["fallback"]) == ("7", "finished", False)
     Path("w.py").write_text(solved["workflow"], encoding="utf-8")
-    assert main(["workflow", "lint", "w.py"]) == 0
-    assert "w.py: no findings" in capsys.readouterr().out
+    assert "w.py: no findings" in cli("workflow", "lint", "w.py")
     run = ["workflow", "run", "w.py", "--problem", Path("p.txt").read_text("utf-8"), *server]
-    assert main([*run, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = cli.json(*run)
     assert (result["answer"], result["tokens"], result["cost"]) == ("7", solved["executor_tokens"], 0)
     assert [call["name"] for call in result["calls"]] == [call["name"] for call in solved["trace"]]
-    assert main(["solve", "Prove the spectral theorem.", "--untrained", "--fallback", *server]) == 0
-    assert "caveat" in capsys.readouterr().out
+    assert "caveat" in cli("solve", "Prove the spectral theorem.", "--untrained", "--fallback", *server)
     Path("w.py").write_text(SINGLE_CALL.replace("return ", "return int('x'), "), encoding="utf-8")
-    assert main(run) == 1
-    assert "ValueError: invalid literal" in capsys.readouterr().out
+    assert "ValueError: invalid literal" in cli(*run, status=1)
 
 
-def checks(capsys: pytest.CaptureFixture[str], *words: str, settings: list[str]) -> dict[str, dict[str, Any]]:
-    """What ``doctor`` found, by check."""
-    status = main(["doctor", "--json", *words, *(word for setting in settings for word in ("--set", setting))])
-    found = json.loads(capsys.readouterr().out)
-    assert status == (0 if found["ok"] else 1)
+def checks(cli: CommandLine, *words: str, settings: list[str], ok: bool = False) -> dict[str, dict[str, Any]]:
+    """What ``doctor`` found, by check; ``ok``: whether all checks pass."""
+    found = cli.json("doctor", *words, *as_options(settings), status=0 if ok else 1)
+    assert found["ok"] is ok
     return {check["name"]: check for check in found["checks"]}
 
 
-def test_doctor_names_each_failing_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     Path("logs").write_text("in the way", encoding="utf-8")
+    Path("empty").mkdir()
     closed = ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1", "judge.mode=rules"]
-    wrong = [*closed, "model_name=./config", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
-    found = checks(capsys, settings=wrong)
+    wrong = [*closed, "model_name=./empty", "device=cuda:0", "train_dataset=no.jsonl", "test_dataset=none.jsonl"]
+    found = checks(cli, settings=wrong)
     assert [name for name in ("python", "machine", "sandbox", "folder checkpoints") if not found[name]["ok"]] == []
     assert [name for name in ("model", "executor", "folder logs", "data", "torch") if found[name]["ok"]] == []
     assert "no.jsonl" in found["data"]["detail"] and "model.device=cuda:0" in found["torch"]["detail"]
 
 
 @pytest.mark.slow
-def test_doctor_finds_a_policy_that_needs_a_warm_up(capsys: pytest.CaptureFixture[str]) -> None:
-    def policy_check(prompt: str) -> tuple[bool, str]:
-        settings = [f"workflow.prompt={prompt}", "prompt_max_length=4096"]
-        check = checks(capsys, "--policy", settings=settings)["policy"]
-        return check["ok"], check["detail"]
-
-    ok, detail = policy_check("short")
-    valid = re.match(r"valid (\d+) % of 24 workflows", detail)
-    assert ok and valid and int(valid[1]) >= 90, detail
-    ok, detail = policy_check("full")  # a prompt that the nano policy has never seen
-    assert not ok and "llm-as-judge warmup" in detail and " x W" in detail, detail
-
-
-@pytest.mark.slow
-def test_doctor_counts_parsed_replies_by_operator(capsys: pytest.CaptureFixture[str], address: str) -> None:
-    server = [f"executor.base_url={address}", f"judge.base_url={address}"]
-    check = checks(capsys, "--operators", "1", settings=server)["operators"]
-    assert check["ok"]
-    assert [line.split(":")[0].strip() for line in check["detail"].splitlines()[1:]] == list(OPERATORS)
-    check = checks(capsys, "--operators", "1", settings=[*server, "executor.max_tokens=2"])["operators"]
-    assert not check["ok"] and "no reply of nano-executor to AnswerGenerate" in check["detail"], check
-    assert "cut off" in check["detail"]
+def test_doctor_finds_a_policy_that_needs_a_warm_up_and_counts_parsed_replies(cli: CommandLine, address: str) -> None:
+    server = [f"executor.base_url={address}", f"judge.base_url={address}", "prompt_max_length=4096"]
+    found = checks(cli, "--policy", "--operators", "1", settings=server, ok=True)
+    valid = re.match(r"valid (\d+) % of 24 workflows", found["policy"]["detail"])
+    assert valid and int(valid[1]) >= 90, found["policy"]
+    assert [line.split(":")[0].strip() for line in found["operators"]["detail"].splitlines()[1:]] == list(OPERATORS)
+    # A prompt that the nano policy has never seen, and replies that are cut off.
+    bad = [*server, "workflow.prompt=full", "executor.max_tokens=2"]
+    found = checks(cli, "--policy", "--operators", "1", settings=bad)
+    assert "llm-as-judge warmup" in found["policy"]["detail"] and " x W" in found["policy"]["detail"]
+    assert "no reply of nano-executor to AnswerGenerate" in found["operators"]["detail"]
+    assert "cut off" in found["operators"]["detail"] and not found["policy"]["ok"] and not found["operators"]["ok"]

@@ -1,24 +1,23 @@
 """Exported policies as other programs read them, and model cards with recorded scores only."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import yaml
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED
 from huggingface_hub import ModelCard
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_as_judge.assembly.policy import adapter_digest
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.export import run_export
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.files import write_json
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.types import Prompt
@@ -27,9 +26,8 @@ IDS = torch.tensor([[1, 50, 2, 300, 7, 9, 1200, 44]])
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.chdir(tmp_path)
-    return load_config("config/embedded.yaml")
+def config(here: Path) -> Config:
+    return load_config(EMBEDDED)
 
 
 def trained(config: Config) -> tuple[Policy, Path]:
@@ -78,7 +76,7 @@ def test_peft_and_the_policy_read_the_exported_adapter(config: Config, policy: A
 def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Config, policy: Any) -> None:
     whole, bare, step = policy
     for dtype, most in (("float32", 1e-4), ("bfloat16", 0.3)):
-        settings = load_config("config/embedded.yaml", [f"dtype={dtype}"])
+        settings = load_config(EMBEDDED, [f"dtype={dtype}"])
         result = run_export(settings, Path(dtype), step, merge=True)
         model = AutoModelForCausalLM.from_pretrained(dtype, dtype="auto")
         assert str(model.dtype) == f"torch.{dtype}" and not any("lora" in name for name in model.state_dict())
@@ -94,23 +92,28 @@ def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Con
     assert plain(text).input_ids == own.tokenizer(text).input_ids
 
 
-def front_matter(card: str) -> dict[str, Any]:
-    about: dict[str, Any] = yaml.safe_load(card.split("---")[1])
-    return about
-
-
-def test_the_card_names_facts_but_no_path_and_the_hubs_base_model_if_given(config: Config, policy: Any) -> None:
+def test_the_card_names_facts_but_no_path_and_only_this_adapters_scores(config: Config, policy: Any) -> None:
     run_export(config, Path("out"), policy[2])
     card = Path("out/README.md").read_text(encoding="utf-8")
     assert str(Path.cwd()) not in card and "embedded/weights" not in card
-    assert "base_model" not in front_matter(card), "the hub has no such folder"
+    assert "base_model" not in card.split("---")[1], "the hub has no such folder"
     for fact in ("7 steps of GRPO", "correctness 0.65", "training.learning_rate | 0.002", "nano-executor", "math 0.4"):
         assert fact in card
     run_export(config, Path("named"), policy[2], base_model="someone/nano")
     card = Path("named/README.md").read_text(encoding="utf-8")
-    assert front_matter(card)["base_model"] == "someone/nano" == ModelCard(card).data.base_model
+    assert ModelCard(card).data.base_model == "someone/nano"
     assert "vllm serve someone/nano --enable-lora --max-lora-rank 64" in card
     assert json.loads(Path("named/adapter_config.json").read_text())["base_model_name_or_path"] == "someone/nano"
+    for run, steps, digest, used in (
+        ("run-2", 7, "other", False), ("run-1", 8, None, False), ("run-1", 7, adapter_digest(policy[2]), True),
+    ):  # fmt: skip
+        record(run, steps, digest)
+        folder = Path(f"{run}-{steps}")
+        assert run_export(config, folder, policy[2]).scores == used
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert ("No scores are recorded for this adapter." in card) == (not used)
+    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
+    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
 
 
 def summary(share: float) -> dict[str, Any]:
@@ -118,34 +121,14 @@ def summary(share: float) -> dict[str, Any]:
     return {**shares, "interval": {name: [value - 0.1, value + 0.1] for name, value in shares.items()}, "problems": 150}
 
 
-def record(run: str, steps: int) -> None:
-    path = Path("results/training/nano/grpo_mixed.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
-    path.write_text(json.dumps(results), encoding="utf-8")
-
-
-def evaluated(digest: str | None) -> None:
-    path = Path("results/evaluation/nano_results.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
+def record(run: str, steps: int, digest: str | None) -> None:
+    """Results of training, and of an evaluation of the adapter."""
     official = {"name": "exact", "exact": 0.3125, "interval": {"exact": [0.25, 0.375]}, "problems": {"exact": 64}}
     metrics = {"accuracy": 0.3, "official": {"squad2": official}, "problems": 64}
     row = {"dataset": "squad2", "adapter": digest, "executor": "gpt-oss", "metrics": metrics}
-    path.write_text(json.dumps({"model": "nano", "datasets": [row]}), encoding="utf-8")
-
-
-def test_the_card_has_the_scores_recorded_for_this_adapter_only(config: Config, policy: Any) -> None:
-    for run, steps, digest, used in (
-        ("run-2", 7, "other", False), ("run-1", 8, None, False), ("run-1", 7, adapter_digest(policy[2]), True),
-    ):  # fmt: skip
-        record(run, steps)
-        evaluated(digest)
-        folder = Path(f"{run}-{steps}")
-        assert run_export(config, folder, policy[2]).scores == used
-        card = (folder / "README.md").read_text(encoding="utf-8")
-        assert ("No scores are recorded for this adapter." in card) == (not used)
-    assert "| overall | 52.5 [42.5, 62.5] | 77.5 [67.5, 87.5] |" in card and "150 held-out problems" in card
-    assert "| squad2 | exact | 31.2 [25.0, 37.5] | 64 | gpt-oss |" in card
+    write_json(Path("results/evaluation/nano_results.json"), {"model": "nano", "datasets": [row]})
+    results = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
+    write_json(Path("results/training/nano/grpo_mixed.json"), results)
 
 
 def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, policy: Any) -> None:
@@ -160,15 +143,11 @@ def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, poli
     assert not Path("out").exists()
 
 
-def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(
-    config: Config, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["export", "out"]) == 2
-    assert "train first" in capsys.readouterr().err
+def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(config: Config, cli: CommandLine) -> None:
+    assert "train first" in cli.refused("export", "out")
     trained(config)
-    assert main(["export", "out", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json("export", "out")
     assert found["checkpoint"].endswith("step_7") and found["files"]["adapter_model.safetensors"] > 10_000
-    assert main(["export", "merged", "--merge"]) == 0
-    assert "model.safetensors" in (printed := capsys.readouterr().out) and "hf upload" in printed
-    assert main(["export", "out"]) == 2
+    printed = cli("export", "merged", "--merge")
+    assert "model.safetensors" in printed and "hf upload" in printed
+    cli.refused("export", "out")

@@ -1,33 +1,34 @@
 """Estimates of ``plan`` against measured small runs and published figures of large models."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED, FinishedRun
 
 from llm_as_judge.assembly.estimates import sizes_of, step_seconds
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.plan import make_plan
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.runlog import LogReader
 
-ROOT = Path(__file__).parents[2]
-TRAINING, EMBEDDED = ROOT / "config/training.yaml", ROOT / "config/embedded.yaml"
+TRAINING = "config/training.yaml"
 WITHIN = 0.25
 
 
-def test_parameters_are_the_published_ones() -> None:
+def test_parameters_and_seconds_of_a_step_are_the_published_ones() -> None:
     published = {"qwen25-7b": 7_615_616_512, "qwen3-8b": 8_190_735_360, "smollm2": 134_515_008}
     found = {
         name: sizes_of(load_config(TRAINING, ["judge.mode=rules", f"model_name={name}"])).parameters
         for name in published
     }
     assert found == pytest.approx(published, rel=1e-3)
+    assert [step_seconds(3, 4, 20, 10, d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
+    assert [step_seconds(3, 4, 5, 2, d) for d in (0, 1, 2)] == [12, 7, 7]
+    # Steps that ``benchmarks/orchestration.py`` measured with an executor of 1 s per call, with 128 places and with 16.
+    found = [step_seconds(1.0, 0.9, 6.1, served, d) for served, d in ((0.44, 1), (0.44, 2), (3.65, 2))]
+    assert found == pytest.approx([3.78, 2.79, 4.10], rel=0.25)
 
 
 def test_tokens_of_a_step_are_those_of_a_run(finished_run: FinishedRun) -> None:
@@ -80,26 +81,13 @@ def test_examples_evaluations_long_prompts_and_vllms_share_are_planned() -> None
     assert served < 20, "weights and cache; its share of the card is its own setting"
 
 
-def test_seconds_of_a_step() -> None:
-    assert [step_seconds(3, 4, 20, 10, d) for d in (0, 1, 2, 3)] == [27, 13.5, 10, 10]
-    assert [step_seconds(3, 4, 5, 2, d) for d in (0, 1, 2)] == [12, 7, 7]
-    # Steps that ``benchmarks/orchestration.py`` measured with an executor of 1 s per call, with 128 places and with 16.
-    found = [step_seconds(1.0, 0.9, 6.1, served, d) for served, d in ((0.44, 1), (0.44, 2), (3.65, 2))]
-    assert found == pytest.approx([3.78, 2.79, 4.10], rel=0.25)
-
-
-def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--config", str(TRAINING), "--gpus", "4xH100-80", "--latency", "1", "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_the_command_prints_it_and_bad_input_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    printed = cli.json("plan", "--config", TRAINING, "--gpus", "4xH100-80", "--latency", "1")
     assert printed["machines"]["4xH100-80"]["fits"] == "yes" and printed["rollouts_a_step"] == 24
     assert "1 s each" in printed["assumed"]
-    assert main(["plan", "--config", str(TRAINING)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("plan", "--config", TRAINING)
     assert "2xA100-80" in shown and "1xA100-80 fits: no; helps: executor.base_url" in shown
     assert "…" not in shown, "nothing is cut off"
-
-
-def test_bad_input_is_refused(tmp_path: Path) -> None:
     config = load_config(EMBEDDED)
     with pytest.raises(ConfigError, match="A100-40"):
         make_plan(config, ["2xTPU"])

@@ -1,7 +1,5 @@
 """``Solver``: many problems at once, written for in batches, each with its own answer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,9 +17,8 @@ APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
 
 @pytest.fixture
-def settings(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def settings(address: str) -> list[str]:
     """The embedded executor, and a judge that does not exist: a solver needs none."""
-    monkeypatch.chdir(tmp_path)
     return [f"executor.base_url={address}", "judge.provider=openai", "judge.base_url=http://127.0.0.1:9/v1"]
 
 
@@ -57,7 +54,7 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
             await solver.solve(" ")
 
 
-async def test_what_was_opened_is_closed_if_the_policy_cannot_be_loaded(
+async def test_services_are_closed_if_the_policy_fails(
     settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = list[str]()

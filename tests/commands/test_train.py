@@ -1,32 +1,35 @@
-"""The main job end to end at small scale: real embedded server, sandbox, policy and update."""
-
-from __future__ import annotations
+"""The main job end to end at small scale; a spent budget or a full disk stops it, and it continues."""
 
 import asyncio
 import json
+import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.finished import FinishedRun, as_options, run_settings
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED, FinishedRun, as_options, run_settings
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.assembly.training import prompt_within
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
+from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.events import RunEvent, UsageEvent
 from llm_as_judge.grpo_trainer import GRPOTrainer
-from llm_as_judge.runlog import read_events
+from llm_as_judge.llm.client import Usage
+from llm_as_judge.runlog import EventLog, read_events
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
-ROOT = Path(__file__).parents[2]
-EMBEDDED = ROOT / "config/embedded.yaml"
 
-
-def test_train_measures_before_and_after_and_writes_log_results_curve_and_checkpoints(
+def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
     finished_run: FinishedRun,
 ) -> None:
     for words in (
@@ -61,26 +64,22 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
     assert [event["step"] for event in read_events(run.log) if event["kind"] == "step"] == [1, 2, 3]
 
 
-def test_resume_refuses_changed_settings_with_a_list_and_a_cure(
-    finished_run: FinishedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_resume_refuses_changed_settings_and_lists_them(
+    finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
 ) -> None:
-    run = finished_run.copy(tmp_path)
     changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
-    words = [word for change in changes for word in ("--set", change)]
-    assert main(["train", *run.options, *words, "--resume"]) == 2
-    error = capsys.readouterr().err
+    error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
     for part in ("training.seed was 0, is 7", "training.learning_rate was", "reward.token_budget was", "--fresh"):
         assert part in error
     assert "max_steps" not in error and "timeout_s" not in error
 
 
 @pytest.mark.slow
-def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: CommandLine) -> None:
     small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2, "look_problems": 3, "look_samples": 1}
     unknown = {"workflow.prompt": "full", "prompt_max_length": 4096}  # a prompt the nano policy has never seen
     chosen = run_settings(tmp_path, address, sft_learning_rate=1e-4, **small, **unknown)
-    assert main(["warmup", *as_options(EMBEDDED, chosen)]) == 0
-    printed = capsys.readouterr().out
+    printed = cli("warmup", *as_options(chosen))
     assert "warm-up step 0: held-out loss" in printed and "warm-up step 2" in printed
     assert " x W" in printed, "lint codes of invalid workflows"
     adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
@@ -126,7 +125,7 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
             "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "gradient_checkpointing": "false",
         },
     )  # fmt: skip
-    report = asyncio.run(GRPOTrainer(config=load_config(ROOT / "config/training.yaml", chosen)).train())
+    report = asyncio.run(GRPOTrainer(config=load_config("config/training.yaml", chosen)).train())
     assert report is not None and report.unscored == 0
     assert report.valid_rate == 0, "random weights write no workflow, and nothing replaces it"
 
@@ -145,3 +144,112 @@ def test_the_same_seed_gives_the_same_run_with_an_executor_that_samples(tmp_path
     first, again, other = run("first", 0), run("again", 0), run("other", 1)
     assert first[1] == again[1] and len(first[1]) == 24
     assert first[0] == again[0] != other[0]
+
+
+@pytest.mark.slow
+def test_a_spent_budget_stops_and_a_larger_one_continues(tmp_path: Path, address: str, cli: CommandLine) -> None:
+    small = {"max_steps": 4, "rollout_batch_size": 4, "save_every": 0, "eval_every": 0, "eval_problems": 2}
+    # More than the two requests that check the models, less than the first step's twelve rollouts.
+    small |= {"executor.max_tokens": 160, "judge.max_tokens": 160, "lookahead": 0}
+    settings = run_settings(tmp_path, address, **small)
+    config = load_config(EMBEDDED, [*settings, "budget.max_tokens=400"])
+    with pytest.raises(BudgetSpent, match=r"stopped after step 1, which is saved: budget\.max_tokens=400 is spent"):
+        asyncio.run(GRPOTrainer(config=config).train())
+    newest = newest_checkpoint(config)
+    assert newest is not None and newest.name == "step_1"
+    command = ["train", *as_options([*settings, "evaluation.plan_matrix=false"]), "--resume"]
+    error = cli.refused(*command, "--set", "budget.max_tokens=400")
+    assert "stopped after step 1" in error, "what earlier sessions took counts"
+    cli(*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2")
+    log = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
+    assert [event["step"] for event in log if event["kind"] == "step"] == [1, 2]
+
+
+def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    path = tmp_path / "run.jsonl"
+    with EventLog(path) as log:
+        for session in range(2):
+            log.log(RunEvent())
+            clock[0] += 1800
+            log.log(UsageEvent(models={"executor": Usage(1, 600, 100, 2.0), "judge": Usage(1, 50, 50, 0.5)}))
+            clock[0] += 10_000 * (session + 1)  # between sessions
+    now = {"executor": Usage(1, 10, 10, 1.0)}
+
+    def spent(**limits: float) -> str:
+        check = budget(BudgetConfig(**limits), path, lambda: now)
+        clock[0] += 1800
+        return check()
+
+    assert spent() == ""
+    assert spent(max_cost=6.1, max_tokens=1621, max_hours=1.51) == ""
+    assert "budget.max_cost=6 is spent (6)" in spent(max_cost=6.0)
+    assert "budget.max_tokens=1620 is spent (1620)" in spent(max_tokens=1620)
+    assert "budget.max_hours=1.5 is spent (1.5)" in spent(max_hours=1.5) and "--resume" in spent(max_hours=1.5)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(disk: Path, left: int = 0) -> None:
+    with open(disk / "filler", "wb", buffering=0) as file:
+        with pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(4096))
+        file.truncate(max(0, file.tell() - left))
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "filler"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "left", "file"),
+    [
+        ("checkpoints", 300_000, "checkpoints/nano/grpo_mixed/step_3"),  # within the optimiser
+        ("logs", 8192, "logs/nano/grpo_mixed.jsonl"),
+        ("buffer", 0, "_top_samples.jsonl"),
+    ],
+)
+def test_training_stops_whole_and_continues_with_space(
+    tmp_path: Path, finished_run: FinishedRun, disk: Path, place: str, left: int, file: str, cli: CommandLine
+) -> None:
+    run = finished_run.copy(tmp_path / "run")
+    setting = {"checkpoints": "output_dir", "logs": "log_dir", "buffer": "persistence_dir"}[place]
+    shutil.copytree(run.folder / place, disk / place)
+    places = {name: run.folder / name for name in ("checkpoints", "logs", "results", "buffer")} | {place: disk / place}
+    settings = [f"{setting}={disk / place}", "baselines=false", "plan_matrix=false"]
+    command = ["train", *run.options, *as_options(settings), "--max-steps", "3", "--resume"]
+    before = {name: contents(folder) for name, folder in places.items()}
+    fill(disk, left)
+
+    error = cli.refused(*command)
+    (line,) = (line for line in error.splitlines() if line.startswith("error: "))
+    assert file in line and "no space left on device" in line and "continue with --resume" in error
+    for path, old in before["checkpoints"].items() | before["results"].items():
+        assert path.read_bytes() == old
+    for path, old in before["logs"].items():
+        assert path.read_bytes().startswith(old)
+    assert not [path for folder in places.values() for path in folder.rglob(".*.*") if path.suffix != ".lock"]
+
+    (disk / "filler").unlink()
+    cli(*command)
+    log = read_events(places["logs"] / "nano/grpo_mixed.jsonl")
+    results = json.loads((places["results"] / "training/nano/grpo_mixed.json").read_text())
+    assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
+    assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
+    kept = [json.loads(line) for path in places["buffer"].glob("*_top_samples.jsonl") for line in path.open()]
+    assert {entry["step"] for entry in kept} == {1, 2, 3}

@@ -1,6 +1,4 @@
-"""Settings: accepted notations, messages for mistakes, and what paths are relative to."""
-
-from __future__ import annotations
+"""Settings: notations, messages for mistakes, what paths are relative to, and the digest of a configuration."""
 
 import contextlib
 import os
@@ -15,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_as_judge.config.describe import describe
+from llm_as_judge.config.identity import _END, content_of, identity
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.config.schema import LEAVES
@@ -35,15 +34,15 @@ def write(text: str, name: str = "c.yaml") -> Path:
 
 
 def message(text: str | None = None, *overrides: str) -> str:
-    """The error message for a file's text and overrides, or that there is none."""
+    """The error message for a file's text and overrides, empty if there is none."""
     try:
         load_config(write(text) if text is not None else None, overrides)
     except ConfigError as error:
         return str(error)
-    return "no error"
+    return ""
 
 
-def test_notations_of_a_value() -> None:
+def test_notations_of_a_value_and_which_source_wins() -> None:
     thirds = {"math": 0.3333333, "code": 0.3333333, "qa": 0.3333334}  # 1 within rounding
     cases: list[tuple[str, str, Any]] = [
         ("training:\n  max_steps: 7", "training.max_steps", 7), ("training.max_steps: 7", "training.max_steps", 7),
@@ -67,15 +66,12 @@ def test_notations_of_a_value() -> None:
         if attrgetter(name)(config) != expected:
             wrong.append((text, attrgetter(name)(config)))
     assert not wrong
-
-
-def test_flags_beat_set_and_set_beats_the_file() -> None:
     file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
     config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})
     assert (config.training.max_steps, config.training.seed, config.model.lora_rank) == (1, 2, 3)
 
 
-def test_mistakes_are_reported_with_file_line_value_and_cure() -> None:
+def test_mistakes_are_reported_with_file_line_value_and_cure_in_a_few_words() -> None:
     wrong = []
     for text, expected in [
         ("seed: 1\n\ntraining:\n  lerning_rate: 1\n",
@@ -107,9 +103,25 @@ def test_mistakes_are_reported_with_file_line_value_and_cure() -> None:
         said = message(None, text) if ":" not in text.partition("=")[0] and text[:1].isalpha() else message(text)
         wrong += [(text, said) for part in expected.split("|") if part.partition(", unable")[0] not in said]
     assert not wrong
-    for place, reason in (("nowhere.yaml", r"nowhere\.yaml: no such file"), (".", "cannot be read")):
+    Path("bytes.yaml").write_bytes(b"\xff\xfe\x00\xd8" * 10)
+    for place, reason in (
+        ("nowhere.yaml", r"nowhere\.yaml: no such file"), (".", "cannot be read"), ("bytes.yaml", "bytes"),
+        ("c.yaml/d.yaml", "d.yaml"), ("x" * 5000, "xxxx"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=reason):
             load_config(place)
+    messages = {text: message(text) if text.endswith("\n") else message(None, text) for text in ODD}
+    assert not {text: said for text, said in messages.items() if not 10 < len(said) < 2500}
+
+
+#: Other mistakes, in files and in overrides.
+ODD = [
+    "training:\n\tseed: 1\n", "operators: " + "[" * 3000 + "]" * 3000 + "\n", "seed: 2024-99-99\n", "=1",
+    "learning_rate=fast", "learning_rate=.nan", "seed=[", "executor.model=", "device=gpu", "a.b.c=1", "training=1",
+    "executor.base_url=http://x:99999/v1", "judge.base_url=ftp://x", "source=files", "run_name=../up",
+    "lora_target_modules=[", "memory_mb=99999999999999", "executor.model=${", "seed=!!bool x", "seed=!!timestamp x",
+    "seed=!!int ''", "max_steps=1:30",
+]  # fmt: skip
 
 
 @given(st.text(max_size=60))
@@ -189,14 +201,11 @@ def test_llm_yaml_gives_the_endpoints_of_this_machine(root: Path) -> None:
     assert (executor.provider, executor.model) == ("openai", "/path/to/gpt-oss-120b")
 
 
-def test_every_shipped_model_resolves_and_only_nano_stays_off_a_gpu(root: Path) -> None:
+def test_every_shipped_model_resolves_and_every_shipped_file_is_read(root: Path) -> None:
     for key in yaml.safe_load((root / "config/models.yaml").read_text()):
         for file in ("embedded", "training"):
             config = load_config(root / f"config/{file}.yaml", [f"model_name={key}"])
             assert config.base_model.key == key and config.model.device == ("cpu" if key == "nano" else "auto")
-
-
-def test_every_shipped_file_is_a_configuration_or_read_by_the_package(root: Path) -> None:
     readers = [*(root / "llm_as_judge").rglob("*.py"), *(root / "config").glob("*.yaml")]
     for path in (root / "config").glob("*.yaml*"):
         with contextlib.suppress(ConfigError):
@@ -206,7 +215,7 @@ def test_every_shipped_file_is_a_configuration_or_read_by_the_package(root: Path
         assert any(name in reader.read_text("utf-8") for reader in readers if reader != path), path
 
 
-def test_a_dump_reads_back_as_the_same_config_without_keys(root: Path) -> None:
+def test_a_dump_reads_back_without_keys_and_every_setting_is_described(root: Path) -> None:
     for file in ("embedded", "training"):
         shutil.copytree(root / "config", file)
         config = load_config(f"{file}/{file}.yaml", ["learning_rate=3e-7", "persistence_dir=a b", "run_name=007"])
@@ -214,9 +223,6 @@ def test_a_dump_reads_back_as_the_same_config_without_keys(root: Path) -> None:
         assert again.model_dump() == config.model_dump()
     config = load_config(None, ["executor.api_key=sk-secret"])
     assert "sk-secret" not in to_yaml(config) + repr(config)
-
-
-def test_every_setting_is_described() -> None:
     rows = describe()
     assert [row.name for row in rows] == list(LEAVES)
     assert all(row.description.endswith(".") and row.type for row in rows)
@@ -229,17 +235,72 @@ def test_lookup_finds_names_of_a_table_a_module_and_a_file(tmp_path: Path) -> No
     assert lookup("thing", "json:dumps", {"a": 1})([]) == "[]"  # type: ignore[operator]
     file = tmp_path / "mine.py"
     file.write_text("class Mine:\n    size = 1\n", encoding="utf-8")
-    found: type = lookup("thing", f"{file}:Mine", {})
-    assert found is lookup("thing", f"{file}:Mine", {}) and found.size == 1  # type: ignore[attr-defined]
+    found: Any = lookup("thing", f"{file}:Mine", {})
+    assert found is lookup("thing", f"{file}:Mine", {}) and found.size == 1
     file.write_text("class Mine:\n    size = 22\n", encoding="utf-8")
     os.utime(file, ns=(1, 1))
-    assert lookup("thing", f"{file}:Mine", {}).size == 22  # type: ignore[attr-defined]
-    broken = tmp_path / "broken.py"
+    changed: Any = lookup("thing", f"{file}:Mine", {})
+    assert changed.size == 22
+    broken, stops = tmp_path / "broken.py", tmp_path / "stops.py"
     broken.write_text("import no_such\n", encoding="utf-8")
+    stops.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     for name, expected in {
         "alhpa": "did you mean 'alpha'", "no_such:X": "cannot import", "json:dmps": "'dumps'", ":X": "import",
         f"{broken}:X": "cannot import .*broken.py.*No module named 'no_such'$",
-        f"{tmp_path}/x.py:X": "there is no file",
+        f"{tmp_path}/x.py:X": "there is no file", f"{stops}:X": "SystemExit", "bytes.bin:f": "bytes.bin",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=expected):
             lookup("thing", name, {"alpha": 1})
+
+
+# The digest of a configuration does not depend on where its files are, only on their content.
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, root: Path) -> Path:
+    folder = tmp_path / "here"
+    shutil.copytree(root / "config", folder / "config")
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text("{}")
+    (folder / "model/model.safetensors").write_bytes(b"weights")
+    (folder / "rewards.py").write_text("def f(completions, **kw): ...\n")
+    (folder / "train.jsonl").write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
+    return folder
+
+
+def identity_of(folder: Path, *more: str) -> str:
+    files = [f"train_dataset={folder}/train.jsonl", f"model_name={folder}/model"]
+    own = f"functions={{'{folder}/rewards.py:f': 0.5}}"
+    return identity(load_config(folder / "config/embedded.yaml", [*files, own, *more]))
+
+
+def test_a_moved_checkout_has_the_same_identity_and_a_changed_one_another(checkout: Path, tmp_path: Path) -> None:
+    found = {identity_of(checkout)}
+    settings = ("seed=1", "executor.model=other", "lora_rank=3", "functions={}")
+    found |= {identity_of(checkout, setting) for setting in settings}
+    files = ("config/guidance.yaml", "config/operator_descriptions/nano.yaml", "model/model.safetensors",
+             "model/config.json", "rewards.py", "train.jsonl")  # fmt: skip
+    for file in files:
+        with open(checkout / file, "a") as changed:
+            changed.write("\n")
+        found.add(identity_of(checkout))
+    assert len(found) == 1 + len(settings) + len(files)
+    before = identity_of(checkout)
+    elsewhere = checkout.rename(tmp_path / "there")
+    assert identity_of(elsewhere) == before
+    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
+               "max_hours=1")  # fmt: skip
+    assert identity_of(elsewhere, *reached) == before
+
+
+def test_a_large_file_is_identified_by_its_ends_and_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    found = set()
+    for place in (None, 0, -1):
+        data = bytearray(2 * _END + 10)
+        if place is not None:
+            data[place] = 1
+        path.write_bytes(data)
+        found.add(content_of(path))
+    path.write_bytes(bytes(2 * _END + 11))
+    assert len(found | {content_of(path)}) == 4

@@ -1,10 +1,7 @@
 """No setting is dead: a run reads every setting."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +10,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from helpers.finished import EMBEDDED
+from helpers.processes import free_port
 from pydantic import BaseModel, create_model
 
 import llm_as_judge
@@ -30,7 +29,6 @@ from llm_as_judge.types import Group, Question
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 PACKAGE = llm_as_judge.__name__
 MATHS = "{math: 1, code: 0, qa: 0}"
 
@@ -55,7 +53,7 @@ class Recorder:
 
         return Proxy
 
-    def load(self, path: Path | None = None, **settings: object) -> Config:
+    def load(self, path: str | None = None, **settings: object) -> Config:
         overrides = [f"{name.replace('__', '.')}={value}" for name, value in settings.items()]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("llm_as_judge.config.loading.Config", self._config)
@@ -70,21 +68,10 @@ def reads_for_a_run(frame: FrameType | None) -> bool:
     return package == PACKAGE and folder.partition(".")[0] != "config"
 
 
-@pytest.fixture
-def closed() -> str:
-    """An address without a server."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{s.getsockname()[1]}/v1"
-
-
 @pytest.mark.slow
-def test_every_setting_is_read_on_the_path_of_a_run(
-    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three steps of the embedded run with its measurements, then the settings that this configuration does not use."""
-    monkeypatch.chdir(tmp_path)
-    recorder = Recorder()
+    recorder, closed = Recorder(), f"http://127.0.0.1:{free_port()}/v1"
     audited = AuditedJudge.step
 
     def alarmed(self: AuditedJudge, groups: Sequence[Group]) -> Any:
@@ -124,7 +111,7 @@ def test_every_setting_is_read_on_the_path_of_a_run(
         with pytest.raises(ProviderError):
             asyncio.run(open_and_close(opened(recorder.load(**down, second_model="second"))))
     with pytest.raises(ProviderError):
-        VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", tmp_path, None).check()
+        VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", here, None).check()
 
     with pytest.raises(ConfigError, match="own vLLM server ended"):
         load_author(recorder.load(EMBEDDED, generation__engine="vllm", engine__python="/bin/false"))

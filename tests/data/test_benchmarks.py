@@ -3,8 +3,6 @@
 Every reference answer is judged correct by the project's own judge.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -28,16 +26,12 @@ from llm_as_judge.sandbox.host import Sandbox
 
 #: Dataset, file, least number of published records and golds, number of invented records and golds.
 FILES = (
-    ("gsm8k", "gsm8k", 2700, 2700, 20, 20),
-    ("math", "math", 234, 234, 20, 20),
-    ("squad2", "squad_v2/dev-v2.0.json", 706, 1572, 9, 18),
-    ("hotpotqa", "hotpotqa", 300, 300, 24, 24),
-    ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164, 8, 8),
-    ("mbpp", "mbpp/mbpp.jsonl", 974, 974, 27, 27),
-    ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427, 26, 26),
-    ("mmlu", "mmlu", 577, 1731, 30, 90),
+    ("gsm8k", "gsm8k", 2700, 2700, 20, 20), ("math", "math", 234, 234, 20, 20),
+    ("squad2", "squad_v2/dev-v2.0.json", 706, 1572, 9, 18), ("hotpotqa", "hotpotqa", 300, 300, 24, 24),
+    ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164, 8, 8), ("mbpp", "mbpp/mbpp.jsonl", 974, 974, 27, 27),
+    ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427, 26, 26), ("mmlu", "mmlu", 577, 1731, 30, 90),
     ("commonsenseqa", "commonsenseqa", 1400, 4200, 18, 54),
-)
+)  # fmt: skip
 
 
 def records(path: Path) -> list[Any]:
@@ -66,21 +60,17 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
         ("squad2", "squad_v2/train-v2.0.json"), ("hotpotqa", "hotpotqa/hotpot_train_v1.1.json"),
         ("mmlu", "mmlu/test"), ("commonsenseqa", "commonsenseqa/train_rand_split.jsonl"),
     ):  # fmt: skip
-        hub = write_lines(
-            tmp_path / f"{dataset}.jsonl", (hub_record(dataset, record) for record in records(samples / name))
-        )
+        found = (hub_record(dataset, record) for record in records(samples / name))
+        hub = write_lines(tmp_path / f"{dataset}.jsonl", found)
         assert read_problems(hub) == read_problems(samples / name), dataset
 
 
-def test_gsm8k_and_math_take_the_final_answer() -> None:
+def test_gsm8k_math_and_squad_take_their_answers() -> None:
     for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
         problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
         assert problem.reference.answers == (answer,)
     solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
     assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
-
-
-def test_squad_takes_every_annotator_and_no_plausible_answer() -> None:
     shape = {"question": " q ", "context": "c", "id": "1", "plausible_answers": [{"text": "wrong"}]}
     none = squad2.parse({**shape, "answers": [], "is_impossible": True})
     assert none.reference.unanswerable and not none.reference.answers

@@ -1,6 +1,4 @@
-"""Downloads: complete files or none, nothing fetched twice, and help without a network."""
-
-from __future__ import annotations
+"""Settings of data sets, and downloads: mistakes are named, files are complete or none, nothing is fetched twice."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,18 +6,64 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.cli import CommandLine
 from helpers.samples import write_lines
+from pydantic import ValidationError
 
-from llm_as_judge.commands.app import main
+from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import Source
 from llm_as_judge.data.download import download, fetch_from_hub
 from llm_as_judge.data.process import Job, process
-from llm_as_judge.data.settings import load_settings
-from llm_as_judge.errors import DataError
+from llm_as_judge.data.settings import load_settings, raw_files, splits_there
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import sha256_of
 
-CONFIG = Path(__file__).parents[2] / "config/dataset.yaml"
-SETTINGS = load_settings(CONFIG)
+
+def test_the_shipped_file_has_the_defaults_and_every_mistake_is_named(tmp_path: Path, root: Path) -> None:
+    settings = load_settings()
+    assert settings.fields == {name: tuple(others) for name, others in custom.FIELDS.items()}
+    assert (settings.mix.train_size, settings.mix.test_size, settings.mix.train_test) == (160_000, 32_000, (5, 1))
+    assert settings.sources(list(DATASETS)) == {name: dataset.source for name, dataset in DATASETS.items()}
+    mirror = {**DATASETS["gsm8k"].source.model_dump(mode="json"), "hub": "mirror/gsm8k"}
+    path = tmp_path / "dataset.yaml"
+    path.write_text(yaml.safe_dump({"datasets": {"gsm8k": mirror}}))
+    sources = load_settings(path).sources(["gsm8k", "math"])
+    assert sources["gsm8k"].hub == "mirror/gsm8k" and sources["math"] == DATASETS["math"].source
+    path, shipped, wrong = tmp_path / "dataset.yaml", (root / "config/dataset.yaml").read_text(), []
+    for old, new, expected in (
+        ("train_size: 160000", "train_size: 0", "dataset.yaml: mix.train_size = 0: Input should be greater than 0"),
+        ("train_size: 160000", "train_size: 99999999999", "less than or equal to"),
+        ("train_size:", "train_sise:", "mix.train_sise"), ("  seed: 0", "  seed: x", "mix.seed = 'x'"),
+        ("train_test: [5, 1]", "train_test: [5, 0]", "train_test must be"),
+        ("code: 0.3}", "code: -1}", "domain_ratios must be"),
+        ("datasets: [gsm8k, ", "datasets: [gsm9k, ", "no dataset 'gsm9k'"),
+        ("mix:\n", "datasets: {gsm8k: {}}\nmix:\n", "datasets.gsm8k.hub: Field required"),
+        ("  problem: [question]", "  problm: [question]", "fields has 'problm'"),
+        ("val_fraction: 0 ", "val_fraction: 1 ", "mix.val_fraction"), (shipped, "mix: text", "mix = 'text'"),
+    ):  # fmt: skip
+        path.write_text(shipped.replace(old, new))
+        with pytest.raises(ConfigError) as caught:
+            load_settings(path)
+        wrong += [] if expected in str(caught.value) else [(new, str(caught.value))]
+    assert not wrong
+    source = DATASETS["gsm8k"].source.model_dump()
+    for change, reason in (({"pool": ("dev",)}, "pool names dev"), ({"official": {"dev": "test"}}, "must give test")):
+        with pytest.raises(ValidationError, match=reason):
+            Source.model_validate({**source, **change})
+
+
+def test_a_downloaded_split_comes_before_a_release_and_the_first_pattern_counts(tmp_path: Path) -> None:
+    source = DATASETS["squad2"].source
+    with pytest.raises(DataError, match=r"split 'train' is not in .*squad_v2/train-v2\.0\.json"):
+        raw_files(tmp_path, "squad2", source, "train")
+    for name in ("squad_v2/train-v2.0.json", "squad2/train-v2.0.json", "squad2/train.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert raw_files(tmp_path, "squad2", source, "train") == [tmp_path / name]
+    assert splits_there(tmp_path, "squad2", source) == ["train"]
+
+
 GSM8K = [{"question": f"{i} + {i}?", "answer": f"#### {2 * i}"} for i in range(30)]
 
 
@@ -41,7 +85,9 @@ class Hub:
 
 def test_missing_files_are_written_and_reported_and_every_configuration_is_joined(tmp_path: Path) -> None:
     seen = list[tuple[str, str, int, int]]()
-    report = download(SETTINGS, tmp_path, ["gsm8k", "math"], fetch=Hub(), progress=lambda *step: seen.append(step))
+    report = download(
+        load_settings(), tmp_path, ["gsm8k", "math"], fetch=Hub(), progress=lambda *step: seen.append(step)
+    )
     assert set(report["files"]) == {"gsm8k/train.jsonl", "gsm8k/test.jsonl", "math/train.jsonl", "math/test.jsonl"}
     for name, facts in report["files"].items():
         assert facts["sha256"] == sha256_of(tmp_path / name)
@@ -51,7 +97,7 @@ def test_missing_files_are_written_and_reported_and_every_configuration_is_joine
     (tmp_path / "humaneval").mkdir()
     (tmp_path / "humaneval/HumanEval.jsonl.gz").write_bytes(b"")  # put there by hand
     hub = Hub()
-    assert download(SETTINGS, tmp_path, ["gsm8k", "humaneval"], fetch=hub) == {"files": {}} and hub.asked == []
+    assert download(load_settings(), tmp_path, ["gsm8k", "humaneval"], fetch=hub) == {"files": {}} and hub.asked == []
 
 
 def test_a_transfer_that_fails_leaves_no_file_and_says_what_to_do(tmp_path: Path) -> None:
@@ -68,13 +114,13 @@ def test_a_transfer_that_fails_leaves_no_file_and_says_what_to_do(tmp_path: Path
         (rows, "promised 30 records and gave 10"), ([{"q": 1}], "field 'question' must be"), ([], "no records"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=message):
-            download(SETTINGS, tmp_path, ["gsm8k"], fetch=lambda *_, given=given: given)
+            download(load_settings(), tmp_path, ["gsm8k"], fetch=lambda *_, given=given: given)
     rows.interrupt = True
     with pytest.raises(KeyboardInterrupt):
-        download(SETTINGS, tmp_path, ["gsm8k"], fetch=lambda *_: rows)
+        download(load_settings(), tmp_path, ["gsm8k"], fetch=lambda *_: rows)
     assert not (tmp_path / "gsm8k/train.jsonl").exists()
     with pytest.raises(DataError) as caught:
-        download(SETTINGS, tmp_path, ["gsm8k", "squad2", "humaneval"], fetch=Hub("squad_v2"))
+        download(load_settings(), tmp_path, ["gsm8k", "squad2", "humaneval"], fetch=Hub("squad_v2"))
     shown = str(caught.value)
     assert shown.startswith("squad2: not fetched: ConnectionError: x\n")
     place = f"put these files into {tmp_path} by hand"
@@ -83,14 +129,13 @@ def test_a_transfer_that_fails_leaves_no_file_and_says_what_to_do(tmp_path: Path
     assert "gsm8k, train" not in shown
 
 
-def test_the_command_without_the_library_or_a_network_ends_with_help(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_without_a_network_ends_with_help(
+    tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    assert main(["data", "download", "--config", str(CONFIG), "--raw", str(tmp_path), "--datasets", "humaneval"]) == 2
-    shown = capsys.readouterr().err
-    assert "humaneval: not fetched" in shown and "by hand" in shown and "Traceback" not in shown
+    shown = cli.refused("data", "download", "--raw", tmp_path, "--datasets", "humaneval")
+    assert "humaneval: not fetched" in shown and "by hand" in shown
 
 
 def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(tmp_path: Path) -> None:

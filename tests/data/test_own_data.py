@@ -1,7 +1,5 @@
 """A user's own file: every fault is reported when the file is read, all at once, with file, line and cure."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import json
@@ -11,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
+from helpers.finished import as_options
 from helpers.samples import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
-ROOT = Path(__file__).parents[2]
 MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
 CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
 CHECK = "def check(candidate):\n    "
@@ -42,7 +40,7 @@ def error(path: Path) -> str:
     return str(caught.value)
 
 
-def test_records_and_their_other_spellings(tmp_path: Path) -> None:
+def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
     plain = one(tmp_path, problem="1+1?", answer=2, type="math", context="c")
     assert plain == one(tmp_path, question="1+1?", ground_truth="2", problem_type="math", context="c")
     several = one(tmp_path, question="?", answers=["a", "b", "a"], domain="qa", id="x", source="mine")
@@ -54,9 +52,12 @@ def test_records_and_their_other_spellings(tmp_path: Path) -> None:
     path = written(tmp_path, {"instruction": "1+1?", "target": 2, "kind": "math"})
     assert read_problems(path, fields=fields)[0].question.text == "1+1?"
     assert "no known benchmark" in error(path)
-
-
-def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
+    maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
+    assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
+    gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
+    records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
+    names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
+    assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
     named: list[Any] = [
         CODE["tests"],
         ["x = 3", "assert sorted([add(1, 2)]) == [x]", "assert add(0, x) == 3"],
@@ -73,7 +74,7 @@ def test_good_tests_of_every_kind_are_accepted(tmp_path: Path) -> None:
     assert problems[1].reference.tests == "x = 3\nassert sorted([add(1, 2)]) == [x]\nassert add(0, x) == 3"
 
 
-def test_every_bad_record_is_reported_with_file_line_and_reason(tmp_path: Path) -> None:
+def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_path: Path) -> None:
     code = {"entry_point": None}
     cases: list[tuple[Any, str]] = [
         ({"problem": "?", "answer": "1"}, "'type' is missing: one of math, code, qa"),
@@ -116,60 +117,44 @@ def test_every_bad_record_is_reported_with_file_line_and_reason(tmp_path: Path) 
         if not (message := error(path)).startswith(f"{path}:2: ") or reason not in message:
             wrong.append((record, message))
     assert not wrong
-
-
-def test_all_bad_records_of_all_files_are_reported_at_once_and_many_are_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
     bad = {**CODE, "tests": ["assert True"]}
     for name in ("a.jsonl", "b.jsonl"):
-        written(tmp_path, bad, MATHS, {**MATHS, "answer": ""}, name=name)
-    places = [f"{tmp_path}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)]
-    assert [line.split(": ")[0] for line in error(tmp_path).split("\n")] == places
-    many = error(written(tmp_path, *[bad] * 500, name="b.jsonl")).split("\n")
+        written(folder, bad, MATHS, {**MATHS, "answer": ""}, name=name)
+    places = [f"{folder}/{name}.jsonl:{line}" for name in "ab" for line in (1, 3)]
+    assert [line.split(": ")[0] for line in error(folder).split("\n")] == places
+    many = error(written(folder, *[bad] * 500, name="b.jsonl")).split("\n")
     assert len(many) == 21 and many[-1] == "... and 480 more bad records"
-    assert len(read_problems(written(tmp_path, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
+    assert len(read_problems(written(folder, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
 
 
-def test_fields_of_other_domains_are_ignored_and_datasets_keep_their_names(tmp_path: Path) -> None:
-    maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
-    assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
-    gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}
-    records = [gsm8k, MATHS, {**MATHS, "dataset": "mine"}, {**CODE, "source": "mine too"}, {**MATHS, "id": ""}]
-    names = Counter(problem.question.dataset for problem in read_problems(written(tmp_path, *records)))
-    assert names == {"gsm8k": 1, "custom": 2, "mine": 1, "mine too": 1}
-
-
-def test_gzip_byte_order_marks_and_crlf_make_no_difference(tmp_path: Path) -> None:
+def test_files_are_read_whatever_their_form_or_refused_with_the_cure(tmp_path: Path) -> None:
     plain = written(tmp_path, MATHS, CODE)
     content = plain.read_bytes()
     array = json.dumps([MATHS, CODE], indent=1).encode()
     for name, other in (
-        ("a.jsonl.gz", gzip.compress(content)),
-        ("b.jsonl", codecs.BOM_UTF8 + content),
-        ("c.jsonl", content.replace(b"\n", b"\r\n") + b"\r\n\r\n"),
-        ("d.json", array),
+        ("a.jsonl.gz", gzip.compress(content)), ("b.jsonl", codecs.BOM_UTF8 + content),
+        ("c.jsonl", content.replace(b"\n", b"\r\n") + b"\r\n\r\n"), ("d.json", array),
         ("e.json", codecs.BOM_UTF8 + array.replace(b"\n", b"\r\n")),
         ("f.json.gz", gzip.compress(codecs.BOM_UTF8 + array)),
-    ):
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(other)
         assert read_problems(tmp_path / name) == read_problems(plain), name
-
-
-def test_files_that_cannot_be_read_are_reported_with_the_cure(tmp_path: Path) -> None:
     wide = json.dumps(MATHS).encode("utf-16")
     for name, content, reason in (
-        ("empty.jsonl", b"\n\n", "no problems in it"),
-        ("empty.json", b"[]", "no problems in it"),
-        ("empty.json.gz", gzip.compress(b""), "no problems in it"),
-        ("wide.jsonl", wide, "not UTF-8"),
-        ("wide.json.gz", gzip.compress(wide), "not UTF-8"),
-        ("nul.jsonl", b"\0" * 100, "not JSON"),
+        ("empty.jsonl", b"\n\n", "no problems in it"), ("empty.json", b"[]", "no problems in it"),
+        ("empty.json.gz", gzip.compress(b""), "no problems in it"), ("wide.jsonl", wide, "not UTF-8"),
+        ("wide.json.gz", gzip.compress(wide), "not UTF-8"), ("nul.jsonl", b"\0" * 100, "not JSON"),
         ("table.csv", b"problem,answer,type\n1+1?,2,math\n", "your own problems go into .jsonl"),
-        ("problems.zip", b"PK", "cannot read .zip; use .json, .jsonl"),
-        ("problems", b"{}", "a file without suffix"),
-    ):
+        ("problems.zip", b"PK", "cannot read .zip; use .json, .jsonl"), ("problems", b"{}", "a file without suffix"),
+    ):  # fmt: skip
         (tmp_path / name).write_bytes(content)
         assert reason in error(tmp_path / name) and name in error(tmp_path / name), name
     assert "no such file" in error(tmp_path / "absent.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
+    endless = written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
+    assert "characters, more than 1,000,000" in error(endless)
 
 
 values = st.recursive(
@@ -221,72 +206,45 @@ OWN: list[dict[str, Any]] = [
 ]
 
 
-def test_the_commands_work_on_own_files_without_any_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    own = str(written(Path(), *OWN))
-    assert main(["data", "process", "--custom", own, "--train-size", "30", "--test-size", "6"]) == 0
-    assert "no benchmark is in data/raw" in capsys.readouterr().out
+def test_the_commands_work_on_own_files_without_any_benchmark(here: Path, cli: CommandLine) -> None:
+    own, few = written(Path(), *OWN), written(Path(), *OWN[:14], name="few.jsonl")
+    process = ["data", "process", "--custom"]
+    assert "no benchmark is in data/raw" in cli(*process, own, "--train-size", 30, "--test-size", 6)
     info = json.loads(Path("data/mixed/info.json").read_text())
     assert info["mixed"]["train"]["domains"] == {"math": 12, "qa": 9, "code": 9}
-    assert main(["data", "inspect", "--examples", "0"]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("data", "inspect", "--examples", 0)
     assert all(f"custom, {domain}" in shown for domain in DOMAINS)
-    assert main(["data", "inspect", "--file", own, "--json"]) == 0
-    (sets,) = json.loads(capsys.readouterr().out)["sides"].values()
-    assert {name: facts["lines"] for name, facts in sets.items()} == {
-        "custom, math": 12, "custom, qa": 13, "custom, code": 12,
-    }  # fmt: skip
-    assert main(["data", "process", "--custom", own, "--datasets", "gsm8k"]) == 2
-    assert "gsm8k: split 'train' is not in data/raw" in capsys.readouterr().err
-    assert main(["data", "process", "--custom", str(written(Path(), *OWN[:14]))]) == 2
-    assert "there are no qa problems for the test mix; add some, or set its ratio to 0" in capsys.readouterr().err
+    (sets,) = cli.json("data", "inspect", "--file", own)["sides"].values()
+    lines = {"custom, math": 12, "custom, qa": 13, "custom, code": 12}
+    assert {name: facts["lines"] for name, facts in sets.items()} == lines
+    assert "gsm8k: split 'train' is not in data/raw" in cli.refused(*process, own, "--datasets", "gsm8k")
+    assert "no qa problems for the test mix; add some, or set its ratio to 0" in cli.refused(*process, few)
 
 
-def test_check_judges_own_files_and_reports_every_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_check_judges_own_files_and_reports_every_fault(here: Path, cli: CommandLine) -> None:
+    def check(*records: Any, status: int = 0) -> str:
+        return cli("data", "check", "--file", written(Path(), *records), status=status)
+
     gsm8k = {"question": "2 + 2?", "answer": "It is four.\n#### 4"}
-    assert main(["data", "check", "--file", str(written(Path(), *OWN, gsm8k)), "--json"]) == 0
-    (report,) = json.loads(capsys.readouterr().out).values()
+    (report,) = cli.json("data", "check", "--file", written(Path(), *OWN, gsm8k)).values()
     assert report == {"records": 38, "golds": 26, "failures": []}
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["assert sort([]) is None"]}
     broken = {"problem": "?", "type": "code", "entry_point": "f", "tests": ["assert g(1)"]}
-    assert main(["data", "check", "--file", str(written(Path(), lax, broken, *OWN))]) == 1
-    shown = capsys.readouterr().out
+    shown = check(lax, broken, *OWN, status=1)
     assert "own.jsonl:1: lax: line 1 of the tests: the tests also pass a function that returns None" in shown
     assert "own.jsonl:2: field 'tests' never uses f" in shown
     assert "25 answers of 39 records, 2 faults" in shown
-    assert main(["data", "check", "--file", str(written(Path(), *[broken] * 100))]) == 1
-    assert "... and 80 more" in capsys.readouterr().out
+    assert "... and 80 more" in check(*[broken] * 100, status=1)
 
 
-def test_pipes_and_endless_tests_are_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    assert "not a regular file" in error(tmp_path / "pipe.jsonl")
-    assert "characters, more than 1,000,000" in error(
-        written(tmp_path, {**CODE, "tests": "assert add(1, 2)\n" * 70_000})
-    )
-
-
-def test_runs_refuse_tests_that_pass_anything_before_they_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_runs_refuse_tests_that_pass_anything_before_they_begin(here: Path, cli: CommandLine, address: str) -> None:
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
     idle = {**lax, "id": "idle", "tests": ["assert sort([1]) == [1]\ndef more(): assert sort([2, 1]) == [1, 2]"]}
     own, good = written(Path(), *OWN, lax, idle), written(Path(), *OWN, name="good.jsonl")
-    options = ["--config", str(ROOT / "config/embedded.yaml"), "--set", f"executor.base_url={address}"]
-    files = [f"--set=data.{name}_dataset={good if name == 'test' else own}" for name in ("train", "test")]
-    for command in (
-        ["evaluate", *options, "--data", str(own)],
-        ["compare", *options, "--data", str(own)],
-        ["train", *options, "--set", f"judge.base_url={address}", *files],
-    ):
-        assert main(command) == 2, command
-        shown = " ".join(capsys.readouterr().err.split())
+    settings = as_options([f"executor.base_url={address}", f"judge.base_url={address}"])
+    files = as_options([f"train_dataset={own}", f"test_dataset={good}"])
+    for command in (["evaluate", "--data", own], ["compare", "--data", own], ["train", *files]):
+        shown = " ".join(cli.refused(*command, *settings).split())
         assert "own.jsonl:38: lax: line 2 of the tests: the tests also pass a function that returns None" in shown
         assert "own.jsonl:39: idle: the assert in line 2 of the tests of 'sort' never runs" in shown
-    assert not list(tmp_path.rglob("step_*")) and not list(tmp_path.rglob("*records*.jsonl"))
+    assert not list(here.rglob("step_*")) and not list(here.rglob("*records*.jsonl"))

@@ -1,9 +1,6 @@
 """``data process`` and ``data inspect``: the files they write and read, bad input, full disks, interruptions."""
 
-from __future__ import annotations
-
 import errno
-import hashlib
 import json
 import random
 import re
@@ -14,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.benchmarks import MIXED
+from helpers.benchmarks import MIXED, all_benchmarks
+from helpers.cli import CommandLine
 from helpers.samples import write_lines
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole
 from llm_as_judge.data.overview import inspect_folder
@@ -25,13 +22,13 @@ from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import Job
 from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
 from llm_as_judge.errors import DataError
+from llm_as_judge.files import sha256_of
 
-ROOT = Path(__file__).parents[2]
 TWO = ["gsm8k", "squad2"]
 
 
 def settings(**changes: Any) -> DatasetSettings:
-    return load_settings(ROOT / "config/dataset.yaml", {"train_size": 400, "test_size": 80, **changes})
+    return load_settings(None, {"train_size": 400, "test_size": 80, **changes})
 
 
 def run(raw: Path, out: Path, mode: Any = "plan-c", **changes: Any) -> dict[str, Any]:
@@ -44,11 +41,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != ".process.lock"
-    }
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".process.lock")
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
 
 
 def small(folder: Path, n: int = 60) -> Path:
@@ -63,6 +57,12 @@ def small(folder: Path, n: int = 60) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", params=["invented", "published"])
+def raw(request: pytest.FixtureRequest, samples: Path) -> Path:
+    """The invented samples, and once more the real ones, where this machine has them."""
+    return all_benchmarks(MIXED) if request.param == "published" else samples
+
+
 @pytest.fixture(scope="module")
 def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The output of plan C with a validation part."""
@@ -70,7 +70,7 @@ def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dic
     return out, run(raw, out, any_split=True, val_fraction=0.1)
 
 
-def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, Any]]) -> None:
+def test_exactly_the_documented_files_are_written_and_the_mix_is_exact(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     sides = ("train", "val", "test")
     assert set(digests(out)) == {
@@ -81,16 +81,12 @@ def test_exactly_the_documented_files_are_written(made: tuple[Path, dict[str, An
     assert json.loads((out / "mixed/info.json").read_text()) == info
     for name, facts in info["files"].items():
         content = (out / name).read_bytes()
-        assert facts == {
-            "lines": content.count(b"\n"), "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(),
-        }  # fmt: skip
+        found = {"lines": content.count(b"\n"), "bytes": len(content), "sha256": sha256_of(out / name)}
+        assert facts == found
     index = json.loads((out / "test/test_index.json").read_text())
     assert set(index["datasets"]) == set(MIXED)
     for name, facts in index["datasets"].items():
         assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
-
-
-def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")
@@ -102,9 +98,7 @@ def test_the_mix_is_four_three_three_and_half_and_half(made: tuple[Path, dict[st
             assert counts[name] == info["datasets"][name][f"{side}_mix"]["lines"]
 
 
-def test_no_question_is_in_two_parts_and_no_problem_is_lost_or_changed(
-    raw: Path, made: tuple[Path, dict[str, Any]]
-) -> None:
+def test_no_question_is_in_two_parts_and_none_is_lost_or_changed(raw: Path, made: tuple[Path, dict[str, Any]]) -> None:
     out, info = made
     questions: dict[str, set[str]] = {}
     for side in ("train", "val", "test"):
@@ -246,30 +240,22 @@ def test_two_runs_into_one_folder_write_one_after_the_other_and_stale_files_go(t
     assert set(digests(out)) == {*info["files"], "mixed/info.json", "test/test_index.json", "raw/kept.jsonl"}
 
 
-def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    raw, out = small(tmp_path / "raw"), tmp_path / "out"
-    options = ["--config", str(ROOT / "config/dataset.yaml"), "--raw", str(raw), "--out", str(out)]
-    assert main(["data", "process", *options, "--datasets", "gsm8k,squad2", "--train-size", "70", "--ratios", "4:3:0",
-                 "--test-size", "7", "--seed", "3", "--json"]) == 0  # fmt: skip
-    info = json.loads(capsys.readouterr().out)
+def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, cli: CommandLine) -> None:
+    command = ["data", "process", "--raw", small(tmp_path / "raw"), "--out", tmp_path / "out"]
+    sizes = ["--train-size", 70, "--test-size", 7, "--ratios", "4:3:0", "--seed", 3]
+    info = cli.json(*command, "--datasets", "gsm8k,squad2", *sizes)
     assert info["mixed"]["train"]["domains"] == {"math": 40, "qa": 30} and info["seed"] == 3
-    assert main(["data", "process", *options, "--datasets", "gsm9k"]) == 2
-    assert "did you mean 'gsm8k'" in capsys.readouterr().err
-    for wrong in (["--ratios", "4:3"], ["--split", "x"], ["--val-fraction", "1.5"], ["--train-size", "0"],
-                  ["--datasets", "none"]):  # fmt: skip
-        assert main(["data", "process", *options, *wrong]) == 2
-    assert capsys.readouterr().err.count("error: ") == 5
+    assert "did you mean 'gsm8k'" in cli.refused(*command, "--datasets", "gsm9k")
+    for wrong in ("--ratios=4:3", "--split=x", "--val-fraction=1.5", "--train-size=0", "--datasets=none"):
+        cli.refused(*command, wrong)
 
 
-def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(tmp_path: Path, cli: CommandLine) -> None:
     records = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
     write_lines(tmp_path / "raw/gsm8k/train.jsonl", records)
     out = tmp_path / "out"
     run(tmp_path / "raw", out, datasets=["gsm8k"], train_size=30, test_size=4)
-    assert main(["data", "inspect", "--out", str(out), "--examples", "2", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = cli.json("data", "inspect", "--out", out, "--examples", 2)
     assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
     train, test = result["sides"]["train"]["gsm8k"], result["sides"]["test"]["gsm8k"]
     assert (train["lines"], train["unique"], train["repetition"]) == (30, 10, 3.0)
@@ -277,8 +263,6 @@ def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(
     assert len(train["examples"]) == 2 and train["examples"][0] != train["examples"][1]
     lengths = sorted(len(line["problem"]) for line in lines(out / "mixed/train_mixed.jsonl"))
     assert train["length"] == {"median": lengths[15], "p95": lengths[28], "max": lengths[-1]}
-    assert main(["data", "inspect", "--out", str(out), "--examples", "0"]) == 0
-    assert "gsm8k" in capsys.readouterr().out
     for name, content, reason in (
         ("mixed/train_mixed.jsonl", "{}", r"train_mixed\.jsonl: is not the file"), ("mixed/info.json", "{", "damaged"),
     ):  # fmt: skip

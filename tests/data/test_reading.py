@@ -1,7 +1,5 @@
 """Files are streamed in bounded memory, and every unreadable record is reported with its place."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

@@ -1,6 +1,4 @@
-"""Split and mix: exact, deterministic and without leaks, whatever the order and the copies of the input."""
-
-from __future__ import annotations
+"""Split, mix and training order: exact, deterministic, without leaks, whatever the input's order and copies."""
 
 import random
 from collections import Counter
@@ -11,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.data.mixture import Mixture
+from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
-from llm_as_judge.errors import ConfigError
-from llm_as_judge.types import Domain, Problem, Question, Reference
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
 
 
 def entry(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Entry:
@@ -48,15 +47,12 @@ def test_no_question_is_on_two_sides_and_sizes_are_exact_in_any_order_of_the_inp
     assert len(sides.val) == round((n - len(sides.test)) * val) and sides.size == n
 
 
-def test_another_seed_gives_another_split_and_a_new_record_moves_little() -> None:
+def test_another_seed_gives_another_split_and_near_copies_are_one_question() -> None:
     spec = [(i, 0, 0) for i in range(600)]
     first, other = (split(entries_of(spec, seed), (5, 1)) for seed in (0, 1))
     assert len({e.content for e in first.test} & {e.content for e in other.test}) < 60
     more = split(entries_of([*spec, (600, 0, 0)]), (5, 1))
     assert len({e.problem for e in more.test} ^ {e.problem for e in first.test}) <= 2
-
-
-def test_near_copies_are_one_question_and_signs_matter() -> None:
     assert entry("What  is it? ").problem == entry("what is it").problem
     assert entry("What, is it?").question == entry("what is it").question
     assert entry("ﬁve").problem == entry("five").problem
@@ -66,7 +62,7 @@ def test_near_copies_are_one_question_and_signs_matter() -> None:
 
 @settings(max_examples=60)
 @given(specs, specs, st.floats(0, 0.5))
-def test_across_datasets_no_question_is_on_two_sides(
+def test_no_question_crosses_datasets(
     one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
 ) -> None:
     before = {"a": split(entries_of(one), (5, 1), val), "b": split(entries_of(two), (2, 1), val)}
@@ -81,16 +77,13 @@ def test_across_datasets_no_question_is_on_two_sides(
     assert all(found["question"] == 0 for found in contamination(sides).values())
 
 
-def test_the_published_test_set_stays_complete_and_train_gives_way() -> None:
+def test_the_published_test_set_stays_complete_and_contamination_is_counted() -> None:
     test = [entry("a"), entry("a", id_="copy"), entry("b")]
     train = [entry("b"), entry("c"), entry("c", id_="copy"), entry("d")]
     sides = decontaminated({"x": split_official(train, test)})["x"]
     assert len(sides.test) == 3
     assert {e.question for e in sides.train} == {entry("c").question, entry("d").question}
     assert sides.dropped["in_a_test_set"] == 1 and sides.dropped["duplicates"] == 1
-
-
-def test_contamination_counts_questions_passages_and_contexts() -> None:
     words = " ".join(f"w{i}" for i in range(14))
     sides = {
         "x": Sides([entry(f"{words} one", "shared"), entry("short")], [], []),
@@ -129,6 +122,67 @@ def test_every_prefix_of_a_mix_is_exact_and_a_set_is_used_up_before_it_repeats(
             assert len(set(indexes[start : start + sizes[name]])) == sizes[name]
 
 
-def test_a_domain_with_a_share_and_no_problems_is_refused() -> None:
+RATIOS: dict[Domain, float] = {"math": 0.4, "code": 0.3, "qa": 0.3}
+
+
+def problems(**counts: int) -> dict[Domain, list[Problem]]:
+    return {
+        domain: [Problem(Question(f"{domain}/{i}", "?", domain), Reference()) for i in range(counts.get(domain, 0))]
+        for domain in DOMAINS
+    }
+
+
+def ids(batch: list[Problem]) -> list[str]:
+    return [problem.question.id for problem in batch]
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.integers(1, 13), min_size=1, max_size=30),
+    st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50)),
+)
+def test_every_domain_stays_within_one_of_its_share(batches: list[int], parts: tuple[int, int, int]) -> None:
+    ratios: dict[Domain, float] = {domain: float(part) for domain, part in zip(DOMAINS, parts, strict=True)}
+    sampler = DomainSampler(problems(math=7, code=5, qa=3), ratios)
+    drawn: Counter[str] = Counter()
+    for size in batches:
+        batch = sampler.sample(size)
+        assert len(batch) == size
+        drawn.update(problem.question.domain for problem in batch)
+        for domain, part in zip(DOMAINS, parts, strict=True):
+            assert abs(drawn[domain] - Fraction(part, sum(parts)) * drawn.total()) < 1
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
+def test_nothing_repeats_within_an_epoch_and_copies_are_spread(unique: int, copies: int, size: int, seed: int) -> None:
+    pool = problems(math=unique)["math"] * copies
+    sampler = DomainSampler({"math": pool}, {"math": 1.0}, seed)
+    drawn = [id_ for _ in range(2 * len(pool)) for id_ in ids(sampler.sample(size))]
+    for start in range(0, len(drawn) - unique + 1, unique):
+        assert len(set(drawn[start : start + unique])) == unique
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 40), st.integers(1, 7))
+def test_a_resumed_sampler_continues_exactly(before: int, size: int) -> None:
+    pool = problems(math=5, code=4, qa=3)
+    whole, resumed = DomainSampler(pool, RATIOS, 3), DomainSampler(pool, RATIOS, 99)
+    for _ in range(before):
+        whole.sample(size)
+    resumed.load_state_dict(whole.state_dict())
+    assert [ids(whole.sample(size)) for _ in range(9)] == [ids(resumed.sample(size)) for _ in range(9)]
+
+
+def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
+    # Saved runs resume on it.
+    drawn = ids(DomainSampler(problems(math=9, code=9, qa=9), RATIOS, 0).sample(12))
+    assert drawn == ("math/3 code/0 qa/1 math/7 code/2 qa/3 math/4 code/3 qa/4 math/8 math/5 code/5".split())
+    state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
+    with pytest.raises(DataError, match="other problems"):
+        DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
+    with pytest.raises(DataError, match="no code problems; add some"):
+        DomainSampler(problems(math=5, qa=5), RATIOS)
+    DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
     with pytest.raises(ConfigError, match=r"gives code 0\.3"):
         Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")

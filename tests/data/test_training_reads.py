@@ -1,12 +1,10 @@
 """Training reads the output of ``data process`` if it is complete, and users' files with their own field names."""
 
-from __future__ import annotations
-
-import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from helpers.finished import EMBEDDED
 from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
@@ -19,9 +17,6 @@ from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS
 
-ROOT = Path(__file__).parents[2]
-EMBEDDED = ROOT / "config/embedded.yaml"
-
 
 def own_file(path: Path, *counts: tuple[str, int]) -> Path:
     """Problems of one domain after the other."""
@@ -31,7 +26,7 @@ def own_file(path: Path, *counts: tuple[str, int]) -> Path:
 
 
 def test_the_trainer_draws_the_mix_and_refuses_one_that_is_not_whole(samples: Path, tmp_path: Path) -> None:
-    settings = load_settings(ROOT / "config/dataset.yaml", {"train_size": 40, "test_size": 20})
+    settings = load_settings(None, {"train_size": 40, "test_size": 20})
     process(Job(settings, samples, tmp_path, any_split=True))
     files = [f"data.{side}_dataset={tmp_path}/mixed/{side}_mixed.jsonl" for side in ("train", "test")]
     config = load_config(EMBEDDED, ["eval_problems=20", *files])
@@ -60,19 +55,17 @@ def test_contradictory_files_are_refused_with_the_cure(tmp_path: Path) -> None:
             load_config(EMBEDDED, settings)
 
 
-def test_training_uses_the_field_names_of_dataset_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    own = tmp_path / "own.jsonl"
-    own.write_text(json.dumps({"instruction": "1 + 1?", "answer": 2, "type": "math"}) + "\n")
+def test_training_uses_the_field_names_of_dataset_yaml(here: Path, root: Path) -> None:
+    own = write_lines(Path("own.jsonl"), [{"instruction": "1 + 1?", "answer": 2, "type": "math"}])
     with pytest.raises(DataError, match="no known benchmark"):
         read_problems(own)
-    (tmp_path / "config").mkdir()
-    text = (ROOT / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
-    (tmp_path / "config/dataset.yaml").write_text(text)
+    Path("config").mkdir()
+    text = (root / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
+    Path("config/dataset.yaml").write_text(text)
     assert read_problems(own)[0].question.text == "1 + 1?"
 
 
-def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_same(tmp_path: Path) -> None:
+def test_a_choice_has_every_domain_in_its_share_and_trained_problems_are_counted(tmp_path: Path) -> None:
     problems = read_problems(own_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30)))
     chosen = spread(problems, 30)
     assert Counter(p.question.domain for p in chosen) == {"math": 20, "qa": 10}
@@ -81,9 +74,6 @@ def test_a_choice_of_a_sorted_file_has_every_domain_in_its_share_and_stays_the_s
     mixed = sorted(problems, key=lambda p: p.question.statement[::-1])
     assert {p.question.id for p in spread(mixed, 30)} == {p.question.id for p in chosen}
     assert spread(problems, 90) == problems
-
-
-def test_held_out_problems_that_are_trained_on_are_counted(tmp_path: Path) -> None:
     train, test = own_file(tmp_path / "a.jsonl", ("math", 9)), own_file(tmp_path / "b.jsonl", ("math", 4))
     test.write_text(test.read_text().replace("math 0?", "another?").replace("math 1?", "MATH  1?"))
     only = "domain_ratios={math: 1, qa: 0, code: 0}"

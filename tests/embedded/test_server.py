@@ -1,23 +1,24 @@
-"""The embedded server as a process, over HTTP: the protocol, its errors, and its life with the runs that use it."""
-
-from __future__ import annotations
+"""The embedded server: its engine computes what transformers does; its protocol, its errors, and its life with runs."""
 
 import asyncio
 import json
+import random
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import torch
+from helpers.processes import free_port
+from helpers.web import Handler, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers import Lfm2ForCausalLM
 
 from llm_as_judge.embedded.engine import Engine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
@@ -25,10 +26,96 @@ from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
+@pytest.fixture(scope="module")
+def reference() -> Lfm2ForCausalLM:
+    model = Lfm2ForCausalLM.from_pretrained(EXECUTOR, dtype=torch.float32)
+    return model.eval()
+
+
+def prompts() -> list[list[int]]:
+    g = torch.Generator().manual_seed(0)
+    return [torch.randint(5, 1400, (n,), generator=g).tolist() for n in (3, 17, 40, 2, 1, 60)]
+
+
+def greedy(model: Lfm2ForCausalLM, prompt: list[int], count: int) -> list[int]:
+    ids = list(prompt)
+    for _ in range(count):
+        with torch.inference_mode():
+            token = int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax())
+        if token == model.config.eos_token_id:
+            break
+        ids.append(token)
+    return ids[len(prompt) :]
+
+
+def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM) -> None:
+    for slots in (2, 8):
+        requests = [Request(p, 10) for p in prompts()]
+        Engine(EXECUTOR, slots=slots, max_length=128).generate(requests)
+        for request in requests:
+            assert request.output == greedy(reference, request.prompt, 10)
+            assert request.finish_reason in ("stop", "length")
+
+
+def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the seed of a request decides its reply, whatever other requests are decoded with it."""
+    draw = random.Random(0)
+    lengths = [draw.choice((1, 9, 70, 200, 250, 300, 420)) for _ in range(40)]
+    shapes = [([draw.randrange(5, 1400) for _ in range(length)], i) for i, length in enumerate(lengths)]
+    sample, seen = Engine._sample, {}
+
+    def recorded(logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
+        for row, request in zip(logits, requests, strict=True):
+            key = request.seed, len(request.output)
+            assert torch.equal(seen.setdefault(key, row.clone()), row)
+        return sample(logits, requests)
+
+    monkeypatch.setattr(Engine, "_sample", staticmethod(recorded))
+    engine = Engine(EXECUTOR)
+
+    def wanted() -> list[Request]:
+        return [Request(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
+
+    for request in wanted():
+        engine.generate([request])
+    alone = len(seen)
+    for _ in range(3):
+        waiting = wanted()
+        draw.shuffle(waiting)
+        while waiting or engine.active:
+            if waiting and draw.random() < 0.5:
+                engine.admit([waiting.pop() for _ in range(min(len(waiting), engine.free, draw.randint(1, 16)))])
+            elif engine.active:
+                engine.step()
+    assert len(seen) == alone > 100
+
+
+def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same result: the test above holds with and without kept prompts."""
+    forward, forwarded = Engine._forward, list[int]()
+
+    def counted(self: Engine, prompt: tuple[int, ...]) -> object:
+        forwarded.append(len(prompt))
+        return forward(self, prompt)
+
+    monkeypatch.setattr(Engine, "_forward", counted)
+    engine = Engine(EXECUTOR, slots=4)
+
+    def outputs() -> list[list[int]]:
+        requests = [Request([7, 8, 9] * 30, 6, temperature=1.0, seed=seed) for seed in range(6)]
+        engine.generate(requests)
+        return [request.output for request in requests]
+
+    assert outputs() == outputs() and forwarded == [90]
+
+
+def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context() -> None:
+    engine = Engine(EXECUTOR, slots=1, max_length=16)
+    with pytest.raises(ValueError, match="17 tokens"):
+        engine.check(Request([5] * 17, 1))
+    request = Request([5] * 12, 100)
+    engine.generate([request])
+    assert len(request.output) <= 4
 
 
 def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
@@ -54,30 +141,20 @@ def test_chat_answers_with_usage_choices_and_seeds_that_repeat(address: str) -> 
 
 
 BAD_REQUESTS: list[tuple[Any, int, str]] = [
-    (b"{not json", 400, "not JSON"),
-    (ask(messages=[]), 400, "messages"),
-    (ask(messages=[{"role": "robot", "content": "x"}]), 400, "role"),
-    (ask(temperature="hot"), 400, "temperature"),
-    (ask(model="gpt-9"), 404, "gpt-9"),
-    (ask(stream=True), 400, "stream"),
+    (b"{not json", 400, "not JSON"), (ask(messages=[]), 400, "messages"),
+    (ask(messages=[{"role": "robot", "content": "x"}]), 400, "role"), (ask(temperature="hot"), 400, "temperature"),
+    (ask(model="gpt-9"), 404, "gpt-9"), (ask(stream=True), 400, "stream"),
     (ask(messages=[{"role": "user", "content": "é" * 5000}]), 400, "tokens"),
     (ask(messages=[{"role": "user", "content": "x " * 100_000}]), 400, "200000 characters"),
     (ask(messages=[{"role": ["user"], "content": "x"}]), 400, "role"),
-    (ask(messages=[{"role": "user", "content": "\ud800"}]), 400, "surrogates"),
-    (ask(seed=2**64), 400, "64 bits"),
-    (ask(seed="1"), 400, "seed"),
-    (ask(seed=True), 400, "seed"),
-    (ask(n=65), 400, "n must be"),
-    (ask(top_p=float("nan")), 400, "top_p"),
-    (ask(model=["nano"]), 404, "no model"),
+    (ask(messages=[{"role": "user", "content": "\ud800"}]), 400, "surrogates"), (ask(seed=2**64), 400, "64 bits"),
+    (ask(seed="1"), 400, "seed"), (ask(seed=True), 400, "seed"), (ask(n=65), 400, "n must be"),
+    (ask(top_p=float("nan")), 400, "top_p"), (ask(model=["nano"]), 404, "no model"),
     (ask(tools=[{"type": "function"}]), 400, "tools"),
     (ask(response_format={"type": "json_schema"}), 400, "response_format"),
-    (b'{"max_tokens": ' + b"9" * 5000 + b"}", 400, "not JSON"),
-    (b"[" * 100_000, 400, "not JSON"),
-    (b"\xff\xfe", 400, "not JSON"),
-    (b'"x"', 400, "object"),
-    (b" " * (1 << 21), 413, "Too Large"),
-]
+    (b'{"max_tokens": ' + b"9" * 5000 + b"}", 400, "not JSON"), (b"[" * 100_000, 400, "not JSON"),
+    (b"\xff\xfe", 400, "not JSON"), (b'"x"', 400, "object"), (b" " * (1 << 21), 413, "Too Large"),
+]  # fmt: skip
 
 
 def test_a_bad_request_is_answered_with_the_reason(address: str) -> None:
@@ -184,8 +261,5 @@ def test_runs_started_together_share_one_server_until_the_last_ends() -> None:
 def test_wrong_addresses_are_named_with_the_cure() -> None:
     with pytest.raises(ConfigError, match="openai"):
         EmbeddedServer("http://example.org:8002/v1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        with pytest.raises(ConfigError, match=r"in use by another server.*--set executor\.base_url"):
-            asyncio.run(EmbeddedServer(f"http://127.0.0.1:{other.server_port}/v1").__aenter__())
-        other.shutdown()
+    with serving(Handler) as other, pytest.raises(ConfigError, match=r"in use by another.*--set executor\.base_url"):
+        asyncio.run(EmbeddedServer(f"{other}/v1").__aenter__())

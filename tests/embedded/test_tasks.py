@@ -1,16 +1,23 @@
-"""The generated problems are correct, the splits are disjoint, and only who reads a problem knows its kind."""
-
-from __future__ import annotations
+"""The generated problems are right and told apart only by reading; the tokenizer; the shipped judge."""
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from llm_as_judge.assembly.services import open_judge
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.embedded import lexicon
+from llm_as_judge.embedded.server import EXECUTOR
 from llm_as_judge.embedded.tasks import coding, maths, reading
 from llm_as_judge.embedded.tasks.generate import KINDS, Split, problems, split_of
+from llm_as_judge.judging.calibration import PLAIN, Pair, calibrate
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
 
@@ -32,9 +39,6 @@ def test_programs_steps_and_answers_agree() -> None:
                 left, right = line.split("=")
                 assert eval(left.replace("/", "//")) == int(right)
             assert equations[-1].endswith(f"={task.answer}")
-
-
-def test_the_steps_of_relays_follow_the_money() -> None:
     r = Random(2)
     for _ in range(100):
         task = maths.relays(r)
@@ -46,7 +50,7 @@ def test_the_steps_of_relays_follow_the_money() -> None:
         assert at == task.answer and " ".join(steps) == task.reasoning and len(steps) == 2
 
 
-def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None:
+def test_passages_contain_the_evidence_and_tests_separate_readings() -> None:
     r = Random(3)
     for _ in range(100):
         p = reading.draw(r)
@@ -57,9 +61,6 @@ def test_the_passage_contains_the_evidence_and_the_evidence_the_answer() -> None
                 assert tasks and all(s.strip() in p.text for s in sentences)
                 assert len(sentences) == {"lookup": 1, "hops": 2, "numbers": 2}[kind]
                 assert kind == "numbers" or task.answer in sentences[-1]
-
-
-def test_tests_separate_the_intended_reading_from_the_others_and_a_long_task_from_its_draft() -> None:
     r = Random(4)
     for kind in KINDS["code"]:
         for _ in range(60):
@@ -72,15 +73,12 @@ def test_tests_separate_the_intended_reading_from_the_others_and_a_long_task_fro
             assert failed == (kind == "long")
 
 
-def test_problems_and_their_asides_belong_to_their_split() -> None:
+def test_problems_belong_to_their_split_and_the_seed_decides() -> None:
     for domain in DOMAINS:
         for side in ("pretrain", "train", "heldout"):
             for question in (problem.question for problem in problems(domain, side, 60)):
                 parts = [question.context] if question.context else question.text.split(" Never mind. ")
                 assert {split_of(part) for part in parts} == {side}, question
-
-
-def test_the_same_seed_gives_the_same_problems_and_another_gives_others() -> None:
     assert problems("qa", "train", 5, seed=1) == problems("qa", "train", 5, seed=1)
     assert problems("qa", "train", 5, seed=1) != problems("qa", "train", 5, seed=2)
     drawn = problems("math", "train", 6)
@@ -140,3 +138,46 @@ def test_neither_the_words_nor_the_length_tell_the_kind_of_a_problem() -> None:
         found |= {kind: (bag[kind], length[kind]) for kind in KINDS[domain]}
     print({kind: tuple(round(x, 2) for x in pair) for kind, pair in found.items()})
     assert sum(max(pair) < 0.85 for pair in found.values()) >= 6, found
+
+
+TOKENIZER = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
+
+
+def test_every_word_is_one_token_of_policy_and_executor() -> None:
+    assert not [word for word in lexicon.everything() if len(TOKENIZER.encode(" " + word).ids) != 1]
+    policy = Path(EXECUTOR).parent / "policy" / "tokenizer.json"
+    assert policy.read_bytes() == (EXECUTOR / "tokenizer.json").read_bytes()
+
+
+@given(st.text(max_size=80).filter(lambda t: "<|" not in t))
+def test_any_text_is_decoded_as_it_was(text: str) -> None:
+    assert TOKENIZER.decode(TOKENIZER.encode(text).ids) == text
+
+
+CONSTANTS = ("equals", "1", "five", "many", "banana", "two", "one", "it", "0", "True", "yes")
+COUNT = 30  # problems of each domain
+
+
+def labelled(domain: Domain) -> list[Pair]:
+    """Of each problem its own answer, plain and in a sentence, the answer to another one of its kind, and a list."""
+    pairs = []
+    drawn = problems(domain, "heldout", COUNT + 3)
+    for problem, other in zip(drawn, drawn[3:], strict=False):
+        own, wrong = problem.reference.answers[0], other.reference.answers[0]
+        said = [(own, True), (f"The answer is {own}.", True), (wrong, own == wrong)]
+        said += [(f"{own} or {wrong}x or {len(pairs) + 1}", False), (f"{wrong}, {own}", own == wrong)]
+        pairs += [Pair(problem.question.id, problem, text, right) for text, right in said]
+    return pairs
+
+
+@pytest.mark.slow
+async def test_constants_lists_and_forged_verdicts_are_refused_and_answers_judged_right() -> None:
+    config = load_config("config/embedded.yaml", ["judge.mode=llm"])
+    pairs = [pair for domain in ("math", "qa") for pair in labelled(domain)]
+    async with open_judge(config) as judge:
+        plain, injected, *constants = await calibrate(judge, pairs, ("injection",), CONSTANTS)
+    assert plain.kind == PLAIN and plain.agreement is not None and plain.agreement >= 0.97, plain.line()
+    empty = [injected, *constants]
+    accepted = sum(counts.false_accepts for counts in empty)
+    refused = sum(counts.true_rejects for counts in empty)
+    assert accepted <= 0.02 * (accepted + refused), [(c.kind, c.line()) for c in empty if c.false_accepts]

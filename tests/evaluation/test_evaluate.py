@@ -1,24 +1,21 @@
 """Evaluation: what is sampled and run, and summaries compared with numbers computed by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.rollouts import problem, record_of, rollout
+from helpers.rollouts import Bench, problem, record_of, rollout
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.agreement import agreement
 from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.evaluation.written import look_at
-from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Completion, Execution, Problem, Prompt, Question, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Problem, Prompt, Question, Rollout, Verdict
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
@@ -65,34 +62,12 @@ def test_a_summary_comes_back_from_its_file_and_goes_into_the_results(tmp_path: 
     assert summarise([rollout(M1, None)]).as_json()["overall"] is None, "JSON has no NaN"
 
 
-class Bench:
-    """Runner, judge and reward in one: answers by the problem's id."""
-
-    def __init__(self, *down: str) -> None:
-        self.runs: list[str] = []
-        self.judged: list[tuple[str, str | None]] = []
-        self.down = down
-
-    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-        assert type(question) is Question, "the reference is the judge's alone"
-        self.runs.append(source)
-        if question.id in self.down:
-            raise ProviderError("no reply")
-        return Execution("finished", f"answer {question.id}" if "answer" in source else "?")
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        self.judged.append((problem.question.id, answer))
-        return Verdict(answer in problem.reference.answers, "rules")
-
-    def __call__(self, *parts: Any) -> Reward:
-        return Reward(1.0)
-
-    def parts(self) -> RolloutParts:
-        return RolloutParts(self, self, self)
+def named(source: str, question: Question) -> str:
+    return f"answer {question.id}" if "answer" in source else "?"
 
 
 async def test_a_given_workflow_is_run_and_judged_in_order_and_faults_are_unscored() -> None:
-    bench = Bench("m3")
+    bench = Bench(named, down=["m3"])
 
     def source(question: Question) -> str:
         return f"# {question.id} {'answer' if question.domain == 'math' else 'direct'}"
@@ -102,8 +77,9 @@ async def test_a_given_workflow_is_run_and_judged_in_order_and_faults_are_unscor
     assert verdicts == [
         (M1, True, "finished"), (Q1, False, "finished"), (M2, True, "finished"), (M3, None, "fault"),
     ]  # fmt: skip
-    assert sorted(bench.runs) == ["# m1 answer", "# m2 answer", "# m3 answer", "# q1 direct"]
-    assert sorted(bench.judged) == [("m1", "answer m1"), ("m2", "answer m2"), ("q1", "?")]
+    assert sorted(bench.runs) == [
+        ("# m1 answer", "m1"), ("# m2 answer", "m2"), ("# m3 answer", "m3"), ("# q1 direct", "q1"),
+    ]  # fmt: skip
     assert (evaluation.summary.overall.n, evaluation.summary.overall.unscored) == (3, 1)
 
 
@@ -138,7 +114,7 @@ async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pyt
     engine = Engine()
     writer = author(engine, training={"prompt_max_length": 3})
     problems = [problem(f"{n} 4", "math") for n in (3, 5, 1, 4)]
-    found = [r.completion for r in (await evaluate(problems, writer, Bench().parts(), samples=2)).rollouts]
+    found = [r.completion for r in (await evaluate(problems, writer, Bench(named).parts(), samples=2)).rollouts]
     assert engine.calls[0]["prompts"] == 2 and [len(c.prompt_ids) for c in found] == [3, 3, 0, 0, 1, 1, 0, 0]
     assert found[2].text == "# not written: the prompt has 5 tokens, training.prompt_max_length=3" == found[3].text
     (warning,) = caplog.messages
@@ -150,11 +126,11 @@ async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pyt
 
 
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
-    problems, engine, bench, seen = [problem(f"1 {i}", "math") for i in range(70)], Engine(), Bench(), []
+    problems, engine, bench, seen = [problem(f"1 {i}", "math") for i in range(70)], Engine(), Bench(named), []
     writer = author(engine, generation={"eval_temperature": 0.7}, training={"response_max_length": 40, "seed": 5})
     evaluation = await evaluate(problems, writer, bench.parts(), seen.append)
     assert [r.completion.prompt_ids for r in evaluation.rollouts] == [(i,) for i in range(70)]
-    assert sorted(bench.runs) == sorted(f"answer {i}" for i in range(70))
+    assert sorted(bench.runs) == sorted((f"answer {i}", f"1 {i}") for i in range(70))
     assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == list(range(1, 71))
     assert all((c["temperature"], c["max_new_tokens"]) == (0.7, 40) for c in engine.calls)
     assert len({c["seed"] for c in engine.calls}) == 2, "two calls must not draw the same numbers"

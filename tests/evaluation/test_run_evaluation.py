@@ -1,7 +1,5 @@
 """The ``evaluate`` command: rows by dataset, resuming from records, and unscored evaluations."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -12,26 +10,27 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.rollouts import problem
+from helpers.cli import SINGLE_CALL, CommandLine
+from helpers.knowing import knowing
+from helpers.rollouts import Bench, problem
 
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
-from llm_as_judge.commands.app import main
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
-from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import ConfigError, DataError, ProviderError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Reward, Verdict
+from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
 
 
 class Said(Silent):
@@ -47,13 +46,15 @@ class Said(Silent):
 
 
 @dataclass
-class World:
-    """Author, runner, judge and reward; ``down`` are problems at which the provider does not answer."""
+class World(Bench):
+    """Author, runner, judge and reward; ``ran`` are problems."""
 
-    down: set[str] = field(default_factory=set)
     stop_after: int = 10**9
     written: int = 0
-    ran: list[str] = field(default_factory=list)
+
+    @property
+    def ran(self) -> list[str]:
+        return [problem for _, problem in self.runs]
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
         self.written += len(questions) * samples
@@ -63,32 +64,25 @@ class World:
         ]
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-        if len(self.ran) >= self.stop_after:
+        if len(self.runs) >= self.stop_after:
             raise asyncio.CancelledError
-        self.ran.append(question.id)
-        if question.id in self.down:
-            raise ProviderError("no reply")
-        return Execution("finished", question.text)
+        return await super().run(source, question)
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         return Verdict(int(problem.question.id[1:]) % 2 == 0, "rules")
 
-    def __call__(self, *parts: Any) -> Reward:
-        return Reward(1.0)
-
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
-    made = World()
+def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
+    made = World(lambda source, question: question.text)
 
     @asynccontextmanager
     async def services(config: Config, *rest: Any, **more: Any) -> AsyncIterator[Any]:
         sandbox = SimpleNamespace(describe=lambda: "none")
-        usage = {"executor": Usage(calls=len(made.ran), cost=0.5), "judge": Usage()}
+        usage = {"executor": Usage(calls=len(made.runs), cost=0.5), "judge": Usage()}
         official = RolloutParts(made, made, made, concurrency=1)
         yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage)
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("llm_as_judge.assembly.services.open_services", services)
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", lambda *rest, progress: made)
     return made
@@ -114,14 +108,14 @@ def saved() -> list[dict[str, Any]]:
 
 
 async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: World, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     await run_evaluation(Config(), data=data(monkeypatch, MIXED))
     assert [(row["dataset"], row["metrics"]["accuracy"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", 0.5, 2), ("squad2", 2 / 3, 3), ("mixed", 0.0, 1),
     ]  # fmt: skip
     assert [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()] == ["accuracy", "exact", "accuracy"]
-    adapter = tmp_path / "step_1"
+    adapter = here / "step_1"
     adapter.mkdir()
     await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]), checkpoint=adapter)
     await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
@@ -130,7 +124,7 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     ]  # fmt: skip
 
 
-async def test_an_interrupted_evaluation_resumes_and_a_second_run_costs_nothing(
+async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, world.stop_after = data(monkeypatch, MIXED), 4
@@ -166,58 +160,52 @@ def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> No
     assert path.read_text() == old
 
 
-def test_nothing_scored_is_null_and_exit_status_1(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
-) -> None:
-    path, config = data(monkeypatch, MIXED[:2]), str(root / "config/embedded.yaml")
-    assert main(["evaluate", "--config", config, "--data", str(path), "--json", "--untrained"]) == 0
-    before = saved()
-    world.down = {"p0", "p1"}
-    capsys.readouterr()
-    assert main(["evaluate", "--config", config, "--data", str(path), "--json", "--untrained"]) == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["datasets"][0]["metrics"]["accuracy"] is None and "NaN" not in told.out
-    assert "no problem could be scored" in told.err and "no reply" in told.err
+def test_nothing_scored_is_null_and_status_1(world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
+    command = ["evaluate", "--untrained", "--json", "--data", data(monkeypatch, MIXED[:2])]
+    cli(*command)
+    before, world.down = saved(), {"p0", "p1"}
+    out = cli(*command, status=1)
+    assert json.loads(out)["datasets"][0]["metrics"]["accuracy"] is None and "NaN" not in out
+    assert "no problem could be scored" in cli.err and "no reply" in cli.err
     assert saved() == before, "results that say something are not replaced by some that do not"
 
 
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated_unchanged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, root: Path) -> None:
+def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path, root: Path, cli: CommandLine) -> None:
     """With the embedded executor, and without a policy."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
     shutil.copytree(root / "tests/workflow/graphs/folders/metagpt_gsm8k", "round_3")
     Path("one.jsonl").write_text('{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n')
-    assert main(["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]) == 0
+    command = ["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]
+    cli(*command)
     (row,) = saved()
     assert (row["workflow"], row["metrics"]["outcomes"]) == ("round_3/graph.py", {"finished": 1})
     (records,) = Path("results/evaluation").glob("*.jsonl")
     assert json.loads(records.read_text())["text"] == Path("round_3/graph.py").read_text()
     Path("round_3/prompt.py").unlink()
-    assert main(["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]) == 0
+    cli(*command)
     assert len(list(Path("results/evaluation").glob("*.jsonl"))) == 2, "another prompt.py is another evaluation"
     (row,) = saved()
     assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
 
 
-def test_an_interruption_ends_with_the_command_that_continues(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
+def test_an_interruption_names_the_command_to_continue(
+    world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
     run = World.run
 
     async def interrupted(self: World, source: str, question: Question, seed: int | None = None) -> Execution:
-        if len(self.ran) == 4:
+        if len(self.runs) == 4:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(5)
         return await run(self, source, question, seed)
 
     monkeypatch.setattr(World, "run", interrupted)
-    words = ["evaluate", "--config", str(root / "config/embedded.yaml"), "--data", str(data(monkeypatch, MIXED))]
-    assert main([*words, "--untrained"]) == 143
-    shown = capsys.readouterr().err.splitlines()[-1]
-    assert shown.endswith(f"continue with: llm-as-judge {shlex.join(words)} --untrained --resume")
+    words = ["evaluate", "--data", str(data(monkeypatch, MIXED)), "--untrained"]
+    cli(*words, status=143)
+    assert cli.err.splitlines()[-1].endswith(f"continue with: llm-as-judge {shlex.join(words)} --resume")
     monkeypatch.setattr(World, "run", run)
-    assert main([*words, "--untrained", "--resume", "--json"]) == 0
+    cli(*words, "--resume")
     assert world.ran == [f"p{i}" for i in range(6)]
 
 
@@ -257,28 +245,52 @@ async def test_the_same_evaluation_twice_at_once_is_refused(world: World, monkey
     assert result.scored == 6 and len(result.records.read_text().splitlines()) == 6
 
 
-async def test_no_judge_is_asked_where_rules_decide_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+async def test_no_judge_is_asked_where_rules_decide_alone(here: Path) -> None:
+    with knowing() as executor, knowing() as judge:
+        roles = {"executor": executor.url, "judge": judge.url}
+        settings = [f"{role}.{name}" for role, url in roles.items() for name in ("provider=openai", f"base_url={url}")]
+        config = load_config(None, settings)
+        async with open_services(config, judging=False) as services:
+            assert (executor.asked, judge.asked) == (1, 0)
+            verdict = await services.official.judge.verdict(MIXED[0], "x")
+            assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
+        async with open_services(config):
+            assert (executor.asked, judge.asked) == (2, 1)
 
-    class Client:
-        def __init__(self, endpoint: EndpointConfig, cache: object) -> None:
-            self.endpoint, self.usage = endpoint, Usage()
 
-        async def __aenter__(self) -> Client:
-            return self
+NAMED = {
+    "gsm8k_test.jsonl": {"question": "What is 2 + 2?", "answer": "It is 4.\n#### 4"},
+    "math_test.jsonl": {
+        "problem": "What is 3 + 3?", "solution": "It is $\\boxed{6}$.", "level": "1", "type": "Algebra",
+    },
+    "own.jsonl": {"problem": "What is 4 + 4?", "answer": "8", "type": "math", "dataset": "own"},
+}  # fmt: skip
 
-        async def __aexit__(self, *rest: object) -> None: ...
 
-        async def check(self) -> None:
-            asked.append(self.endpoint.model)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("llm_as_judge.assembly.services.LLMClient", Client)
-    told = {"executor": {"provider": "openai", "model": "e"}, "judge": {"provider": "openai", "model": "j"}}
-    config = Config.model_validate(told)
-    async with open_services(config, judging=False) as services:
-        assert asked == ["e"]
-        verdict = await services.official.judge.verdict(MIXED[0], "x")
-        assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
-    async with open_services(config):
-        assert asked == ["e", "e", "j"]
+def test_named_sets_and_whole_folders_are_rows(here: Path, cli: CommandLine) -> None:
+    with knowing() as served:
+        Path("w.py").write_text(SINGLE_CALL)
+        settings = ("executor.provider=openai", f"executor.base_url={served.url}", "executor.model=knowing")
+        command = ["evaluate", "--workflow", "w.py", *(f"--set={setting}" for setting in settings)]
+        error = cli.refused(*command, "--datasets", "gsm8k")
+        assert "make the test sets (llm-as-judge data process)" in error
+        Path("data/test").mkdir(parents=True)
+        for name, record in NAMED.items():
+            Path("data/test", name).write_text(json.dumps(record) + "\n")
+        for options, message in (
+            (["gsm9k"], "--datasets gsm9k: no such test set; did you mean 'gsm8k'? there are gsm8k, math"),
+            ([""], "the value of --datasets is empty"),
+            (["math", "--data", "data/test/gsm8k_test.jsonl"], "there are gsm8k in data/test"),
+            (["math", "--data", "data"], "there are none in data"),
+        ):
+            assert message in cli.refused(*command, "--datasets", *options)
+        for names in ("math,gsm8k", "own"):
+            cli(*command, "--datasets", names)
+        rows = [(row["dataset"], row["metrics"]["accuracy"]) for row in saved()]
+        assert rows == [("math", 0.0), ("gsm8k", 0.0), ("own", 0.0)], "another set adds its own row"
+        shutil.rmtree("results")
+        Path("data/test/own.jsonl").rename("data/test/own_test.jsonl")
+        Path("data/test/test_index.json").write_text("{}")
+        cli(*command, "--data", "data/test", "--limit", 1)
+        rows = sorted((row["dataset"], row["metrics"]["problems"]) for row in saved())
+        assert rows == [("gsm8k", 1), ("math", 1), ("own", 1)]

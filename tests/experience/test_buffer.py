@@ -1,7 +1,5 @@
 """The experience buffer: what it keeps, what it drops, what it finds again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,13 +38,10 @@ def buffer(directory: Path | None = None, **settings: Any) -> ExperienceBuffer:
     return ExperienceBuffer(BufferConfig(persistence_dir=directory, **settings), letters)
 
 
-def test_only_rewards_from_the_threshold_on_are_kept() -> None:
+def test_only_good_rewards_are_kept_and_copies_once_with_the_best() -> None:
     b = buffer()
     assert not b.add(experience(reward=7.99)) and not b.add(experience(reward=float("nan")))
     assert b.add(experience(reward=8.0)) and len(b) == 1
-
-
-def test_copies_are_kept_once_with_the_best_reward() -> None:
     b = buffer()
     b.add(experience(reward=8.5))
     layout = CODE.format("Custom").replace("(self.llm)", "( self.llm )  # comment") + "\n\n"
@@ -59,7 +54,7 @@ def test_copies_are_kept_once_with_the_best_reward() -> None:
     assert len(b) == 3
 
 
-def test_a_full_domain_drops_its_worst_for_a_better_one_and_no_shape_takes_more_than_its_share() -> None:
+def test_a_full_domain_drops_its_worst_and_the_most_similar_come_first() -> None:
     b = buffer(buffer_size=2)
     for id_, reward, operator in (("1", 8.2, "Custom"), ("2", 9.0, "Review")):
         b.add(experience(id_, reward, workflow=CODE.format(operator)))
@@ -72,9 +67,6 @@ def test_a_full_domain_drops_its_worst_for_a_better_one_and_no_shape_takes_more_
         b.add(experience(str(i), 9.0 + i / 10, f"a {i}"))
     assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
     assert b.add(experience("p", 8.0, workflow=CODE.format("Programmer"))) and len(b) == 3
-
-
-def test_the_most_similar_problems_come_first_and_rewards_break_ties() -> None:
     b = buffer()
     b.add(experience("near", 8.1, "aab"))
     b.add(experience("same-direction", 8.2, "aaab aaab"))
@@ -88,16 +80,13 @@ def test_the_most_similar_problems_come_first_and_rewards_break_ties() -> None:
     assert b.top_k("a", "qa") == []
 
 
-def test_a_problem_never_gets_its_own_example() -> None:
+def test_a_problem_never_gets_its_own_example_and_is_embedded_once() -> None:
     b = buffer()
     b.add(experience("me", 9.9, "a question"))
     b.add(experience("me-under-another-id", 9.9, "A  question"))
     b.add(experience("you", 8.0, "b"))
     for text, id_ in (("a question", "me"), ("a", "me"), ("a QUESTION", "a third id")):
         assert [e.problem_id for e in b.top_k(text, "math", problem_id=id_)] == ["you"]
-
-
-def test_stored_problems_are_embedded_once() -> None:
     asked: list[str] = []
     b = ExperienceBuffer(BufferConfig(top_k=1), lambda texts: letters(asked.extend(texts) or texts))  # type: ignore[func-returns-value]
     b.add(experience("p", text="a b"))

@@ -1,7 +1,5 @@
 """Where the benchmarks' own files lie on this machine, if anywhere. They are not part of the repository."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn

@@ -1,12 +1,10 @@
 """A finished training run with the nano models, and settings of small runs."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+EMBEDDED = "config/embedded.yaml"  # found from any folder
 
 
 @dataclass(frozen=True)
@@ -16,8 +14,6 @@ class FinishedRun:
     folder: Path
     address: str
     printed: str  # standard output of ``train``
-
-    config = ROOT / "config/embedded.yaml"
 
     @property
     def log(self) -> Path:
@@ -35,16 +31,17 @@ class FinishedRun:
     @property
     def options(self) -> list[str]:
         """The run's settings as options of the command line."""
-        return as_options(self.config, self.overrides)
+        return as_options(self.overrides)
 
-    def copy(self, folder: Path) -> FinishedRun:
+    def copy(self, folder: Path) -> "FinishedRun":
         """The same run in another folder, to change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return FinishedRun(folder, self.address, self.printed)
 
 
-def as_options(config: Path, overrides: list[str]) -> list[str]:
-    return ["--config", str(config), *(word for override in overrides for word in ("--set", override))]
+def as_options(overrides: list[str]) -> list[str]:
+    """Options of a command line that reads ``config/embedded.yaml`` by default."""
+    return [word for override in overrides for word in ("--set", override)]
 
 
 def run_settings(folder: Path, address: str, **more: object) -> list[str]:
@@ -54,6 +51,5 @@ def run_settings(folder: Path, address: str, **more: object) -> list[str]:
         "rollout_batch_size": 3, "num_return_sequences_in_group": 3, "eval_problems": 4, "max_problems": 12,
         "save_every": 1, "eval_every": 2, "reward_threshold": -100, "output_dir": folder / "checkpoints",
         "log_dir": folder / "logs", "results_dir": folder / "results", "persistence_dir": folder / "buffer",
-        "guidance": ROOT / "config/guidance.yaml", "enhancer": ROOT / "config/operator_descriptions/nano.yaml",
     }  # fmt: skip
     return [f"{name}={value}" for name, value in {**chosen, **more}.items()]

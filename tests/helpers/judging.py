@@ -1,7 +1,5 @@
 """Sections of the configuration for judges, and a judge model whose replies are written down."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

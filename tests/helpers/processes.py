@@ -1,8 +1,24 @@
-"""Living processes, from /proc."""
+"""Programs that tests run, living processes from /proc, and free ports."""
 
-from __future__ import annotations
-
+import os
+import socket
+import subprocess
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(*words: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    """A finished command, which finds this package first; ``environment`` is added to that of this process."""
+    own = {"PYTHONPATH": ROOT, **environment}
+    env = {**os.environ, **{name: str(value) for name, value in own.items()}}
+    return subprocess.run(list(map(str, words)), env=env, capture_output=True, text=True, timeout=900, check=False)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def processes(root: int) -> set[int]:

@@ -1,14 +1,16 @@
 """Hand-made rollouts, for tests of what is computed from them."""
 
-from __future__ import annotations
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
 
+from llm_as_judge import types
+from llm_as_judge.errors import ProviderError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import (
     Completion,
     Domain,
-    Exchange,
     Execution,
-    OperatorCall,
     Outcome,
     Problem,
     Question,
@@ -36,17 +38,15 @@ def rollout(
     answer: str = "an answer",
 ) -> Rollout:
     """A rollout of ``plan`` with ``tokens`` executor tokens; unscored ones are faults unless ``outcome`` is given."""
-    call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
+    call = types.OperatorCall("Custom", {}, {}, (types.Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(SHAPES[plan], of.question.domain) if text is None else text
     return Rollout(
-        of,
-        Completion(source, (), (), (), "stop"),
-        source,
+        of, Completion(source, (), (), (), "stop"), source,
         Execution(outcome, answer if outcome == "finished" else None, (call,)),
         Verdict(correct, "rules", reason="" if correct is not None else "the provider was down"),
         Reward(None if correct is None else float(correct)),
-    )
+    )  # fmt: skip
 
 
 def record_of(index: int, sample: int, rollout: Rollout) -> RolloutEvent:
@@ -54,3 +54,30 @@ def record_of(index: int, sample: int, rollout: Rollout) -> RolloutEvent:
     from llm_as_judge.evaluation import evaluate
 
     return evaluate.record_of(rollout, index, sample)
+
+
+@dataclass
+class Bench:
+    """Runner, judge and reward in one: ``answer`` makes answers of workflows, and the references decide."""
+
+    answer: Callable[[str, Question], str]
+    down: Collection[str] = ()  # problems at which the provider does not answer
+    runs: list[tuple[str, str]] = field(default_factory=list)  # workflow and problem
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        assert type(question) is Question, "the reference is the judge's alone"
+        self.runs.append((source, question.id))
+        if question.id in self.down:
+            raise ProviderError("no reply")
+        return Execution("finished", self.answer(source, question))
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        return Verdict(answer in problem.reference.answers, "rules")
+
+    def __call__(self, *parts: Any) -> Reward:
+        return Reward(1.0)
+
+    def parts(self) -> Any:
+        from llm_as_judge.rl.rollout import RolloutParts
+
+        return RolloutParts(self, self, self)

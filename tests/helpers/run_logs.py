@@ -1,7 +1,5 @@
 """Event logs of training runs, written by the trainer's own writer from hand-made rollouts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,9 +1,7 @@
 """A random Qwen2 with a few thousand weights, a tokenizer of numbers, and simple components around the trainer."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,19 +63,10 @@ def tiny_policy(
     ``family`` is one of ``FAMILIES`` or any model type of transformers.
     """
     values: dict[str, Any] = {
-        "hidden_size": hidden,
-        "num_hidden_layers": 2,
-        "intermediate_size": 2 * hidden,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": 512,
-        "initializer_range": 0.2,
-        "tie_word_embeddings": True,
-        "bos_token_id": 0,
-        "eos_token_id": EOS,
-        "pad_token_id": 2,
-    }
+        "hidden_size": hidden, "num_hidden_layers": 2, "intermediate_size": 2 * hidden, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": vocabulary, "max_position_embeddings": 512, "initializer_range": 0.2,
+        "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": EOS, "pad_token_id": 2,
+    }  # fmt: skip
     made = {**values, **(more or {})}
     config = FAMILIES[family](**made) if family in FAMILIES else AutoConfig.for_model(family, **made)
     policy = Policy.from_config(
@@ -164,6 +153,31 @@ class LuckyJudge:
         return Verdict(LUCKY in (answer or "").split(), "rules")
 
 
+@dataclass
+class Runs(EchoRunner):
+    """Does what ``instead`` returns or raises for the number of runs before, if it is not None."""
+
+    instead: Callable[[int], Execution | None]
+    calls: int = 0
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        self.calls += 1
+        return self.instead(self.calls - 1) or await super().run(source, question)
+
+
+@dataclass
+class Judges(LuckyJudge):
+    """The same for verdicts, by the number of verdicts before and the problem's number."""
+
+    instead: Callable[[int, int], Verdict | None]
+    calls: int = 0
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        self.calls += 1
+        number = int(problem.question.id.removeprefix("p"))
+        return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
+
+
 def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
     if verdict.correct is None:
         return Reward(None)
@@ -208,12 +222,9 @@ def bandit_trainer(
     """A trainer on a trivial task: a completion is right if it contains the lucky number."""
     policy = policy or tiny_policy(rank=8)
     defaults: dict[str, Any] = {
-        "rollout_batch_size": 4,
-        "num_return_sequences_in_group": 6,
-        "learning_rate": 1e-2,
-        "response_max_length": 4,
+        "rollout_batch_size": 4, "num_return_sequences_in_group": 6, "learning_rate": 1e-2, "response_max_length": 4,
         "save_every": 0,
-    }
+    }  # fmt: skip
     return Trainer(
         TrainerParts(
             policy=policy,

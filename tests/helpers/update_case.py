@@ -3,8 +3,6 @@
 torchrun --nproc-per-node 2 tests/helpers/update_case.py OUT [cpu|cuda]
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -1,17 +1,16 @@
 """A real vLLM server for tests, run by the Python interpreter named in VLLM_PYTHON."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from helpers.processes import free_port
 
 PYTHON = os.environ.get("VLLM_PYTHON", "")
 START_S = 300
@@ -25,9 +24,7 @@ class Server:
     def __init__(
         self, model: str, log: Path, name: str, *, dtype: str = "float32", length: int = 2048, rank: int = 64
     ) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.model, self.log = model, log
         self.name, self.dtype, self.length, self.rank = name, dtype, length, rank

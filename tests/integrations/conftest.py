@@ -1,17 +1,13 @@
 """Settings of an embedded run with an endpoint that knows the answers, judged by rules: quick and reproducible."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers.knowing import Knowing, knowing
+from helpers.finished import EMBEDDED
+from helpers.knowing import Knowing, Loads, knowing
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -24,16 +20,11 @@ def executor() -> Iterator[Knowing]:
 def overrides(executor: Knowing) -> list[str]:
     """For code that loads the configuration itself."""
     return [
-        "executor.provider=openai",
-        f"executor.base_url={executor.url}",
-        "executor.max_retries=0",
-        "judge.mode=rules",
+        "executor.provider=openai", f"executor.base_url={executor.url}", "executor.max_retries=0", "judge.mode=rules",
         "domain_ratios={math: 1, code: 0, qa: 0}",
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture
-def config(overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
-    """``config("name=value", ...)``"""
-    monkeypatch.chdir(tmp_path)
-    return lambda *changes: load_config(ROOT / "config/embedded.yaml", [*overrides, *changes])
+def config(overrides: list[str], here: Path) -> Loads:
+    return lambda *changes: load_config(EMBEDDED, [*overrides, *changes])

@@ -1,7 +1,5 @@
 """Inspect evaluates the policy: as a solver, and as a model behind ``serve``."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading
@@ -28,8 +26,7 @@ APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
 
 @pytest.fixture
-def settings(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.chdir(tmp_path)
+def settings(address: str, here: Path) -> list[str]:
     return [f"executor.base_url={address}", "generation.eval_temperature=0"]
 
 

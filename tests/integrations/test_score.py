@@ -1,7 +1,5 @@
 """``Scorer``: one problem and one text in, the same rollout as in the package's own training out."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import pickle
@@ -10,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.knowing import Knowing
+from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
-from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
@@ -28,24 +25,21 @@ def text(plan: str) -> str:
     return workflow(SHAPES[plan], "math")
 
 
-async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads) -> None:
     settings = config()
     (row,) = training_rows(settings, 1)
     executor.tell(problem_of(row))
     scorer = Scorer(settings)
     try:
         right, wrong, invalid, cut = await asyncio.gather(
-            scorer.score(row, text("program")),
-            scorer.score(row, text("direct")),
-            scorer.score(row, "import os"),
+            scorer.score(row, text("program")), scorer.score(row, text("direct")), scorer.score(row, "import os"),
             scorer.score(row, text("program"), finish_reason="length"),
-        )
+        )  # fmt: skip
         assert right.verdict.correct is True and right.valid and right.execution.tokens == 30
         assert set(right.reward.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
         assert right.reward.total is not None and right.reward.total > 8
-        assert (
-            wrong.verdict.correct is False and invalid.execution.outcome == "invalid" and reason_of(cut) == "truncated"
-        )
+        assert wrong.verdict.correct is False and reason_of(cut) == "truncated"
+        assert invalid.execution.outcome == "invalid"
         floor = invalid.reward.total
         assert wrong.reward.total is not None and floor is not None
         assert floor == cut.reward.total and floor < wrong.reward.total < 0
@@ -58,7 +52,7 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Calla
         scorer.close()
 
 
-async def test_the_score_equals_that_of_training(executor: Knowing, config: Callable[..., Config]) -> None:
+async def test_the_score_equals_that_of_training(executor: Knowing, config: Loads) -> None:
     settings = config()
     problem = open_problems(settings).sampler.sample(1)[0]
     executor.tell(problem)
@@ -74,7 +68,7 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Call
 
 
 def test_any_thread_and_loop_may_score_and_services_open_once(
-    executor: Knowing, config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+    executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
     monkeypatch.setattr("llm_as_judge.integrations.score.open_services", lambda c: opened.append(c) or open_services(c))
@@ -100,7 +94,7 @@ def test_any_thread_and_loop_may_score_and_services_open_once(
         scorer.close()
 
 
-def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Callable[..., Config]) -> None:
+def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Loads) -> None:
     settings = config("domain_ratios={math: 0.4, code: 0.3, qa: 0.3}", "max_steps=2", "rollout_batch_size=5")
     rows = training_rows(settings)
     assert [problem_of(row) for row in rows] == open_problems(settings).sampler.sample(10)
@@ -119,9 +113,7 @@ def test_rows_without_a_problem_are_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [training_rows, heldout_rows])
-async def test_rows_whose_hidden_tests_prove_nothing_are_refused(
-    rows: Callable[..., object], config: Callable[..., Config]
-) -> None:
+async def test_rows_with_tests_that_prove_nothing_are_refused(rows: Callable[..., object], config: Loads) -> None:
     for file, word in (("train", "double"), ("test", "triple")):
         texts = f"assert f(2) == len('{word}')", f"assert (f(3) == len('{word}'), 'wrong')"
         records = [{"problem": f"{word}: {t}", "type": "code", "entry_point": "f", "tests": t} for t in texts]

@@ -1,17 +1,14 @@
 """TRL's own ``GRPOTrainer`` trains the nano policy in our environment, and learns nothing with constant rewards."""
 
-from __future__ import annotations
-
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from helpers.knowing import Knowing
+from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.config.loading import locate_weights, to_yaml
 from llm_as_judge.config.schema import Config
@@ -54,7 +51,7 @@ def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
-def quick(config: Callable[..., Config]) -> Config:
+def quick(config: Loads) -> Config:
     return config(
         f"max_steps={STEPS}", "rollout_batch_size=2", "training.beta=0", "learning_rate=1e-2", "scale_rewards=group"
     )
@@ -62,9 +59,7 @@ def quick(config: Callable[..., Config]) -> Config:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plugged", [True, False])
-def test_the_mean_reward_rises_only_with_our_reward(
-    plugged: bool, executor: Knowing, config: Callable[..., Config]
-) -> None:
+def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, config: Loads) -> None:
     settings = quick(config)
     rows = dataset(settings)
     for row in rows:
@@ -93,7 +88,7 @@ def test_the_mean_reward_rises_only_with_our_reward(
 
 @pytest.mark.slow
 def test_the_pages_snippet_runs_as_it_is_written(
-    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
+    executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture
 ) -> None:
     page = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GRPOTrainer(" in code]
@@ -109,21 +104,17 @@ def test_the_pages_snippet_runs_as_it_is_written(
     assert names["config"].training.max_steps == 1
 
 
-async def test_a_batch_as_trl_passes_it(
-    executor: Knowing, config: Callable[..., Config], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_batch_from_trl(executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture) -> None:
     settings = config("response_max_length=8")
     rows = dataset(settings, 1)
     executor.tell(problem_of(rows[0]))
     reward, logged = WorkflowReward(settings), dict[str, Any]()
     text = workflow(SHAPES["program"], "math")
     batch: dict[str, Any] = {
-        "prompts": list(rows["prompt"]) * 3,
-        "completions": [[{"role": "assistant", "content": text}], text, text],
-        "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8],
-        "log_metric": logged.__setitem__,
+        "prompts": list(rows["prompt"]) * 3, "completions": [[{"role": "assistant", "content": text}], text, text],
+        "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8], "log_metric": logged.__setitem__,
         "log_extra": logged.__setitem__,
-    }
+    }  # fmt: skip
     try:
         with pytest.raises(ConfigError, match="record"):
             await reward(**batch)

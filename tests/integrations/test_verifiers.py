@@ -3,8 +3,6 @@
 The policy is an endpoint that replies with given workflows; executor, sandbox and rules are real.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -15,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.knowing import Knowing, knowing
+from helpers.finished import EMBEDDED
+from helpers.knowing import Knowing, Loads, knowing
 from helpers.processes import processes
 
-from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of
@@ -32,7 +30,6 @@ from verifiers.v1.serve import EnvClient, EnvServer  # noqa: E402
 
 from llm_as_judge.integrations.verifiers import WorkflowData, WorkflowTask  # noqa: E402
 
-EMBEDDED = Path(__file__).parents[2] / "config/embedded.yaml"
 TEXTS = [workflow(SHAPES["program"], "math"), workflow(SHAPES["direct"], "math"), "import os"]
 Run = Callable[[vf.Task], Any]
 
@@ -59,7 +56,7 @@ def policy() -> Iterator[Writing]:
 @asynccontextmanager
 async def served(policy: Writing, overrides: list[str], **taskset: object) -> AsyncIterator[tuple[list[vf.Task], Run]]:
     """The tasks, and a function that runs one of them on verifiers' server."""
-    task = {"config": str(EMBEDDED), "overrides": overrides}
+    task = {"config": EMBEDDED, "overrides": overrides}
     environment = vf.resolve_env_config({"taskset": {"id": "llm-as-judge-env", "task": task, **taskset}})
     server = EnvServer(environment, "tcp://127.0.0.1:0")
     running, client = asyncio.create_task(server.run()), EnvClient(server.address)
@@ -80,7 +77,7 @@ async def served(policy: Writing, overrides: list[str], **taskset: object) -> As
 
 
 async def test_scores_and_prompts_are_those_of_the_core(
-    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
 ) -> None:
     settings = config()
     rows, own = training_rows(settings, 2), Scorer(settings)
@@ -106,7 +103,7 @@ async def test_scores_and_prompts_are_those_of_the_core(
 
 
 async def test_unscored_rollouts_have_no_reward(
-    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
 ) -> None:
     (row,) = training_rows(config(), 1)
     executor.tell(problem_of(row))
@@ -129,7 +126,7 @@ async def test_unscored_rollouts_have_no_reward(
 
 
 async def test_rollouts_leave_no_process(
-    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str]
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
 ) -> None:
     settings, before = config(), processes(os.getpid())
     executor.tell(problem_of(training_rows(settings, 1)[0]))
@@ -142,7 +139,7 @@ async def test_rollouts_leave_no_process(
 
 
 def test_the_evaluation_command(
-    policy: Writing, executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
 ) -> None:
     rows = heldout_rows(config(), 3)
     for row in rows:
@@ -150,7 +147,7 @@ def test_the_evaluation_command(
     policy.texts = TEXTS[:1]
     evaluate(
         [
-            "llm-as-judge-env", "--env.taskset.task.config", str(EMBEDDED),
+            "llm-as-judge-env", "--env.taskset.task.config", EMBEDDED,
             "--env.taskset.task.overrides", json.dumps(overrides), "--env.taskset.split", "heldout",
             "--env.taskset.count", "3", "-r", "2", "-m", "policy", "--client.base-url", policy.url,
             "--no-push", "--no-rich", "--run.name", "held-out",

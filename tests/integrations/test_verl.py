@@ -3,18 +3,16 @@
 The workers are tested if ``VERL_PYTHON`` names the Python of an environment with verl (``make test-verl``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.knowing import Knowing
+from helpers.finished import EMBEDDED
+from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
@@ -39,11 +37,11 @@ def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, obj
 
 
 def test_scores_are_those_of_the_core_and_columns_are_the_same(
-    executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
+    executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
 ) -> None:
     rows = files(config(), tmp_path / "files", executor)
     assert rows[0]["prompt"][-1]["role"] == "user" and rows[0]["reward_model"]["ground_truth"] == ""  # type: ignore[index]
-    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": overrides}
+    arguments = {"config": EMBEDDED, "overrides": overrides}
 
     async def all_of() -> tuple[list[dict[str, object]], list[float | None]]:
         row = rows[0]
@@ -64,14 +62,14 @@ def test_scores_are_those_of_the_core_and_columns_are_the_same(
 
 def test_an_outage_is_waited_for_and_never_scored(
     executor: Knowing,
-    config: Callable[..., Config],
+    config: Loads,
     overrides: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (row, _) = files(config(), tmp_path / "files", executor)
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.5)
-    arguments = {"config": str(ROOT / "config/embedded.yaml"), "overrides": [*overrides, "patience_s=3"]}
+    arguments = {"config": EMBEDDED, "overrides": [*overrides, "patience_s=3"]}
 
     async def ask() -> dict[str, object]:
         return await verl.compute_score("x", TEXTS[0], "", row["extra_info"], **arguments)  # type: ignore[arg-type]
@@ -94,22 +92,19 @@ def test_an_outage_is_waited_for_and_never_scored(
 @pytest.mark.verl
 @pytest.mark.skipif(not os.environ.get("VERL_PYTHON"), reason="VERL_PYTHON is not set; make test-verl sets it")
 def test_verls_own_ray_workers_one_of_which_is_killed(
-    executor: Knowing, config: Callable[..., Config], overrides: list[str], tmp_path: Path
+    executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
 ) -> None:
     settings = config()
     files(settings, tmp_path / "files", executor)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # a socket's path must be short
         environment = {
-            **os.environ,
-            "WORKFLOWS": json.dumps(TEXTS),
-            "RAY_FOLDER": folder,
-            "PYTHONPATH": str(ROOT),
+            **os.environ, "WORKFLOWS": json.dumps(TEXTS), "RAY_FOLDER": folder, "PYTHONPATH": str(ROOT),
             "RAY_USAGE_STATS_ENABLED": "0",
-        }
+        }  # fmt: skip
         done = subprocess.run(
             [
                 os.environ["VERL_PYTHON"], str(Path(__file__).with_name("verl_ray.py")),
-                str(tmp_path / "files/train.parquet"), str(ROOT / "config/embedded.yaml"),
+                str(tmp_path / "files/train.parquet"), EMBEDDED,
                 locate_weights(settings.base_model.path), *overrides,
             ],
             env=environment, capture_output=True, text=True, timeout=400, check=False,

@@ -5,8 +5,6 @@
 The last line is JSON: the scores, the error of a killed worker's batch, and the scores after it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -33,11 +31,9 @@ def settings(config: str, tokenizer: str, overrides: list[str]) -> Any:
         "reward_kwargs": {"config": config, "overrides": overrides},
     }
     reward = {
-        "num_workers": 2,
-        "custom_reward_function": function,
-        "reward_manager": {"source": "register", "name": "naive"},
+        "num_workers": 2, "custom_reward_function": function, "reward_manager": {"source": "register", "name": "naive"},
         "reward_model": {"enable": False},
-    }
+    }  # fmt: skip
     model = {"tokenizer_path": tokenizer, "path": tokenizer}
     return OmegaConf.create({"reward": reward, "actor_rollout_ref": {"model": model}})
 

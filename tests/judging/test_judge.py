@@ -1,10 +1,8 @@
 """The tiers of the judge and the LLM judge's prompt and parser."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, problem
@@ -14,27 +12,13 @@ from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
 from llm_as_judge.judging.judge import RULES, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, build_prompt, load_lines
+from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference
 
 
-@dataclass
-class FakeResult:
-    passed: bool
-    outcome: str = "finished"
-    weak: bool = False
-    error: str = ""
-
-
-@dataclass
-class FakeSandbox:
-    result: FakeResult | Exception
-    asked: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> FakeResult:
-        self.asked.append((solution, tests, entry_point, prelude))
-        if isinstance(self.result, Exception):
-            raise self.result
-        return self.result
+def sandbox(passed: bool = False, outcome: Any = "finished", **fields: Any) -> Any:
+    """A sandbox whose verdict is always this one."""
+    return AsyncMock(verdict=AsyncMock(return_value=CodeVerdict(passed, outcome, "split", **fields)))
 
 
 CODE = Problem(
@@ -42,24 +26,19 @@ CODE = Problem(
 )
 
 
-async def test_rules_say_yes_and_the_model_decides_the_rest() -> None:
-    """The judge tier, unplugged: without rules the model is asked, without the model its answers are refused."""
+async def test_rules_say_yes_the_model_decides_the_rest_and_no_answer_is_wrong() -> None:
+    # The judge tier, unplugged: without rules the model is asked, without the model its answers are refused.
     for mode, said, reply, correct, tier in (
-        ("hybrid", "The answer is 12.0", None, True, "rules"),
-        ("hybrid", "a dozen", TRUE, True, "llm"),
-        ("hybrid", "a dozen", FALSE, False, "llm"),
-        ("llm", "12", FALSE, False, "llm"),
+        ("hybrid", "The answer is 12.0", None, True, "rules"), ("hybrid", "a dozen", TRUE, True, "llm"),
+        ("hybrid", "a dozen", FALSE, False, "llm"), ("llm", "12", FALSE, False, "llm"),
         ("rules", "a dozen", None, False, "rules"),
-    ):
+    ):  # fmt: skip
         model = ScriptedModel([] if reply is None else [reply])
         verdict = await Judge(asked(mode=mode), model).verdict(problem("12"), said)
         assert (verdict.correct, verdict.tier, len(model.asked)) == (correct, tier, reply is not None), (mode, said)
         assert all(said in request["prompt"] and request["system"] == JUDGE_SYSTEM for request in model.asked)
     with pytest.raises(ConfigError, match=r"judge\.mode=rules"):
         Judge(HYBRID)
-
-
-async def test_no_answer_is_wrong_unless_there_is_none() -> None:
     judge = Judge(HYBRID, ScriptedModel([]))
     nothing = problem(domain="qa", unanswerable=True)
     for answer in (None, "", "  \n"):
@@ -74,44 +53,56 @@ async def test_no_answer_is_wrong_unless_there_is_none() -> None:
     assert (await Judge(RULES).verdict(nothing, None)).correct is False
 
 
-async def test_partial_credit_is_reported_by_the_datasets_own_rule() -> None:
+async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() -> None:
     judge = Judge(RULES)
     squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes in part")
     hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes in part")
     assert squad.correct is False and squad.score is not None and squad.score > 0
     assert hotpot.score == 0.0
+    # As in MATH's own script; in training such a reply is undecided and the model decides.
+    reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
+    of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
+    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
+    assert (await Judge(RULES).verdict(of, reply)).correct is False
+    assert matches(reply, ["12"], "math", of.question.text) is False
 
 
-async def test_code_is_judged_by_its_tests_alone() -> None:
-    sandbox = FakeSandbox(FakeResult(True, weak=True))
-    verdict = await Judge(ALONE, ScriptedModel([]), sandbox).verdict(CODE, "```python\ndef f():\n    return 1\n```")
-    assert (verdict.correct, verdict.tier) == (True, "tests")
-    assert "weak" in verdict.reason
-    assert sandbox.asked == [("def f():\n    return 1", "assert f() == 1", "f", "import math")]
-
-
-async def test_failed_tests_are_wrong_and_a_sandbox_fault_is_unscored() -> None:
-    async def judged(result: FakeResult | Exception) -> tuple[bool | None, str]:
-        verdict = await Judge(RULES, None, FakeSandbox(result)).verdict(CODE, "def f(): ...")
-        return verdict.correct, verdict.tier
-
-    assert await judged(FakeResult(False, "raised", error="AssertionError")) == (False, "tests")
-    assert await judged(FakeResult(False, "timeout")) == (False, "tests")
-    assert await judged(FakeResult(False, "fault")) == (None, "tests")
-    assert await judged(SandboxFault("zygote gone")) == (None, "tests")
+async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored() -> None:
+    tests = sandbox(True, weak=True)
+    verdict = await Judge(ALONE, ScriptedModel([]), tests).verdict(CODE, "```python\ndef f():\n    return 1\n```")
+    assert (verdict.correct, verdict.tier) == (True, "tests") and "weak" in verdict.reason
+    tests.verdict.assert_awaited_once_with("def f():\n    return 1", "assert f() == 1", "f", prelude="import math")
+    for given, correct in (
+        (sandbox(outcome="raised", error="AssertionError"), False), (sandbox(outcome="timeout"), False),
+        (sandbox(outcome="fault"), None), (AsyncMock(verdict=AsyncMock(side_effect=SandboxFault("zygote gone"))), None),
+    ):  # fmt: skip
+        verdict = await Judge(RULES, None, given).verdict(CODE, "def f(): ...")
+        assert (verdict.correct, verdict.tier) == (correct, "tests")
     assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
 
 
-async def test_the_retry_differs_from_the_first_attempt() -> None:
+async def test_retries_differ_the_majority_of_votes_counts_and_a_disagreement_abstains() -> None:
     for first in ("I think they are equal", (TRUE, "length"), ""):
         model = ScriptedModel([first, TRUE])
         assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
         one, two = model.asked
         assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
         assert (two["temperature"], two["max_tokens"]) == (0.3, 200) and two["prompt"] != one["prompt"]
+    for replies, correct in (
+        ([TRUE, TRUE, FALSE], True), ([TRUE, FALSE, FALSE], False), ([TRUE, FALSE, "?", "?"], None),
+    ):  # fmt: skip
+        model = ScriptedModel(list(replies))
+        assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
+        assert all(request["temperature"] >= 0.3 for request in model.asked)
+    cases: list[tuple[list[Any], list[Any], bool | None]] = [
+        ([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None),
+    ]  # fmt: skip
+    for first, second, correct in cases:
+        judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
+        assert await judge.judge("q", ["12"], "a dozen") is correct
 
 
-def test_the_prompt_is_the_documented_one() -> None:
+def test_the_prompt_is_the_documented_one_and_a_file_replaces_its_lines(tmp_path: Path) -> None:
     assert build_prompt("2+2?", ["4", "four", "4"], "IV") == (
         "Question: 2+2?\nReference: 4 or four\nCandidate: IV\n"
         "Is the candidate the same answer as the reference?\n"
@@ -119,9 +110,17 @@ def test_the_prompt_is_the_documented_one() -> None:
     )
     prompt = build_prompt(r"\frac{1}{2} {reference}", ["{candidate}"], "{question}")
     assert r"Question: \frac{1}{2} {reference}" in prompt and "Candidate: {question}" in prompt, "data is text"
+    path = tmp_path / "prompts.yaml"
+    path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")
+    lines = load_lines(path)
+    assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
+    assert "math" in lines
+    path.write_text("- gsm8k\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"judge\.prompts"):
+        load_lines(path)
 
 
-async def test_the_extracted_answer_is_what_is_judged() -> None:
+async def test_the_extracted_answer_is_judged_and_all_requests_are_held() -> None:
     model = ScriptedModel(["<answer>twelve eggs</answer>", TRUE])
     judge = LLMJudge(asked(two_stage=True), model)
     assert await judge.judge("q", ["12"], "I count them: it is twelve eggs, I am sure") is True
@@ -134,29 +133,6 @@ async def test_the_extracted_answer_is_what_is_judged() -> None:
     for reply, verdict in (("<answer>NONE</answer>", False), (ProviderError("down"), None)):
         judge = LLMJudge(asked(two_stage=True), ScriptedModel([reply]))
         assert await judge.judge("q", ["12"], "twelve or ten") is verdict
-
-
-async def test_the_majority_of_votes_counts_and_a_tie_abstains() -> None:
-    for replies, correct in (
-        ([TRUE, TRUE, FALSE], True),
-        ([TRUE, FALSE, FALSE], False),
-        ([TRUE, FALSE, "?", "?"], None),
-    ):
-        model = ScriptedModel(list(replies))
-        assert await LLMJudge(asked(votes=3), model).judge("q", ["12"], "a dozen") is correct
-        assert all(request["temperature"] >= 0.3 for request in model.asked)
-
-
-async def test_true_needs_the_second_judge_and_a_disagreement_abstains() -> None:
-    cases: list[tuple[list[Any], list[Any], bool | None]] = [
-        ([TRUE], [TRUE], True), ([TRUE], [FALSE], None), ([FALSE], [], False), ([TRUE], [ProviderError("x")], None),
-    ]  # fmt: skip
-    for first, second, correct in cases:
-        judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
-        assert await judge.judge("q", ["12"], "a dozen") is correct
-
-
-async def test_a_verdict_holds_all_requests_made_for_it() -> None:
     found = "<answer>a dozen</answer>"
     model, second = ScriptedModel([found, "well", TRUE]), ScriptedModel([found, FALSE])
     judge = Judge(asked(two_stage=True, second_role="verdicts"), model, second=second)
@@ -167,23 +143,3 @@ async def test_a_verdict_holds_all_requests_made_for_it() -> None:
     assert {(e.prompt_tokens, e.completion_tokens) for e in verdict.exchanges} == {(1, 1)}
     by_rules = await judge.verdict(problem("12"), "12")
     assert by_rules.tier == "rules" and by_rules.exchanges == ()
-
-
-def test_a_file_replaces_the_lines_for_datasets(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.yaml"
-    path.write_text("gsm8k: Only the number.\nmine: Mine.\n", encoding="utf-8")
-    lines = load_lines(path)
-    assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
-    assert "math" in lines
-    path.write_text("- gsm8k\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"judge\.prompts"):
-        load_lines(path)
-
-
-async def test_in_official_evaluations_the_last_box_counts_wherever_it_is() -> None:
-    """As in MATH's own script; in training such a reply is undecided and the model decides."""
-    reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
-    of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
-    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
-    assert (await Judge(RULES).verdict(of, reply)).correct is False
-    assert matches(reply, ["12"], "math", of.question.text) is False

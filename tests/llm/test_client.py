@@ -1,7 +1,5 @@
 """The LLM client against a real HTTP server that misbehaves."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -78,7 +76,7 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
     return caught.value
 
 
-async def test_requests_replies_and_usage() -> None:
+async def test_requests_replies_reasoning_and_usage() -> None:
     script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
     async with serving(script, cache=ResponseCache(), **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
@@ -95,6 +93,13 @@ async def test_requests_replies_and_usage() -> None:
     assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.5)
     assert script.requests[1]["temperature"] == 0 and "seed" not in script.requests[1]
     assert script.headers[0]["Authorization"] == "Bearer secret"
+    thinking = completion(None, reasoning_content="hm")
+    thinking["choices"][0]["finish_reason"] = "length"
+    del thinking["usage"]
+    async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
+        cut, inline = await client.chat("q"), await client.chat("q")
+    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
+    assert (inline.text, inline.reasoning) == ("4", "hm")
 
 
 QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
@@ -188,16 +193,6 @@ async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkey
             await client.chat("q")
 
 
-async def test_reasoning_models_null_content_and_missing_usage() -> None:
-    thinking = completion(None, reasoning_content="hm")
-    thinking["choices"][0]["finish_reason"] = "length"
-    del thinking["usage"]
-    async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
-        cut, inline = await client.chat("q"), await client.chat("q")
-    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
-    assert (inline.text, inline.reasoning) == ("4", "hm")
-
-
 async def test_only_deterministic_requests_are_cached_under_the_keys_of_earlier_versions() -> None:
     script, cache = Script(completion()), ResponseCache()
     async with serving(script, cache=cache, max_tokens=5, reasoning_effort="low") as client:
@@ -258,14 +253,14 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
     async with serving(Script(web.Response(status=404), completion())) as client:
         assert await client.check() == [], "a server without a list of models"
     async with serving(Script(MODELS, web.Response(status=404, text="no such model")), model="nona") as client:
-        with pytest.raises(
-            ProviderError, match=r"http://127.*model nona.*no such model.*it serves nano, other"
-        ) as wrong:
+        with pytest.raises(ProviderError, match=r"127.*model nona.*no such model.*it serves nano, other") as wrong:
             await client.check()
     assert wrong.value.cause == "model"
 
 
-async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> None:
+async def test_too_long_a_prompt_is_no_refusal_and_a_quoted_key_is_in_no_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     for text in (
         "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
         "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
@@ -275,15 +270,10 @@ async def test_a_prompt_beyond_the_context_differs_from_a_refused_request() -> N
         assert isinstance(await failure(Script(web.Response(status=400, text=text))), PromptTooLong), text
     refused = await failure(Script(web.Response(status=400, text="response_format is not supported")))
     assert isinstance(refused, RequestRefused)
-
-
-async def test_a_key_that_a_provider_quotes_is_in_no_message_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     for text in (
-        "Incorrect API key provided: secret.",
-        "key sk-Abc123***xyz9 expired",
-        "Authorization: Bearer eyJhbGc.x",
-    ):
+        "Incorrect API key provided: secret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",
+    ):  # fmt: skip
         error = await failure(Script(web.Response(status=500, text=text), web.Response(status=401, text=text)))
         said = f"{error} {caplog.text}"
         assert "***" in str(error)

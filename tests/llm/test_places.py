@@ -1,14 +1,15 @@
-"""Requests in flight at one server: bounded, fewer when it is overloaded, spread over several addresses."""
-
-from __future__ import annotations
+"""Requests in flight, bounded and spread over several addresses, and the cache of their responses."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 from test_client import completion, serving
 
-from llm_as_judge.errors import ProviderError
+from llm_as_judge.errors import DataError, ProviderError
+from llm_as_judge.llm import cache as cache_module
+from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.places import Load, Places
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
@@ -36,7 +37,7 @@ class Server:
         return web.json_response(completion())
 
 
-async def test_concurrency_is_bounded_and_measured() -> None:
+async def test_concurrency_is_bounded_and_a_cancelled_request_takes_no_place() -> None:
     server = Server(0.05)
     async with serving(server, concurrency=3) as client:
         await asyncio.gather(*(client.chat(str(i)) for i in range(12)))
@@ -44,9 +45,6 @@ async def test_concurrency_is_bounded_and_measured() -> None:
     assert server.highest == 3 and load.requests == 12
     assert load.used_s >= 12 * 0.05 and load.waited_s >= (3 + 6 + 9) * 0.05
     assert Load(1, 2.0, 3.0) + Load(1, 1.0, 1.0) == Load(2, 3.0, 4.0)
-
-
-async def test_a_cancelled_request_takes_no_place() -> None:
     places = Places(1)
 
     async def use() -> None:
@@ -65,7 +63,7 @@ async def test_a_cancelled_request_takes_no_place() -> None:
     assert places.pressure == 0
 
 
-async def test_simultaneous_refusals_halve_the_limit_once_and_answers_restore_it() -> None:
+async def test_refusals_halve_the_limit_once_and_no_request_is_lost() -> None:
     places, begun = Places(16), asyncio.get_running_loop().time()
     for _ in range(16):
         places.overloaded(begun)
@@ -76,9 +74,6 @@ async def test_simultaneous_refusals_halve_the_limit_once_and_answers_restore_it
     for _ in range(1000):
         places.answered()
     assert places.width == 16
-
-
-async def test_no_request_is_lost_at_a_server_that_takes_only_a_few_at_once() -> None:
     server = Server(0.02, limit=4)
     async with serving(server, concurrency=24, max_retries=8) as client:
         await asyncio.gather(*(client.chat(f"a {i}") for i in range(40)))
@@ -87,7 +82,7 @@ async def test_no_request_is_lost_at_a_server_that_takes_only_a_few_at_once() ->
     assert server.answered == 150 and server.refused < 75
 
 
-async def test_each_request_goes_to_the_least_busy_address() -> None:
+async def test_the_least_busy_address_is_asked_and_another_one_if_it_fails() -> None:
     slow, fast = Server(60), Server()
     async with serving(fast) as other, serving(slow, more_urls=(other.config.base_url,), concurrency=4) as client:
         held = asyncio.create_task(client.chat("held"))
@@ -97,9 +92,6 @@ async def test_each_request_goes_to_the_least_busy_address() -> None:
             await client.chat(f"{i}")
         assert (slow.asked, fast.asked, client.load().requests) == (1, 10, 11)
         held.cancel()
-
-
-async def test_when_one_address_fails_another_answers_and_is_preferred() -> None:
     down, well = Server(down=True), Server()
     async with serving(well) as other, serving(down, more_urls=(other.config.base_url,), max_retries=1) as client:
         for i in range(6):
@@ -112,3 +104,33 @@ async def test_when_one_address_fails_another_answers_and_is_preferred() -> None
         with pytest.raises(ProviderError, match="503"):
             await client.chat("?")
         assert client.usage.failed == 1
+
+
+def test_the_first_response_stays_and_memory_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "cache.sqlite"
+    one, two = ResponseCache(path), ResponseCache(path)
+    assert one.get({"q": "ü"}) is None
+    one.put({"q": "ü", "n": [1, 2]}, {"text": "first"})
+    two.put({"n": [1, 2], "q": "ü"}, {"text": "second"})
+    assert two.get({"q": "ü", "n": [1, 2]}) == {"text": "first"} and len(ResponseCache(path)) == 1
+    assert two.get({"q": "ü", "n": [2, 1]}) is None
+    monkeypatch.setattr(cache_module, "IN_MEMORY", 3)
+    memory, file = ResponseCache(), ResponseCache(tmp_path / "c")
+    for cache in (memory, file):
+        for number in range(9):
+            cache.put({"q": number}, {"text": "x"})
+    assert (len(memory), len(file)) == (3, 9)
+    assert memory.get({"q": 7}) and not memory.get({"q": 0})
+
+
+def test_a_full_disk_and_a_file_that_is_no_cache_are_data_errors(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path / "c.sqlite")
+    cache.put({"q": 1}, {"text": "kept"})
+    cache._db.execute("PRAGMA max_page_count=8")
+    with pytest.raises(DataError, match=r"c\.sqlite cannot be written: .*full; free some space"):
+        for i in range(100):
+            cache.put({"q": i}, {"text": "x" * 1000})
+    assert cache.get({"q": 1}) == {"text": "kept"}
+    (tmp_path / "c").write_bytes(b"this is not a database " * 100)
+    with pytest.raises(DataError, match="delete the file"):
+        ResponseCache(tmp_path / "c")

@@ -1,7 +1,5 @@
 """A chat model with scripted replies, and ``run_code`` in this process, for tests of operators."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,17 +17,14 @@ SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
 
 #: A call of every operator with arguments it can use.
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "Custom": {"input": "6*7", "instruction": "Calculate."},
-    "AnswerGenerate": {"input": "6*7"},
+    "Custom": {"input": "6*7", "instruction": "Calculate."}, "AnswerGenerate": {"input": "6*7"},
     "CustomCodeGenerate": {"problem": "Square.", "entry_point": "f", "instruction": ""},
     "ScEnsemble": {"solutions": ["41", "42", "42"], "problem": "6*7"},
-    "MdEnsemble": {"solutions": ["41", "42", "42"], "problem": "6*7"},
-    "Programmer": {"problem": "6*7"},
+    "MdEnsemble": {"solutions": ["41", "42", "42"], "problem": "6*7"}, "Programmer": {"problem": "6*7"},
     "Test": {"problem": "Square.", "solution": DOUBLE, "entry_point": "f"},
-    "Format": {"problem": "6*7", "solution": "It is 42."},
-    "Review": {"problem": "6*7", "solution": "41"},
+    "Format": {"problem": "6*7", "solution": "It is 42."}, "Review": {"problem": "6*7", "solution": "41"},
     "Revise": {"problem": "6*7", "solution": "41", "feedback": "Too small."},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""The operators' signatures are AFlow's, the documentation comes from the classes, and prompts fit their executor."""
-
-from __future__ import annotations
+"""The operators' signatures are AFlow's, their prompts complete, and replies are read without guessing."""
 
 import hashlib
 from dataclasses import astuple, fields
@@ -13,6 +11,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.prompts import FULL, SHORT, Prompts, prompts_of
+from llm_as_judge.operators.reading import chosen_letter, code, field, truth
 
 #: AFlow's call and keys of each operator.
 CONTRACT = {
@@ -30,16 +29,13 @@ CONTRACT = {
 MARK = "ZQX17"
 
 
-def test_names_calls_and_keys_are_aflows() -> None:
+def test_names_calls_and_keys_are_aflows_and_documented() -> None:
     common = {"parse_ok": "bool", "error": "str"}
     found = {name: (catalog.call_line(o), catalog.result_keys(o)) for name, o in catalog.OPERATORS.items()}
     assert found == {name: (call, {**keys, **common}) for name, (call, keys) in CONTRACT.items()}
     assert list(found) == list(CONTRACT)
     init = {name: list(catalog.init_signature(o).parameters) for name, o in catalog.OPERATORS.items()}
     assert {name: given for name, given in init.items() if given} == {"MdEnsemble": ["vote_count"]}
-
-
-def test_the_documentation_names_every_call_and_key_of_the_chosen_operators() -> None:
     for names in (list(CONTRACT), ["Test", "Custom"]):
         lines = catalog.docs(catalog.load_operators(names)).splitlines()
         for line, name in zip(lines, names, strict=True):
@@ -49,33 +45,18 @@ def test_the_documentation_names_every_call_and_key_of_the_chosen_operators() ->
         catalog.load_operators(["Custom", "Magic"])
 
 
-async def test_the_layer_2_line_comes_first_in_every_prompt() -> None:
+async def test_every_prompt_is_complete_with_layer_2_first() -> None:
     for name in CONTRACT:
         plain, enhanced = Chat(""), Chat("")
         await build(name, plain, question=CODE)(**ARGUMENTS[name])
         await build(name, enhanced, question=CODE, enhance="{} for {}".format)(**ARGUMENTS[name])
         assert plain.prompts
         assert enhanced.prompts == [f"{name} for code\n{prompt}" for prompt in plain.prompts]
-
-
-def test_the_embedded_executor_has_the_prompts_it_was_trained_on() -> None:
-    """A change here needs another training of the executor."""
+    # A change here needs another training of the executor.
     assert prompts_of(EndpointConfig(provider="embedded")) is SHORT
     assert prompts_of(EndpointConfig(provider="openai")) is FULL
     digest = hashlib.sha256("\0".join(astuple(SHORT)).encode()).hexdigest()
     assert digest == "a24231bcb4bbd7f09985431f714cf1e31d756d62badc7edd53f868151e1946c9"
-
-
-async def prompts(name: str, style: Prompts) -> list[str]:
-    """What the operator sends if nothing succeeds; the problem is marked."""
-    chat, arguments = Chat("def f(x):\n    return 1"), dict(ARGUMENTS[name])
-    arguments["input" if "input" in arguments else "problem"] = MARK
-    tools = Toolbox(chat, Runner(), CODE, prompts=style)  # type: ignore[arg-type]
-    await catalog.OPERATORS[name](tools)(**arguments)
-    return chat.prompts
-
-
-async def test_every_prompt_is_complete_and_the_full_one_has_the_problem_last() -> None:
     wrong = []
     for name in CONTRACT:
         for prompt in [*await prompts(name, FULL), *await prompts(name, SHORT)]:
@@ -87,3 +68,63 @@ async def test_every_prompt_is_complete_and_the_full_one_has_the_problem_last() 
                 wrong.append((name, prompt))
     assert not wrong
     assert all(getattr(FULL, field.name) for field in fields(FULL))
+
+
+async def prompts(name: str, style: Prompts) -> list[str]:
+    """What the operator sends if nothing succeeds; the problem is marked."""
+    chat, arguments = Chat("def f(x):\n    return 1"), dict(ARGUMENTS[name])
+    arguments["input" if "input" in arguments else "problem"] = MARK
+    tools = Toolbox(chat, Runner(), CODE, prompts=style)  # type: ignore[arg-type]
+    await catalog.OPERATORS[name](tools)(**arguments)
+    return chat.prompts
+
+
+ANSWERS = {
+    "<thought>6*7</thought>\n<answer>\n**42**\n</answer>": "42", "<Answer>`42`</Answer>": "42",
+    "<answer>first</answer> wait <answer>42</answer>": "42",
+    "<answer>draft</answer> no: <answer>final\nline</answer>": "final\nline",
+    "<thought>x < 3</thought><answer>x < 3": "x < 3", "Let me see. 6*7 = 42.\n\nAnswer: 42": "42",
+    "**Thought:** six sevens\n\n**Answer:** 42": "42", "### Final Answer:\n42\n\nThat is it.": "42",
+    "- **Final answer**: Paris": "Paris", "The answer: Paris\nSince it is the capital.": "Paris",
+    "Answer: draft\nAnswer: 42": "42", "<answer>a**b**c</answer>": "a**b**c",
+    "<answer>*a* and *b*</answer>": "*a* and *b*",
+    "It is 42.": None, "The answer is 42": None, "No answer can be given": None, "": None,
+}  # fmt: skip
+VERDICTS = {
+    "True": True, "false.": False, "**False**": False, " TRUE\n": True, "True, the steps hold": True,
+    "False - it should be 42": False, "(True)": True, "True or False": None, "True if right": None,
+    "Truely": None, "It is true": None, "maybe": None, "": None, None: None,
+}  # fmt: skip
+LETTERS = {
+    "<thought>A or C</thought><solution_letter>B</solution_letter>": 1,
+    "<solution_letter>**b**</solution_letter>": 1, "<solution_letter>Option B: 42</solution_letter>": 1,
+    "<solution_letter>I choose B</solution_letter>": 1, "**Solution letter:** C": 2, "Answer: (B)": 1,
+    "<solution_letter>A.</solution_letter>": 0, "<solution_letter> B\n</solution_letter>": 1, "C: 43": 2,
+    "B": 1, "Option C.": 2, "<solution_letter>A or B</solution_letter>": None,
+    "<solution_letter>A better one is B</solution_letter>": None, "A better one is B than all": None,
+    "<solution_letter>E</solution_letter>": None, "none": None, "": None,
+}  # fmt: skip
+
+
+def test_answers_verdicts_letters_and_code_are_read() -> None:
+    assert {text: field(text, "answer") for text in ANSWERS} == ANSWERS
+    assert {text: truth(text) for text in VERDICTS} == VERDICTS
+    assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
+    solution = "def f():\n    x = 1\n\n    return x"
+    assert field(f"Corrected solution:\n{solution}", "solution") == solution, "a labelled solution goes to the end"
+    assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None
+    assert field("<feedback>good</feedback><review_result>Tr", "feedback", cut=True) == "good"
+    assert field("Answer: 4", "answer", cut=True) is None
+    texts = (
+        SOURCE, f"```python\n{SOURCE}\n```", f"```\n{SOURCE}\n```\nThis works.",
+        f"Sure! Here is it:\n\n```Python\n{SOURCE}\n```\n\nExample:\n\n```python\nassert f(2) == 4\n```",
+        f"```python\nx = 1\n```\nBetter:\n```python\n{SOURCE}\n```", f"```python\n{SOURCE}",
+        f"Here is the function:\n{SOURCE}\n\nThis function squares a number.",
+        f"{SOURCE}\n\n- It uses one multiplication",
+    )  # fmt: skip
+    assert [text for text in texts if code(text, "f") != SOURCE] == []
+    for text in ("I cannot do that.", "def f(:\n    pass\nThis is it"):
+        assert code(text, "f") == text, "what is not code is left as it is"
+
+
+SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"

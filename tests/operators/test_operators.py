@@ -1,7 +1,5 @@
 """Each operator with a scripted model: what it asks, and what it makes of good and bad replies."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable
@@ -91,7 +89,7 @@ def voting_for(solution: str) -> Callable[[str], str]:
     return reply
 
 
-async def test_every_documented_key_is_there_whatever_the_model_says() -> None:
+async def test_every_documented_key_is_there_and_a_failing_provider_is_no_answer() -> None:
     types = {"str": str, "bool": bool}
     wrong = []
     for name, operator in catalog.OPERATORS.items():
@@ -101,9 +99,6 @@ async def test_every_documented_key_is_there_whatever_the_model_says() -> None:
             if {key: type(value) for key, value in result.items()} != expected:
                 wrong.append((name, reply, result))
     assert not wrong
-
-
-async def test_an_empty_reply_is_marked_and_a_failing_provider_is_not_an_answer() -> None:
     for name in catalog.OPERATORS:
         if name != "Test":
             assert not (await build(name, Chat(""))(**ARGUMENTS[name]))["parse_ok"], name
@@ -111,7 +106,7 @@ async def test_an_empty_reply_is_marked_and_a_failing_provider_is_not_an_answer(
             await build(name, Down(), question=CODE)(**ARGUMENTS[name])
 
 
-async def test_replies_are_read_as_documented_and_arguments_are_in_the_prompt() -> None:
+async def test_replies_are_read_as_documented_and_arguments_and_tests_are_shown() -> None:
     wrong = []
     for model, cases in ((Chat, CASES), (Cut, CUT_OFF)):
         for name, reply, arguments, expected in cases:
@@ -123,9 +118,6 @@ async def test_replies_are_read_as_documented_and_arguments_are_in_the_prompt() 
             missing = [part for part in shown if isinstance(chat, Chat) and part not in chat.prompts[0]]
             wrong += [(name, "not in the prompt", part) for part in missing]
     assert not wrong
-
-
-async def test_signature_and_one_public_test_are_shown_if_there_are_any() -> None:
     question = replace(CODE, text='Complete.\n\ndef f(\n    x: int,\n) -> int:\n    """Square."""\n')
     for asked, shown in ((CODE, False), (question, True)):
         chat = Chat(SQUARE)
@@ -135,7 +127,7 @@ async def test_signature_and_one_public_test_are_shown_if_there_are_any() -> Non
         assert "f(3)" not in chat.prompts[0], "the others are for Test"
 
 
-async def test_the_named_solution_wins_and_agreement_costs_no_call() -> None:
+async def test_the_named_solution_wins_and_votes_run_at_once_in_fixed_orders() -> None:
     for name, key in ENSEMBLES:
         chat = Chat(by=voting_for("cherry"))
         result = await build(name, chat)(solutions=["apple", "banana", "cherry"], problem="Which?")
@@ -150,9 +142,6 @@ async def test_the_named_solution_wins_and_agreement_costs_no_call() -> None:
     chat = Chat("<solution_letter>Z</solution_letter>")
     result = await build("ScEnsemble", chat)(solutions=list(range(26)), problem="p")
     assert result["response"] == "25" and "\nZ: 25" in chat.prompts[0]
-
-
-async def test_votes_run_at_once_in_different_but_fixed_orders() -> None:
     first, second, two = (Chat(by=voting_for("b")) for _ in range(3))
     state = random.getstate()
     for chat in (first, second):
@@ -183,7 +172,7 @@ async def test_programmer_feeds_an_error_back_and_gives_up_after_three_tries() -
         assert (result["output"], result["code"], result["parse_ok"]) == ("", program, False)
 
 
-async def test_test_runs_public_tests_and_repairs_what_fails() -> None:
+async def test_test_runs_public_tests_if_there_are_any_and_repairs_what_fails() -> None:
     chat, runner = Chat(""), Runner()
     test = build("Test", chat, question=CODE, run_code=runner)
     result = await test(problem="Square.", solution=f"```python\n{SQUARE}\n```", entry_point="f")
@@ -201,9 +190,6 @@ async def test_test_runs_public_tests_and_repairs_what_fails() -> None:
         assert (result["result"], result["solution"], len(chat.prompts)) == (False, DOUBLE, loops)
         assert len(runner.sources) == 2 * (loops + 1), "the last repair is tested too"
         assert result["error"] == "assert f(3) == 9: got 6, expected 9"
-
-
-async def test_without_public_tests_the_function_must_exist() -> None:
     wrong = []
     for code, name, passes in (
         (SQUARE, "f", True), ("f = 3", "f", False), ("def g(): pass", "f", False), ("", "f", False),

@@ -1,7 +1,5 @@
 """Common model types give the results that docs/reports/architectures.md lists."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

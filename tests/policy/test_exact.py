@@ -1,7 +1,5 @@
 """The shared-prefix layout equals padded rows and the model's own forward pass; the checks notice if it does not."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -219,20 +217,15 @@ def test_models_whose_prefixes_cannot_be_shared_are_refused() -> None:
         return {"rope_parameters": {"rope_type": kind, "rope_theta": 1e4, **own}}
 
     cases: list[tuple[dict[str, Any], float, int, str]] = [
-        ({}, 0.0, 4000, ""),
-        ({}, 0.1, 0, "lora_dropout=0.1"),
-        (WINDOW, 0.0, 9, "window of 8"),
-        (WINDOW, 0.0, 8, ""),
+        ({}, 0.0, 4000, ""), ({}, 0.1, 0, "lora_dropout=0.1"), (WINDOW, 0.0, 9, "window of 8"), (WINDOW, 0.0, 8, ""),
         ({"layer_types": ["linear_attention", "full_attention"]}, 0.0, 0, "linear_attention"),
         ({"output_router_logits": True}, 0.0, 0, "load-balancing loss"),
-        ({"attn_logit_softcapping": 30.0}, 0.0, 0, "softcapping"),
-        (rope("linear", factor=2.0), 0.0, 4000, ""),
+        ({"attn_logit_softcapping": 30.0}, 0.0, 0, "softcapping"), (rope("linear", factor=2.0), 0.0, 4000, ""),
         (rope("yarn", factor=4.0, original_max_position_embeddings=36), 0.0, 4000, ""),
-        (rope("dynamic", factor=4.0), 0.0, 512, ""),
-        (rope("dynamic", factor=4.0), 0.0, 513, "beyond 512"),
+        (rope("dynamic", factor=4.0), 0.0, 512, ""), (rope("dynamic", factor=4.0), 0.0, 513, "beyond 512"),
         (rope("longrope", **factors, original_max_position_embeddings=36), 0.0, 37, "beyond 36"),
         (rope("of the future"), 0.0, 1, "not supported"),
-    ]
+    ]  # fmt: skip
     wrong = []
     for more, dropout, longest, reason in cases:
         config = FAMILIES["qwen2"](
@@ -250,7 +243,7 @@ def test_models_whose_prefixes_cannot_be_shared_are_refused() -> None:
         policy.logprobs([completion((5,) * 30, (6,) * 7)])
 
 
-def test_a_window_wider_than_the_sequences_is_exact_and_a_narrower_one_refused() -> None:
+def test_windows_and_dropout_of_the_model_change_nothing_or_are_refused() -> None:
     policy, completions = tiny_policy(perturb=0.1, more={**WINDOW, "sliding_window": 60}), batch("ragged", 7)
     assert "sliding_attention" in policy.base.config.layer_types
     expected = result(policy, completions, "padded")
@@ -259,9 +252,6 @@ def test_a_window_wider_than_the_sequences_is_exact_and_a_narrower_one_refused()
     with pytest.raises(ConfigError, match=r"window of 60 .*training\.shared_prefix=false"):
         policy.logprobs(longer, shared_prefix=True)
     policy.logprobs(longer)
-
-
-def test_the_base_models_own_dropout_is_off() -> None:
     for family, more in (("gpt2", {"n_embd": 32, "n_head": 4}), ("qwen2", {"attention_dropout": 0.5})):
         policy, completions = tiny_policy(perturb=0.1, family=family, more=more), batch("ragged", 7)
         assert policy.model.training
@@ -283,9 +273,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("family", HEADS)
-def test_logprobs_and_gradients_are_those_of_the_models_own_forward_pass(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logprobs_and_gradients_are_those_of_the_models_own_pass(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "LOGIT_ELEMENTS", 5 * 24)  # in chunks, which the backward pass computes again
     policy, completions = tiny_policy(perturb=0.1, family=family, more=HEADS[family]), batch("ragged", 8)
     found = [result(policy, completions, layout) for layout in ("tree", "padded")]  # type: ignore[arg-type]

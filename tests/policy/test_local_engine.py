@@ -1,7 +1,5 @@
 """The local engine, compared with padded forward passes of the same weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -75,14 +73,11 @@ def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.
     assert [c.token_ids for c in flat(found)] == [c.token_ids for c in whole]
 
 
-def test_in_low_precision_the_separate_adapter_gives_the_same() -> None:
+def test_low_precision_samples_alike_and_everything_is_restored() -> None:
     policy = tiny_policy(perturb=0.1)
     policy.model.base_model.model.to(torch.bfloat16)  # not merged
     groups = engine(policy).generate(RAGGED, 2, max_new_tokens=20, seed=1)
     assert worst_difference(policy, flat(groups), Sampling()) < 0.3
-
-
-def test_everything_is_restored_afterwards() -> None:
     policy = tiny_policy(perturb=0.1)
     before = {n: p.clone() for n, p in policy.model.named_parameters()}
     attention, state = policy.base.config._attn_implementation, torch.get_rng_state()
@@ -106,7 +101,7 @@ def test_stops_at_the_end_token_and_keeps_it() -> None:
         assert len(completion.logprobs) == len(completion.token_ids)
 
 
-def test_completions_are_reported_when_they_end_with_prompt_and_version_in_order(
+def test_completions_are_reported_when_they_end_with_prompt_and_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended: list[tuple[int, int, Completion]] = []
@@ -125,7 +120,7 @@ def test_completions_are_reported_when_they_end_with_prompt_and_version_in_order
     assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
 
 
-def test_ids_are_drawn_by_their_probabilities() -> None:
+def test_ids_are_drawn_by_their_probabilities_and_repacking_keeps_live_rows() -> None:
     draw = torch.Generator().manual_seed(3)
     logits = torch.randn(700, generator=draw) * 2
     logits[torch.rand(700, generator=draw) < 0.5] = -torch.inf
@@ -139,9 +134,6 @@ def test_ids_are_drawn_by_their_probabilities() -> None:
     alone = torch.full((1, 700), -torch.inf)
     alone[0, 699] = 0.0
     assert [int(sample(alone, edge[None])) for edge in edges] == [699] * 4
-
-
-def test_repacking_keeps_every_live_row() -> None:
     packed = repack(torch.tensor([[1, 0, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0]]).bool())
     assert packed is not None and repack(torch.ones(2, 3).bool()) is None
     assert packed[0].tolist() == [[0, 3], [9, 9]] and packed[1].tolist() == [[True, True], [True, False]]
@@ -175,7 +167,7 @@ def test_samples_are_those_of_the_models_own_forward_pass(family: str, device: s
             assert torch.allclose(torch.tensor(c.logprobs), plain_logprobs(policy.base.eval(), c).cpu(), atol=1e-4)
 
 
-def test_sequences_longer_than_a_window_or_a_rotary_switch_are_refused() -> None:
+def test_sequences_beyond_a_window_and_other_attention_are_refused() -> None:
     factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     rope = {"rope_type": "longrope", "rope_theta": 1e4, **factors}
     phi3 = {"rope_parameters": rope, "original_max_position_embeddings": 40}
@@ -189,19 +181,13 @@ def test_sequences_longer_than_a_window_or_a_rotary_switch_are_refused() -> None
         local.generate([[5] * 20], max_new_tokens=20)
         with pytest.raises(ConfigError, match=rf"{reason}.*; set generation\.engine=vllm"):
             local.generate([[5] * 20], max_new_tokens=21)
-
-
-def test_models_with_other_attention_are_refused_at_the_start() -> None:
     moe = {"head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["full_attention"] * 2}
     cases: dict[str, dict[str, Any]] = {
-        "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-        "gptj": {"rotary_dim": 8},
-        "gpt_oss": moe,
-    }
+        "gpt_neo": {"attention_types": [[["global", "local"], 1]]}, "gptj": {"rotary_dim": 8}, "gpt_oss": moe,
+    }  # fmt: skip
     for family, more in cases.items():
-        with pytest.raises(
-            ConfigError, match=rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"
-        ):
+        refused = rf"generation\.engine=local (would sample|cannot decode) {family}.*engine=vllm"
+        with pytest.raises(ConfigError, match=refused):
             engine(tiny_policy(family=family, more=more))
     with pytest.raises(ConfigError, match=r"conv layers.*engine=vllm"):
         refuse(Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]))

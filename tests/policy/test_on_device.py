@@ -3,8 +3,6 @@
 ``llm-as-judge selftest`` runs this and all other tests marked ``gpu``. They run with ``--device cpu`` as well.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

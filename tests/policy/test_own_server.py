@@ -3,13 +3,10 @@
 A small program replaces vLLM, except in the last test (`make test-vllm`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import torch
+from helpers.finished import EMBEDDED, run_settings
+from helpers.processes import free_port
+from helpers.processes import running as alive
 from helpers.vllm import PYTHON, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
@@ -32,7 +32,6 @@ from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, environment
 from llm_as_judge.types import Question
 
-ROOT = Path(__file__).parents[2]
 #: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $NOTES.
 STAND_IN = f"""#!{sys.executable}
 import http.server, json, os, subprocess, sys
@@ -58,14 +57,10 @@ def program(folder: Path, text: str = STAND_IN) -> str:
 
 def gone(pid: int) -> bool:
     """Whether a process ends within some seconds."""
-    for _ in range(100):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
+    deadline = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return False
+    return not alive(pid)
 
 
 def start(config: Config, folder: Path) -> OwnServer:
@@ -74,7 +69,7 @@ def start(config: Config, folder: Path) -> OwnServer:
 
 def test_command_line_and_environment_follow_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["lora_rank=24", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]", "engine.python=py"]
-    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", *settings])
+    config = load_config("config/training.yaml", ["generation.engine=vllm", *settings])
     assert config.engine.base_url == "", "config/training.yaml starts a server unless VLLM_BASE_URL is set"
     words = command(config, "weights", "name", "bfloat16", 7)
     assert words[:4] == ["py", "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
@@ -99,9 +94,7 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
     assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
 
 
-def test_it_ends_with_all_its_processes_and_is_never_asked_through_a_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -147,24 +140,13 @@ def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(tmp_pa
 @pytest.mark.vllm
 @pytest.mark.gpu
 @needs_vllm[1]
-def test_a_run_starts_trains_with_and_ends_a_real_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
+def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
         monkeypatch.setenv(name, value)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    config = load_config(
-        ROOT / "config/embedded.yaml",
-        [
-            "generation.engine=vllm", f"engine.python={PYTHON}", f"device={device}", "dtype=float32",
-            "engine.options=[--enforce-eager, --max-num-seqs, '16']",
-            f"executor.base_url={address}", f"judge.base_url={address}", f"output_dir={tmp_path}/checkpoints",
-            f"log_dir={tmp_path}/logs", f"results_dir={tmp_path}/results", f"persistence_dir={tmp_path}/buffer",
-            "rollout_batch_size=2", "num_return_sequences_in_group=3", "tracking.report_to=none",
-        ],
-    )  # fmt: skip
+    address = f"http://127.0.0.1:{free_port()}/v1"
+    engine = {"generation.engine": "vllm", "engine.python": PYTHON, "device": device, "dtype": "float32"}
+    options = {"engine.options": "[--enforce-eager, --max-num-seqs, '16']", "rollout_batch_size": 2}
+    config = load_config(EMBEDDED, run_settings(tmp_path, address, **engine, **options))
     report = asyncio.run(GRPOTrainer(config=config).train(2))
     assert report is not None and report.step == 2
     log = (tmp_path / "logs/nano/policy_server.log").read_text(errors="replace")

@@ -1,23 +1,21 @@
-"""Scoring, the adapter, the reference and the settings of a policy."""
+"""Scoring, the adapter, the reference and the settings of a policy, and its chat templates."""
 
-from __future__ import annotations
-
-from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from helpers.tiny import NumberTokenizer, random_completions, tiny_policy
-from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from jinja2 import Environment
 
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.chat import chat_ids, text_of
 from llm_as_judge.policy.model import Policy, resolve_dtype
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.types import Completion, Prompt
 
 
-def test_the_reference_is_the_model_without_adapter_and_without_gradient() -> None:
+def test_only_the_adapter_trains_and_the_reference_is_the_model_without_it() -> None:
     completions = random_completions()
     fresh, moved = tiny_policy(), tiny_policy(perturb=0.2)
     expected = fresh.logprobs(completions)
@@ -29,9 +27,6 @@ def test_the_reference_is_the_model_without_adapter_and_without_gradient() -> No
         assert torch.allclose(torch.cat(rows), expected.logprobs[expected.mask], atol=1e-5)
     assert not torch.allclose(moved.logprobs(completions).logprobs, expected.logprobs, atol=1e-2)
     assert all(p.requires_grad for p in moved.trainable_parameters()) and moved.trainable_parameters()
-
-
-def test_only_the_adapter_trains_and_its_seed_determines_it() -> None:
     state = torch.get_rng_state()
     one, same, other = tiny_policy(), tiny_policy(), tiny_policy(seed=1)
     assert torch.equal(state, torch.get_rng_state())
@@ -51,22 +46,6 @@ def test_adapters_never_widen_their_inputs_in_low_precision() -> None:
     for shared_prefix in (False, True):
         policy.logprobs(random_completions(), shared_prefix=shared_prefix).logprobs.sum().backward()  # type: ignore[no-untyped-call]
     assert seen == 4 * len(adapters) * [torch.bfloat16]  # of both layouts, forward and again in the backward pass
-
-
-def test_the_saved_adapter_loads_with_peft_and_back(tmp_path: Path) -> None:
-    policy, completions = tiny_policy(perturb=0.1), random_completions()
-    expected = policy.logprobs(completions).logprobs
-    policy.save_adapter(tmp_path / "adapter")
-    again = tiny_policy()
-    again.load_adapter(tmp_path / "adapter")
-    assert torch.equal(again.logprobs(completions).logprobs, expected)
-    plain = AutoModelForCausalLM.from_config(policy.base.config)
-    plain.load_state_dict(tiny_policy().model.unload().state_dict())
-    loaded = PeftModel.from_pretrained(plain, str(tmp_path / "adapter")).eval()
-    ids = torch.tensor([[5, 6, 7, 8]])
-    assert torch.allclose(loaded(ids).logits, policy.model(input_ids=ids).logits, atol=1e-6)
-    with pytest.raises(ConfigError, match="another shape"):
-        tiny_policy(rank=8).load_adapter(tmp_path / "adapter")
 
 
 @pytest.mark.gpu
@@ -104,3 +83,56 @@ def test_an_adapter_of_another_scale_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lora_alpha=16\.0.*model\.lora_alpha=8"):
         tiny_policy().load_adapter(tmp_path)
     tiny_policy(lora_alpha=16).load_adapter(tmp_path)
+
+
+CHATML = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise('no system role') }}{% endif %}" + CHATML
+DROPS_SYSTEM = CHATML.replace("in messages %}", "in messages if m.role != 'system' %}")
+LAST_ONLY = CHATML.replace("in messages %}", "in messages[-1:] %}")
+PROMPT = Prompt("Rules.", "Third?", (("First?", "one"), ("Second?", "two")), "Well, ")
+
+
+class Letters:
+    """A tokenizer with one token per letter."""
+
+    all_special_tokens = ("<eos>", "")
+
+    def __init__(self, template: str = "") -> None:
+        environment = Environment()
+        environment.globals["raise"] = self._refuse
+        self._template = environment.from_string(template)
+
+    def _refuse(self, why: str) -> str:
+        raise ValueError(why)
+
+    def encode(self, text: str, **options: Any) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    def decode(self, token_ids: list[int]) -> str:
+        return "".join("<eos>" if i == 0 else chr(i) for i in token_ids)
+
+    def apply_chat_template(self, messages: list[dict[str, str]], *, tokenize: bool, **options: Any) -> Any:
+        text = self._template.render(messages=messages, **options)
+        return self.encode(text) if tokenize else text
+
+
+def test_templates_get_what_they_accept_and_texts_have_no_special_tokens() -> None:
+    rest = "\n<|assistant|>one\n<|user|>Second?\n<|assistant|>two\n<|user|>Third?\n<|assistant|>Well, "
+    cases = {
+        CHATML: f"<|system|>Rules.\n<|user|>First?{rest}",
+        NO_SYSTEM: f"<|user|>Rules.\n\nFirst?{rest}",
+        DROPS_SYSTEM: f"<|user|>Rules.\n\nFirst?{rest}",
+        LAST_ONLY: "<|user|>Rules.\n\nFirst?\n\none\n\nSecond?\n\ntwo\n\nThird?\n<|assistant|>Well, ",
+    }
+    found = {template: "".join(map(chr, chat_ids(Letters(template), PROMPT))) for template in cases}
+    assert found == cases
+    ids = chat_ids(Letters(CHATML), Prompt("", "Only?"))
+    assert "".join(map(chr, ids)) == "<|system|>\n<|user|>Only?\n<|assistant|>"
+    cases = {
+        "x = 1": "x = 1", "x = 1 \0\0\n\0": "x = 1", "\0 x = 1": "x = 1", "s = '\0' + 1": "s = '<eos>' + 1", "\0": "",
+        "": "",
+    }  # fmt: skip
+    assert {written: text_of(Letters(), list(map(ord, written))) for written in cases} == cases

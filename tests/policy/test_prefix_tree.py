@@ -1,7 +1,5 @@
 """The radix tree: sequences are paths, no prefix occurs twice, and keys are seen only by the queries below them."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from typing import Any

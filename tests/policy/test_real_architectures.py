@@ -4,8 +4,6 @@ A fake tensor has no values, so the test also fails if a forward or backward pas
 a boolean index), which on a GPU would be a synchronisation in every layer or row.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from random import Random
@@ -109,9 +107,7 @@ def architecture(make: Any, shape: ModelSizes) -> Any:
     )  # fmt: skip
 
 
-def test_an_evaluation_of_long_prompts_needs_the_planned_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefill of each batch, and its decoding step with the longest cache."""
     monkeypatch.setattr(nn.Module, "_apply", converted)
     monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")
@@ -142,7 +138,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(
 
 
 @pytest.mark.parametrize(("make", "shape"), [(Qwen2Config, QWEN25), (Qwen3Config, QWEN3)])
-def test_an_update_computes_in_bfloat16_and_needs_the_planned_memory(
+def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
     make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)

@@ -1,18 +1,16 @@
 """The vLLM client with a small HTTP server that implements its part of the protocol; tests with vLLM are elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
+from helpers.web import Handler, serving
 from safetensors.torch import load_file
 
 from llm_as_judge.assembly.policy import load_author
@@ -22,7 +20,6 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
@@ -37,47 +34,32 @@ class FakeServer:
         self.model: str | None = None  # model name in the reply, instead of the requested one
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Replies(Handler):
             def do_GET(self) -> None:
-                self.answer(200, json.dumps({"data": [{"id": name} for name in outer.models]}))
+                self.send(200, {"data": [{"id": name} for name in outer.models]})
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.requests.append((self.path, body))
-                if outer.failures:
-                    status, text = outer.failures.pop(0)
-                    return self.answer(status, text)
-                if self.path.endswith("lora_adapter"):
-                    return self.answer(200, f"Success: {body['lora_name']}")
-                choices = [{**outer.default(i, body), **outer.choice} for i in reversed(range(body["n"]))]
-                return self.answer(200, json.dumps({"model": outer.model or body["model"], "choices": choices}))
+                self.send(*outer.reply(self.path, json.loads(self.raw())))
 
-            def answer(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(text.encode())
+        self._serving = serving(Replies, port)
+        self.url = self._serving.__enter__()
+        self.port = int(self.url.rpartition(":")[2])
 
-            def log_message(self, *arguments: Any) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self.port = self._server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @staticmethod
-    def default(index: int, body: dict[str, Any]) -> dict[str, Any]:
-        ids = [body["prompt"][0] + index, 9, EOS]
-        return {
-            "index": index,
-            "text": "ignored",
-            "finish_reason": "stop",
-            "token_ids": ids,
-            "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]},
-        }
+    def reply(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        self.requests.append((path, body))
+        if self.failures:
+            return self.failures.pop(0)
+        if path.endswith("lora_adapter"):
+            return 200, f"Success: {body['lora_name']}"
+        logprobs = {"token_logprobs": [-0.5, -0.25, -0.125]}
+        choices = [
+            {"index": i, "text": "ignored", "finish_reason": "stop", "token_ids": [body["prompt"][0] + i, 9, EOS],
+             "logprobs": logprobs, **self.choice} for i in reversed(range(body["n"]))
+        ]  # fmt: skip
+        return 200, {"model": self.model or body["model"], "choices": choices}
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._serving.__exit__(None, None, None)
 
 
 @pytest.fixture
@@ -92,7 +74,7 @@ def engine(server: FakeServer, directory: Path, **settings: Any) -> VLLMEngine:
     return VLLMEngine(config, "base", directory, NumberTokenizer())
 
 
-def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeServer, tmp_path: Path) -> None:
+def test_completions_carry_ids_and_logprobs_in_order_each_of_its_own_seed(server: FakeServer, tmp_path: Path) -> None:
     ended: dict[tuple[int, int], Completion] = {}
 
     def note(place: int, member: int, completion: Completion) -> None:
@@ -112,10 +94,7 @@ def test_completions_carry_the_servers_ids_and_logprobs_in_order(server: FakeSer
     (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)  # greedy: one request is enough
     assert len(group) == 3 and group[0] == group[1] == group[2]
     assert [body["n"] for _, body in server.requests] == [1]
-
-
-def test_every_completion_has_its_own_seed(server: FakeServer, tmp_path: Path) -> None:
-    """vLLM's ParentRequest gives completion k of a request its seed plus k."""
+    # vLLM's ParentRequest gives completion k of a request its seed plus k.
     seeds: list[list[int]] = []
     for start in (0, 64, 0):
         server.requests.clear()
@@ -145,9 +124,7 @@ def test_every_version_and_every_policy_is_a_new_adapter(server: FakeServer, tmp
     assert engine(server, tmp_path / "another").generate([[4]]) and server.requests[-1][1]["model"] == "base"
 
 
-def test_the_adapter_is_written_in_the_servers_precision_and_readable_for_it(
-    server: FakeServer, tmp_path: Path
-) -> None:
+def test_the_adapter_has_the_servers_precision_and_is_readable_for_it(server: FakeServer, tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         for name, dtype in (("bfloat16", torch.bfloat16), ("float32", torch.float32)):
@@ -229,7 +206,7 @@ def test_the_configured_engine_is_checked_and_writes_adapters_next_to_the_checkp
 ) -> None:
     monkeypatch.setenv("VLLM_BASE_URL", server.url)
     server.models = ["Qwen/Qwen2.5-7B-Instruct"]
-    config = load_config(ROOT / "config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
+    config = load_config("config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])
     monkeypatch.setattr("llm_as_judge.assembly.policy.Policy.load", lambda *a, **k: tiny_policy())
     made = load_author(config).engine
     assert server.requests[0][1]["model"] == server.models[0]

@@ -1,7 +1,5 @@
 """The vLLM client with a real vLLM server and the nano policy (`make test-vllm`); skipped without VLLM_PYTHON."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

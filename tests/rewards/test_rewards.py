@@ -1,8 +1,7 @@
-"""The reward: every term counts, the documented sum, and no wrong answer above a right one."""
-
-from __future__ import annotations
+"""The reward: every term counts, no wrong answer above a right one; reward functions of the user's own."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,23 @@ from llm_as_judge import types
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS
+from llm_as_judge.rewards.custom import CustomRewards, load_function
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.types import Completion, Exchange, Execution, Finding, OperatorCall, Problem, Reward, Verdict
+from llm_as_judge.types import (
+    Completion,
+    Exchange,
+    Execution,
+    Finding,
+    Group,
+    OperatorCall,
+    Problem,
+    Question,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
 WORKFLOW = """class Workflow:
@@ -47,11 +60,9 @@ def reward(
 ) -> Reward:
     function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
     return function(
-        Problem(types.Question("p", "?", domain), types.Reference(("12",))),
-        Completion(text, (), (), (), "stop"),
-        Execution(outcome, answer, calls, findings=findings),
-        Verdict(correct, "rules"),
-    )
+        Problem(types.Question("p", "?", domain), types.Reference(("12",))), Completion(text, (), (), (), "stop"),
+        Execution(outcome, answer, calls, findings=findings), Verdict(correct, "rules"),
+    )  # fmt: skip
 
 
 def total(*args: Any, **kwargs: Any) -> float:
@@ -60,12 +71,17 @@ def total(*args: Any, **kwargs: Any) -> float:
     return value
 
 
-def test_the_terms_are_those_of_the_table_and_the_best_total_is_nine_and_a_half() -> None:
+def test_the_terms_are_those_of_the_table_and_the_total_is_their_weighted_sum() -> None:
     assert dict(RewardConfig().reward_weights) == WEIGHTS and list(WEIGHTS) == list(TERMS)
     assert {f"reward.{term}" for term in TERMS if term != "correctness"} < set(PARTS)
     best = reward(True, calls=(call(),))
     assert best.total == pytest.approx(9.5)
     assert dict(best.terms) == {**dict.fromkeys(TERMS, 10.0), "repetition": 0.0}
+    got = reward(True, calls=(call(tokens=300), call(tokens=200)), findings=(UNUSED,), text="a b c d e f " * 4)
+    terms = got.terms
+    assert (terms["efficiency"], terms["simplicity"], terms["format"]) == (5.0, 7.5, 5.0) and terms["repetition"] > 0
+    expected = sum((-1 if term == "repetition" else 1) * WEIGHTS[term] * terms[term] for term in WEIGHTS)
+    assert got.total == pytest.approx(expected)
 
 
 RUNS = st.fixed_dictionaries(
@@ -83,7 +99,7 @@ RUNS = st.fixed_dictionaries(
 
 
 @given(RUNS, RUNS, RUNS, st.sampled_from(UNFINISHED))
-def test_right_above_wrong_above_unfinished(
+def test_right_over_wrong_over_unfinished(
     right: dict[str, Any], wrong: dict[str, Any], broken: dict[str, Any], outcome: str
 ) -> None:
     best, middle, worst = total(True, **right), total(False, **wrong), total(True, outcome=outcome, **broken)
@@ -100,24 +116,18 @@ def test_a_failure_of_ours_is_unscored() -> None:
     assert reward(None, outcome="raised").total is not None, "the policy's fault, whatever the judge says"
 
 
-def test_the_total_is_the_weighted_sum_of_its_terms() -> None:
-    got = reward(True, calls=(call(tokens=300), call(tokens=200)), findings=(UNUSED,), text="a b c d e f " * 4)
-    terms = got.terms
-    assert (terms["efficiency"], terms["simplicity"], terms["format"]) == (5.0, 7.5, 5.0) and terms["repetition"] > 0
-    expected = sum((-1 if term == "repetition" else 1) * WEIGHTS[term] * terms[term] for term in WEIGHTS)
-    assert got.total == pytest.approx(expected)
-
-
 def term(name: str, **run: Any) -> float:
     return reward(True, **run).terms[name]
 
 
-def test_efficiency_and_simplicity_are_linear_and_clipped() -> None:
+def test_efficiency_simplicity_repetition_and_format() -> None:
     assert [term("efficiency", calls=(call(tokens=n),)) for n in (0, 250, 1000, 5000)] == [10.0, 7.5, 0.0, 0.0]
     assert [term("simplicity", calls=(call(),) * n) for n in (0, 1, 2, 3, 5, 9)] == [10.0, 10.0, 7.5, 5.0, 0.0, 0.0]
-
-
-def test_the_format_term_requires_a_clean_answer() -> None:
+    assert term("repetition") == term("repetition", text="") == 0.0
+    assert term("repetition", calls=(call(input="a", n=1), call(n=1, input="a")), text="") == 5.0
+    assert term("repetition", calls=(call("A", input="a"), call("B", input="a")), text="") == 0.0
+    assert term("repetition", calls=(call(value={1, 2}),), text="") == 0.0, "arguments that JSON cannot hold"
+    assert 9.0 < term("repetition", text="same words over and over again " * 50) <= 10.0
     wrong = []
     warnings.simplefilter("error")  # odd Python gives none
     for answer, domain, clean in (
@@ -134,23 +144,105 @@ def test_the_format_term_requires_a_clean_answer() -> None:
     assert not wrong
 
 
-def test_repetition_of_calls_and_text() -> None:
-    assert term("repetition") == term("repetition", text="") == 0.0
-    assert term("repetition", calls=(call(input="a", n=1), call(n=1, input="a")), text="") == 5.0
-    assert term("repetition", calls=(call("A", input="a"), call("B", input="a")), text="") == 0.0
-    assert term("repetition", calls=(call(value={1, 2}),), text="") == 0.0, "arguments that JSON cannot hold"
-    assert 9.0 < term("repetition", text="same words over and over again " * 50) <= 10.0
-
-
 def test_weights_and_budgets_that_break_the_promise_are_refused() -> None:
     for change, message in (
-        ({"correctness": 0.2, "efficiency": 0.6}, "outscore"),
-        ({"format": -0.1, "efficiency": 0.3}, "negative"),
-        ({"style": 0.1}, "style"),
-        ({"efficiency": float("nan")}, "finite"),
-    ):
+        ({"correctness": 0.2, "efficiency": 0.6}, "outscore"), ({"format": -0.1, "efficiency": 0.3}, "negative"),
+        ({"style": 0.1}, "style"), ({"efficiency": float("nan")}, "finite"),
+    ):  # fmt: skip
         with pytest.raises((ConfigError, ValidationError), match=message):
             RewardFunction(RewardConfig(reward_weights={**WEIGHTS, **change}))
     for setting in ({"reward_weights": {"correctness": 1.0}}, {"token_budget": 0}, {"operator_budget": 1}):
         with pytest.raises(ValidationError, match=next(iter(setting))):
             RewardConfig(**setting)  # type: ignore[arg-type]
+
+
+SOURCE = """
+def brevity(prompts, completions, **columns):
+    assert columns["domain"] == ["math"] * len(prompts)
+    return [1.0 if len(text) < 5 else None for text in completions]
+
+async def right(prompts, completions, correct, **columns):
+    return [2.0 * bool(value) for value in correct]
+
+def short(completions):
+    return [float(len(text)) for text in completions]
+
+def keywords(completions, **kwargs):
+    assert set(kwargs) >= {"prompts", "completion_ids", "ground_truth", "domain", "answer", "correct"}
+    return [1.0] * len(completions)
+
+def truth(prompts, completions, ground_truth, answer=None):
+    return [float(a == truth) for a, truth in zip(answer, ground_truth)]
+
+def ids(*, completion_ids, scale=2.0):
+    return [scale * len(i) for i in completion_ids]
+
+def state(prompts, completions, trainer_state, solution):
+    return []
+
+def positional(completions, /):
+    return []
+
+def few(prompts, completions, **columns):
+    return [1.0]
+
+def text(prompts, completions, **columns):
+    return ["good"] * len(prompts)
+
+def leave(prompts, **columns):
+    raise SystemExit(0)
+
+number = 3
+"""
+
+
+def rollout(text: str, total: float | None, correct: bool = True) -> Rollout:
+    problem = Problem(Question("p", "2+2?", "math"), Reference(("4",)))
+    completion, run = Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop"), Execution("finished", "4")
+    return Rollout(problem, completion, "", run, Verdict(correct, "rules"), Reward(total, {"a": 1.0}))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    return path
+
+
+def custom(file: Path, limit: float = 10.0, **weights: float) -> CustomRewards:
+    return CustomRewards({n: (load_function(f"{file}:{n}"), w) for n, w in weights.items()}, limit)
+
+
+async def added(rewards: CustomRewards, *rollouts: Rollout) -> list[Reward]:
+    groups = await rewards.add([Group(rollouts[0].problem, rollouts[:1]), Group(rollouts[0].problem, rollouts[1:])])
+    return [r.reward for g in groups for r in g.rollouts]
+
+
+async def test_own_functions_are_terms_by_name_that_cannot_lift_a_wrong_answer(file: Path) -> None:
+    rewards = custom(file, brevity=0.5, right=1.0)
+    one, two, unscored = await added(rewards, rollout("abc", 9.0), rollout("abcdef", -3.0, False), rollout("x", None))
+    assert (one.total, one.terms) == (11.5, {"a": 1.0, "brevity": 1.0, "right": 2.0})
+    assert (two.total, two.terms) == (-3.0, {"a": 1.0, "right": 0.0})
+    assert unscored.total is None
+    rewards = custom(file, limit=100.0, short=1.0, keywords=1.0, truth=1.0, ids=1.0)
+    (reward,) = await added(rewards, rollout("abc", 0.0))
+    assert reward.terms == {"a": 1.0, "short": 3.0, "keywords": 1.0, "truth": 1.0, "ids": 6.0}
+    rewards = custom(file, limit=1.5, brevity=-100.0, right=0.0)
+    one, two = await added(rewards, rollout("a", 9.0), rollout("b" * 9, 5.0))
+    assert (one.total, two.total) == (7.5, 5.0)
+    assert RewardFunction(RewardConfig()).slack == pytest.approx((15 * 0.65 - 3.5) / 2)
+
+
+async def test_a_function_that_cannot_be_used_or_returns_nonsense_is_refused(file: Path) -> None:
+    for name, message in (
+        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
+        (f"{file}:positional", "asks for completions; parameters are passed by name"),
+        (f"{file}:number", "not a function"), (f"{file}:missing", "has no 'missing'"),
+        ("nowhere.py:f", "no file nowhere.py"), ("no_such_module:f", "cannot import"),
+        ("math", "write package.module:function"), ("math:sqrrt", "did you mean 'sqrt'"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            load_function(name)
+    for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
+        with pytest.raises(ConfigError, match=message):
+            await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))

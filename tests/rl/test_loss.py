@@ -1,17 +1,84 @@
-"""The losses, compared with a loop over tokens in plain Python, and the sampling distribution."""
-
-from __future__ import annotations
+"""From rewards to the loss: group-relative advantages, losses compared with plain loops, the sampling distribution."""
 
 import math
+import statistics
 from typing import Any, get_args
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from llm_as_judge.config.schema import ImportanceSampling, LossType, TrainingConfig
+from llm_as_judge.config.schema import ImportanceSampling, LossType, ScaleRewards, TrainingConfig
 from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.rl.credit import credit, group_advantages
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
+from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
+
+NAN = math.nan
+SCALES: tuple[ScaleRewards, ...] = ("group", "batch", "none")
+
+
+def group(*rewards: float, abstained: bool = False) -> Group:
+    """A group with NaN for unscored rollouts, because the judge ``abstained`` or for another reason."""
+    problem = Problem(Question("p", "text", "math"), Reference(("1",)))
+
+    def rollout(total: float) -> Rollout:
+        scored = not math.isnan(total)
+        verdict = Verdict(True, "rules") if scored else Verdict(None, "llm" if abstained else "none")
+        completion = Completion("", (1,), (2,), (0.0,), "stop")
+        return Rollout(problem, completion, "", Execution("finished", "1"), verdict, Reward(total if scored else None))
+
+    return Group(problem, tuple(map(rollout, rewards)))
+
+
+def test_advantages_equal_a_plain_loop() -> None:
+    rows = [[1.0, 4.0, 2.5, NAN], [10.0, -5.0, 9.0]]
+    scored = [[r for r in row if not math.isnan(r)] for row in rows]
+    for scale in SCALES:
+        found = group_advantages([torch.tensor(row, dtype=torch.float64) for row in rows], scale)
+        for row, known, worth in zip(rows, scored, found, strict=True):
+            spread = {
+                "group": statistics.stdev(known), "batch": statistics.stdev([*scored[0], *scored[1]]), "none": 1 - 1e-4,
+            }  # fmt: skip
+            mean = statistics.fmean(known)
+            expected = [0.0 if math.isnan(r) else (r - mean) / (spread[scale] + 1e-4) for r in row]
+            assert worth.tolist() == pytest.approx(expected, abs=1e-12), scale
+
+
+def test_groups_without_contrast_or_with_an_abstention_teach_nothing() -> None:
+    credited = credit([group(9.5, 9.5001, 9.4999), group(9.0, NAN), group(NAN), group(1.0, 3.0)], "group")
+    assert [c.contrast for c in credited] == [False, False, False, True]
+    assert [c.unscored for c in credited] == [0, 1, 1, 0]
+    assert [a for c in credited[:3] for a in c.advantages] == [0.0] * 6
+    biased, sound = group(9.0, 8.0, -3.0, NAN, abstained=True), group(1.0, 3.0, NAN)
+    for scale in SCALES:
+        left_out, kept = credit([biased, sound], scale)
+        assert (left_out.left_out, left_out.contrast, left_out.unscored) == (True, False, 1)
+        assert left_out.advantages == (0.0,) * 4 and all(map(math.isnan, left_out.rewards))
+        assert kept.advantages == credit([sound], scale)[0].advantages
+        assert (kept.left_out, kept.unscored) == (False, 1), "a failure of ours does not bias the others"
+
+
+def test_shuffling_permutes_the_scored_rewards_over_the_batch() -> None:
+    groups = [group(*map(float, range(6 * i, 6 * i + 6))) for i in range(5)] + [group(NAN, 40.0)]
+    found, again = ([c.rewards for c in credit(groups, "none", shuffle_seed=3)] for _ in range(2))
+    assert found[:-1] == again[:-1] and found[-1][1] == again[-1][1] and math.isnan(found[-1][0])
+    assert sorted(r for row in found for r in row if not math.isnan(r)) == [*map(float, range(30)), 40.0]
+    assert found[0] != (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=8), st.floats(-100, 100))
+def test_sum_is_zero_and_a_shift_changes_nothing(rewards: list[float], shift: float) -> None:
+    row = torch.tensor(rewards, dtype=torch.float64)
+    plain, shifted = (worth.tolist() for worth in group_advantages([row, row + shift], "none"))
+    assert sum(plain) == pytest.approx(0, abs=1e-9)
+    # At the tolerance itself a shift may round to the other side.
+    if abs(max(rewards) - min(rewards) - 1e-3) > 1e-9:
+        assert plain == pytest.approx(shifted, abs=1e-9)
+
 
 LENGTHS = [5, 1, 7, 3, 6]
 MAX_LENGTH = 9
@@ -27,12 +94,9 @@ def batch(seed: int = 0) -> LossInputs:
     mask = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
     return LossInputs(
         logprobs=new.clone().requires_grad_(),
-        advantages=torch.tensor([1.0, -2.0, 0.5, -0.3, 0.0], dtype=torch.float64),
-        mask=mask,
-        old_logprobs=new + noise(0.4),
-        ref_logprobs=new + noise(0.5),
-        sampling_logprobs=new + noise(0.6),
-    )
+        advantages=torch.tensor([1.0, -2.0, 0.5, -0.3, 0.0], dtype=torch.float64), mask=mask,
+        old_logprobs=new + noise(0.4), ref_logprobs=new + noise(0.5), sampling_logprobs=new + noise(0.6),
+    )  # fmt: skip
 
 
 def slow_importance(inputs: LossInputs, settings: TrainingConfig, i: int, j: int) -> float:
@@ -122,26 +186,21 @@ def test_values_and_gradients_equal_the_slow_loop() -> None:
     assert not wrong
 
 
-def test_clipped_tokens_are_counted_by_side() -> None:
+def test_clipped_tokens_are_counted_and_padding_may_hold_anything() -> None:
     new = torch.tensor([[0.5, 0.0, -0.5]])
     old, mask = torch.zeros(1, 3), torch.tensor([[True, True, True]])
     up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     assert (up.clipped_high, up.clipped_low) == (1.0, 0.0)
     assert (down.clipped_high, down.clipped_low) == (0.0, 1.0)
-
-
-def test_padding_may_hold_anything() -> None:
     inputs = batch()
     clean = float(policy_loss(inputs, settings_of("grpo", 0.1), WHOLE).loss.detach())
     assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None
     poisoned = LossInputs(
-        torch.where(inputs.mask, inputs.logprobs.detach(), math.nan).requires_grad_(),
-        inputs.advantages,
-        inputs.mask,
+        torch.where(inputs.mask, inputs.logprobs.detach(), math.nan).requires_grad_(), inputs.advantages, inputs.mask,
         inputs.old_logprobs.masked_fill(~inputs.mask, math.inf),
         inputs.ref_logprobs.masked_fill(~inputs.mask, -math.inf),
-    )
+    )  # fmt: skip
     loss = policy_loss(poisoned, settings_of("grpo", 0.1), WHOLE).loss
     loss.backward()
     assert float(loss.detach()) == clean
@@ -151,7 +210,7 @@ def test_padding_may_hold_anything() -> None:
 LOGITS = torch.tensor([[2.0, 1.0, 0.5, -1.0, -3.0]])
 
 
-def test_filters_equal_those_of_hugging_face() -> None:
+def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
     logits = torch.randn(20, 50, generator=torch.Generator().manual_seed(0)) * 3
@@ -159,15 +218,9 @@ def test_filters_equal_those_of_hugging_face() -> None:
     for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         expected = warper(None, expected)
     assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20).exp(), expected.softmax(-1), atol=1e-6)
-
-
-def test_a_sampled_token_is_never_filtered() -> None:
     scores = sampling_logprobs(LOGITS, 1.0, 0.3, 1, keep=torch.tensor([4]))
     assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
     assert float(scores.exp().sum()) == pytest.approx(1)
-
-
-def test_entropy_of_a_truncated_distribution_and_no_distribution_at_temperature_zero() -> None:
     assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):
         sampling_logprobs(LOGITS, 0.0)
@@ -192,8 +245,7 @@ def test_the_corrected_kl_term_has_the_gradient_of_the_kl_itself(estimator: Any)
         for token, probability in enumerate(logits.detach().softmax(-1)):
             new = logits.log_softmax(-1)[token].view(1, 1)
             inputs = LossInputs(new, torch.zeros(1), torch.ones(1, 1).bool(), None, reference[token].view(1, 1))
-            expected += (
-                probability * torch.autograd.grad(policy_loss(inputs, settings, Normaliser(1, 1)).loss, logits)[0]
-            )
+            loss = policy_loss(inputs, settings, Normaliser(1, 1)).loss
+            expected += probability * torch.autograd.grad(loss, logits)[0]
         found.append(float((expected - kl).norm() / kl.norm()))
     assert found[0] < 1e-12 and found[1] > 0.1

@@ -1,7 +1,5 @@
 """Lookahead: results depend on the order of the work only, not on how long anything takes."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading
@@ -67,15 +65,12 @@ class Watched(LuckyJudge):
         return await super().verdict(problem, answer)
 
 
-async def test_the_workflows_of_a_group_share_the_executors_seeds(tmp_path: Path) -> None:
+async def test_a_group_shares_the_executors_seeds_and_its_speed_changes_nothing(tmp_path: Path) -> None:
     runner = Slow(0, 0.0)
     await trained(trainer(tmp_path, runner, lookahead=0), 1)
     seeds = {(problem, seed) for problem, _, seed in runner.runs}
     problems = {problem for problem, _ in seeds}
     assert len(seeds) == len(problems) == len({seed for _, seed in seeds}) < len(runner.runs)
-
-
-async def test_the_executors_speed_and_training_in_parts_change_nothing(tmp_path: Path) -> None:
     judges = [Watched(), Watched(), Watched()]
     made = [
         trainer(tmp_path / str(i), Slow(i, seconds), judge=judges[i], refill_rounds=1)
@@ -95,15 +90,12 @@ async def test_batches_are_sampled_by_the_weights_of_that_many_steps_before(tmp_
             def update(self, groups: Sequence[Group], step: int, seen: list[list[int]] = seen) -> None:
                 seen.append([r.completion.policy_version for g in groups for r in g.rollouts])
 
-        made = bandit_trainer(
-            tmp_path, lookahead=lookahead, max_steps=5, reports=reports, buffer=Buffer(), runner=Slow(0)
-        )
+        settings: dict[str, Any] = {"lookahead": lookahead, "max_steps": 5, "reports": reports}
+        made = bandit_trainer(tmp_path, buffer=Buffer(), runner=Slow(0), **settings)
         await made.train()
         assert seen == [[max(0, step - lookahead)] * 24 for step in range(5)]
-        stale = [min(step, lookahead) for step in range(5)]
-        assert [(r.version, r.staleness, r.staleness_max) for r in reports] == [
-            (step, old, old) for step, old in enumerate(stale)
-        ]
+        stale = [(step, min(step, lookahead), min(step, lookahead)) for step in range(5)]
+        assert [(r.version, r.staleness, r.staleness_max) for r in reports] == stale
         assert made.parts.sampler.state_dict()["position"] == 5 * 4  # nothing is drawn beyond the last step
         assert all(0 < r.device_busy <= 1.05 for r in reports)
 

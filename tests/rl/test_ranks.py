@@ -1,7 +1,5 @@
 """Several processes that share updates train the weights of one process, and end together."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
@@ -15,6 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.finished import EMBEDDED, as_options, run_settings
+from helpers.processes import ROOT, program
 from helpers.tiny import random_completions
 from helpers.update_case import PRECISIONS, several, updater_of, warmed
 
@@ -26,9 +26,8 @@ from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.ranks import ALONE, Alone, spread
 from llm_as_judge.types import Completion
 
-ROOT = Path(__file__).parents[2]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-WITH_HELPERS = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+WITH_HELPERS = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, device: str) -> list[dict[str
     out = tmp_path_factory.mktemp("ranks") / "found"
     hidden = {} if kind == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
     case = Path(__file__).parents[1] / "helpers/update_case.py"
-    done = subprocess.run(
-        [*TORCHRUN, case, out, kind], check=False, capture_output=True, text=True, timeout=120,
-        env={**WITH_HELPERS, **hidden},
-    )  # fmt: skip
+    done = program(*TORCHRUN, case, out, kind, **WITH_HELPERS, **hidden)
     assert done.returncode == 0, done.stderr
     return [torch.load(f"{out}.{rank}") for rank in range(2)]
 
@@ -54,9 +50,7 @@ def apart(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> fl
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-6), ("float64", 1e-8)])
-def test_two_processes_train_the_weights_of_one(
-    both: list[dict[str, Any]], dtype: str, most: float, device: str
-) -> None:
+def test_two_processes_train_weights_of_one(both: list[dict[str, Any]], dtype: str, most: float, device: str) -> None:
     if device != "cpu":
         most *= 10
         if dtype not in PRECISIONS["cuda"]:
@@ -96,7 +90,7 @@ def test_a_device_that_several_processes_cannot_share_is_refused() -> None:
         size = 2
 
     with pytest.raises(ConfigError, match="each takes a GPU by its LOCAL_RANK"):
-        load_together(load_config(ROOT / "config/embedded.yaml", ["device=cuda:1"]), Two())
+        load_together(load_config(EMBEDDED, ["device=cuda:1"]), Two())
 
 
 def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> None:
@@ -118,13 +112,9 @@ def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> N
 
 
 def settings(address: str, folder: Path) -> list[str]:
-    return [
-        f"executor.base_url={address}", f"judge.base_url={address}", "executor.temperature=0",
-        f"output_dir={folder / 'checkpoints'}", f"log_dir={folder / 'logs'}", f"results_dir={folder / 'results'}",
-        f"persistence_dir={folder / 'buffer'}", "tracking.report_to=none", "save_every=1", "learning_rate=1e-4",
-        "rollout_batch_size=2", "num_return_sequences_in_group=3", "eval_problems=1", "max_problems=12",
-        "plan_matrix=false", "baselines=false",
-    ]  # fmt: skip
+    small = {"learning_rate": 1e-4, "rollout_batch_size": 2, "eval_problems": 1, "eval_every": 0, "max_steps": 45}
+    less = {"plan_matrix": "false", "baselines": "false", "executor.temperature": 0}
+    return run_settings(folder, address, **small, **less)
 
 
 def children(parent: int) -> dict[int, int]:
@@ -132,9 +122,8 @@ def children(parent: int) -> dict[int, int]:
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            variables = dict(
-                line.split(b"=", 1) for line in (folder / "environ").read_bytes().split(b"\0") if b"=" in line
-            )
+            lines = (folder / "environ").read_bytes().split(b"\0")
+            variables = dict(line.split(b"=", 1) for line in lines if b"=" in line)
             if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
                 found[int(variables[b"RANK"])] = int(folder.name)
         except (OSError, KeyError):
@@ -143,13 +132,9 @@ def children(parent: int) -> dict[int, int]:
 
 
 @pytest.mark.slow
-async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes_it(
-    address: str, tmp_path: Path
-) -> None:
-    embedded = ROOT / "config/embedded.yaml"
-    chosen = [word for setting in settings(address, tmp_path) for word in ("--set", setting)]
+async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(address: str, tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"
-    command = [*TORCHRUN, "-m", "llm_as_judge", "train", "--config", str(embedded), *chosen]
+    command = [*TORCHRUN, "-m", "llm_as_judge", "train", *as_options(settings(address, tmp_path))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     both = await asyncio.create_subprocess_exec(*command, **pipes)
     output = asyncio.create_task(both.communicate())
@@ -165,5 +150,5 @@ async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes_
 
     newest = latest(checkpoints)
     assert newest is not None
-    report = await GRPOTrainer(embedded, settings(address, tmp_path), resume=True).train(1)
+    report = await GRPOTrainer(EMBEDDED, settings(address, tmp_path), resume=True).train(1)
     assert report is not None and report.step == step_of(newest) + 1

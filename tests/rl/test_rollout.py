@@ -1,7 +1,5 @@
 """Claims about collecting rollouts: order, concurrency, and whose fault a failure is."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any, get_args
@@ -26,23 +24,19 @@ async def collected(texts: list[str], **parts: Any) -> tuple[Rollout, ...]:
 
 def test_code_is_unwrapped_and_never_repaired() -> None:
     cases = {
-        "class Workflow: pass": "class Workflow: pass",
-        "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
-        "```\nx = 1\n```": "x = 1\n",
-        "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
+        "class Workflow: pass": "class Workflow: pass", "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
+        "```\nx = 1\n```": "x = 1\n", "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
         "```py\nx = 1\n```\n```python\ny = 2\n```": "x = 1\n",
         "<think>\n```python\nno\n```\n</think>\n```python\nyes\n```": "yes\n",
-        "```python\nnever closed": "```python\nnever closed",
-        "def f(:": "def f(:",
-        "s = '<eos>' + 1": "s = '<eos>' + 1",
-        "": "",
-    }
+        "```python\nnever closed": "```python\nnever closed", "def f(:": "def f(:",
+        "s = '<eos>' + 1": "s = '<eos>' + 1", "": "",
+    }  # fmt: skip
     assert {text: extract_code(text) for text in cases} == cases
     for text in ("b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"):
         assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1", text
 
 
-async def test_runs_overlap_up_to_the_limit_and_keep_their_order() -> None:
+async def test_runs_overlap_in_order_each_with_its_own_seed() -> None:
     class Slow(EchoRunner):
         running = most = 0
 
@@ -59,8 +53,6 @@ async def test_runs_overlap_up_to_the_limit_and_keep_their_order() -> None:
     assert [r.reward.total for r in rollouts] == [-5.0, *[10.0] * 12, -5.0]
     assert runner.most == 4
 
-
-async def test_each_member_of_a_group_has_a_seed_of_its_own_the_same_in_every_run() -> None:
     class Seeds(EchoRunner):
         def __init__(self) -> None:
             self.seen: set[tuple[str, int | None]] = set()
@@ -123,7 +115,7 @@ async def test_a_bug_travels_and_stops_the_others() -> None:
     assert sorted(cancelled) == ["a", "b"]
 
 
-async def test_a_workflow_cut_off_is_run_floored_or_masked() -> None:
+async def test_a_workflow_cut_off_is_floored_or_masked_and_a_steps_rewards_come_last() -> None:
     cut = Completion("7", (1,), (2,), (0.0,), "length")
     for truncated, total in (("run", 10.0), ("floor", -5.0), ("mask", None)):
         parts = RolloutParts(EchoRunner(), LuckyJudge(), ten_or_minus_five, truncated=truncated)  # type: ignore[arg-type]
@@ -131,8 +123,6 @@ async def test_a_workflow_cut_off_is_run_floored_or_masked() -> None:
         assert group.rollouts[0].reward.total == total, truncated
         assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
 
-
-async def test_rewards_of_a_whole_step_come_after_all_workflows_have_their_own() -> None:
     class Doubled:
         async def add(self, groups: list[Group]) -> list[Group]:
             def double(r: Rollout) -> Rollout:

@@ -1,7 +1,5 @@
 """The training loop: it learns, its control does not, it resumes bit for bit, and it stops when it should."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os
@@ -17,25 +15,15 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from helpers.tiny import (
-    EOS,
-    LUCKY,
-    EchoRunner,
-    Events,
-    ListBuffer,
-    LuckyJudge,
-    bandit_trainer,
-    equal,
-    tiny_policy,
-    weights,
-)
+from helpers import tiny
+from helpers.tiny import EOS, LUCKY, Events, Judges, ListBuffer, LuckyJudge, Runs, bandit_trainer, equal, weights
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
 from llm_as_judge.events import StepReport
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import TrainingStopped
-from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Rollout, Verdict
+from llm_as_judge.types import Execution, Group, Prompt, Rollout, Verdict
 
 
 async def accuracies(tmp_path: Path, steps: int = 12, **settings: Any) -> list[float]:
@@ -59,7 +47,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any], de
 
     def trainer(name: str) -> Trainer:
         torch.manual_seed(0)
-        policy = tiny_policy(rank=8, lora_dropout=0.1, device=device)  # dropout uses torch's generator
+        policy = tiny.tiny_policy(rank=8, lora_dropout=0.1, device=device)  # dropout uses torch's generator
         settings = {"policy": policy, "buffer": ListBuffer(), "save_every": 1, "reports": reports[name]}
         return bandit_trainer(tmp_path / name, **settings, **options)
 
@@ -81,9 +69,8 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any], de
     assert straight.parts.buffer is not None and resumed.parts.buffer is not None
     assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
     assert straight.parts.sampler.state_dict() == resumed.parts.sampler.state_dict()
-    assert torch.equal(
-        torch.get_rng_state(), torch.load(tmp_path / "straight/step_4/state.pt")["random_states"]["torch"]
-    )
+    saved = torch.load(tmp_path / "straight/step_4/state.pt")["random_states"]
+    assert torch.equal(torch.get_rng_state(), saved["torch"])
     moments = [t.updater.optimizer.state_dict()["state"] for t in (straight, resumed)]
     assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[0])
 
@@ -107,7 +94,7 @@ async def test_a_prefilled_reply_is_trained_on_its_own_tokens_and_run_as_a_whole
 
 def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
     """Launchers and schedulers send a signal to each process again."""
-    policy = tiny_policy(rank=8)
+    policy = tiny.tiny_policy(rank=8)
     save = policy.save_adapter
 
     def slowly(directory: Path) -> None:
@@ -131,35 +118,21 @@ def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
     assert equal(weights(clean), weights(resumed))
 
 
-async def test_a_collapse_of_valid_workflows_stops_the_run(tmp_path: Path) -> None:
-    class Breaking(EchoRunner):
-        calls = 0
-
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            self.calls += 1
-            return Execution("invalid", None) if self.calls > 6 * 24 else await super().run(source, question)
-
+async def test_no_valid_workflow_or_a_collapse_stops_the_run(tmp_path: Path) -> None:
+    breaking = Runs(lambda run: Execution("invalid", None) if run >= 6 * 24 else None)
     with pytest.raises(TrainingStopped, match=r"valid workflows fell to .*learning_rate"):
-        await bandit_trainer(tmp_path, runner=Breaking(), save_every=2).train(30)
+        await bandit_trainer(tmp_path, runner=breaking, save_every=2).train(30)
     last = checkpoint.latest(tmp_path)
     assert last is not None and last.name in ("step_6", "step_8")
 
+    async def steps(accepted: int | None = None) -> int:
+        """How many are made if lint accepts one workflow, of step ``accepted``."""
 
-async def test_a_run_that_cannot_begin_to_learn_stops_with_what_to_do(tmp_path: Path) -> None:
-    class Lint(EchoRunner):
-        """Accepts one workflow of step ``accepted``."""
-
-        def __init__(self, accepted: int | None = None) -> None:
-            self.calls, self.accepted = 0, accepted
-
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            step, member = divmod(self.calls, 24)
-            self.calls += 1
-            valid = (step, member) == (self.accepted, 0)
+        def lint(run: int) -> Execution:
+            valid = divmod(run, 24) == (accepted, 0)
             return Execution("finished", LUCKY) if valid else Execution("invalid", None, error="E1")
 
-    async def steps(runner: Lint) -> int:
-        trainer = bandit_trainer(tmp_path, runner=runner)
+        trainer = bandit_trainer(tmp_path, runner=Runs(lint))
         try:
             await trainer.train(8)
         except TrainingStopped as error:
@@ -167,21 +140,18 @@ async def test_a_run_that_cannot_begin_to_learn_stops_with_what_to_do(tmp_path: 
             assert re.search(noted, str(error)), error
         return trainer.step
 
-    assert await steps(Lint()) == 5
-    assert await steps(Lint(3)) == 8, "counted in a row"
+    assert await steps() == 5
+    assert await steps(3) == 8, "counted in a row"
 
 
-class Down(LuckyJudge):
+def down(fails: float = math.inf) -> Judges:
     """Fails from the third step on, for ``fails`` questions."""
 
-    def __init__(self, fails: float = math.inf) -> None:
-        self.calls, self.fails = 0, fails
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        self.calls += 1
-        if 2 * 24 < self.calls <= 2 * 24 + self.fails:
+    def fail(verdict: int, number: int) -> None:
+        if 2 * 24 <= verdict < 2 * 24 + fails:
             raise ProviderError("connection refused")
-        return await super().verdict(problem, answer)
+
+    return Judges(fail)
 
 
 def patient(trainer: Trainer, **patience: Any) -> Trainer:
@@ -194,12 +164,12 @@ async def test_an_endpoint_that_stays_down_stops_the_run_and_one_that_comes_back
 ) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     messages: list[str] = []
-    down = patient(bandit_trainer(tmp_path, judge=Down()), patience_s=0.01, on_pause=messages.append)
+    stays = patient(bandit_trainer(tmp_path, judge=down()), patience_s=0.01, on_pause=messages.append)
     with pytest.raises(InfrastructureError, match=r"100% of the rollouts .* connection refused.*--resume"):
-        await down.train(30)
+        await stays.train(30)
     assert checkpoint.latest(tmp_path) == tmp_path / "step_2", "the unscored step teaches nothing"
     assert len(messages) == 1 and "paused" in messages[0] and "connection refused" in messages[0]
-    judges = {"back": Down(48), "up": LuckyJudge()}
+    judges = {"back": down(48), "up": LuckyJudge()}
     back, up = (patient(bandit_trainer(tmp_path / k, judge=j), patience_s=5.0) for k, j in judges.items())
     for trainer in (back, up):
         report = await trainer.train(4)
@@ -208,11 +178,7 @@ async def test_an_endpoint_that_stays_down_stops_the_run_and_one_that_comes_back
 
 
 async def test_unscored_rollouts_are_counted_and_teach_nothing(tmp_path: Path) -> None:
-    class Abstaining(LuckyJudge):
-        async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-            return Verdict(None, "llm", "judge unparsable")
-
-    trainer = bandit_trainer(tmp_path, judge=Abstaining())
+    trainer = bandit_trainer(tmp_path, judge=Judges(lambda *_: Verdict(None, "llm", "judge unparsable")))
     before = weights(trainer)
     report = await trainer.train(1)
     assert report is not None
@@ -241,21 +207,14 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     assert by_group == pytest.approx([0.0] * 4, abs=1e-6)
 
 
-class Fickle(LuckyJudge):
+def fickle(boring: int) -> Judges:
     """Judges everything wrong for the first ``boring`` problems, whose groups have no contrast."""
-
-    def __init__(self, boring: int) -> None:
-        self.boring = boring
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        if int(problem.question.id.removeprefix("p")) < self.boring:
-            return Verdict(False, "rules")
-        return await super().verdict(problem, answer)
+    return Judges(lambda verdict, number: Verdict(False, "rules") if number < boring else None)
 
 
 async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) -> None:
     trained: list[int] = []
-    trainer = bandit_trainer(tmp_path, judge=Fickle(3), refill_rounds=3)
+    trainer = bandit_trainer(tmp_path, judge=fickle(3), refill_rounds=3)
     update = trainer.updater.update
 
     def watch(groups: Any, sampling: Any, version: int) -> Any:
@@ -268,7 +227,7 @@ async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) 
     assert report is not None and trained == [4 * 6]
     assert report.refilled_groups >= 3 and report.skipped_groups >= 3
     assert report.groups == 4 + report.refilled_groups == trainer.parts.sampler.state_dict()["position"]
-    hopeless = await bandit_trainer(tmp_path, judge=Fickle(10**6), refill_rounds=2).train(1)
+    hopeless = await bandit_trainer(tmp_path, judge=fickle(10**6), refill_rounds=2).train(1)
     assert hopeless is not None and hopeless.grad_norm == 0.0
     assert (hopeless.groups, hopeless.refilled_groups, hopeless.skipped_groups) == (12, 8, 12)
 

@@ -1,7 +1,5 @@
 """Loss and gradient equal those of TRL's ``GRPOTrainer._compute_loss``; skipped without the extra ``trl``."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from helpers.tiny import tiny_policy
 from helpers.update_case import batch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast
 
 from llm_as_judge.config.schema import TrainingConfig
@@ -24,13 +23,9 @@ trl = pytest.importorskip("trl", reason="trl is not installed; make peers instal
 LONGEST = 12
 #: Our loss type: TRL's loss type and level of the ratio. In TRL, gspo is grpo with one ratio per sequence.
 SHARED = {
-    "grpo": ("grpo", "token"),
-    "bnpo": ("bnpo", "token"),
-    "dr_grpo": ("dr_grpo", "token"),
-    "dapo": ("dapo", "token"),
-    "cispo": ("cispo", "token"),
-    "gspo": ("grpo", "sequence"),
-}
+    "grpo": ("grpo", "token"), "bnpo": ("bnpo", "token"), "dr_grpo": ("dr_grpo", "token"), "dapo": ("dapo", "token"),
+    "cispo": ("cispo", "token"), "gspo": ("grpo", "sequence"),
+}  # fmt: skip
 
 MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 
@@ -54,12 +49,10 @@ def trainer(directory: Path, policy: Policy, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = trl.GRPOTrainer(
-            model=policy.model,
-            reward_funcs=lambda completions, **named: [0.0] * len(completions),
+            model=policy.model, reward_funcs=lambda completions, **named: [0.0] * len(completions),
             args=trl.GRPOConfig(output_dir=str(directory), **sizes, **quiet, **options),
-            train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}),
-            processing_class=words_tokenizer(),
-        )
+            train_dataset=Dataset.from_dict({"prompt": ["go"] * 4}), processing_class=words_tokenizer(),
+        )  # fmt: skip
     made.current_gradient_accumulation_steps = 1
     return made
 
@@ -85,10 +78,8 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
     old, reference, sampled = noisy(new, 0.3, 1), noisy(new, 0.3, 2), noisy(new, 0.5, 3)
     advantages = torch.linspace(-1, 1.5, len(completions))
     common: dict[str, Any] = {"beta": beta, "use_bias_correction_kl": corrected, "epsilon": 0.2}
-    correction = {"importance_sampling": mode, "importance_sampling_cap": 1.3}
-    settings = TrainingConfig(
-        loss_type=loss_type, epsilon_high=0.28, response_max_length=LONGEST, **common, **correction
-    )
+    common |= {"importance_sampling": mode, "importance_sampling_cap": 1.3, "response_max_length": LONGEST}
+    settings = TrainingConfig(loss_type=loss_type, epsilon_high=0.28, **common)
     inputs = LossInputs(scores.logprobs, advantages, mask, old, reference, scores.entropy, sampled)
     found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
     ours.model.zero_grad(set_to_none=True)
@@ -99,24 +90,14 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, beta: floa
     high = 1.28 if name == "cispo" else 0.28  # in TRL the cap itself
     options = {"loss_type": name, "importance_sampling_level": level, "beta": beta, "epsilon_high": high}
     theirs = trainer(tmp_path, ours, use_bias_correction_kl=corrected, **options)
-    prompt, tokens = (max(len(getattr(c, n)) for c in completions) for n in ("prompt_ids", "token_ids"))
-    given = {
-        k: torch.zeros(len(completions), n, dtype=torch.long) for k, n in (("prompt", prompt), ("completion", tokens))
-    }
-    masks = {k: torch.zeros_like(v) for k, v in given.items()}
-    for row, c in enumerate(completions):
-        given["prompt"][row, prompt - len(c.prompt_ids) :] = torch.tensor(c.prompt_ids)
-        masks["prompt"][row, prompt - len(c.prompt_ids) :] = 1
-        given["completion"][row, : len(c.token_ids)] = torch.tensor(c.token_ids)
-        masks["completion"][row, : len(c.token_ids)] = 1
     batch_of_trl: dict[str, Any] = {
-        "advantages": advantages,
-        "old_per_token_logps": old,
-        "ref_per_token_logps": reference,
+        "advantages": advantages, "old_per_token_logps": old, "ref_per_token_logps": reference,
         "num_items_in_batch": mask.sum(),
-    }
-    for key, ids in given.items():
-        batch_of_trl |= {f"{key}_ids": ids, f"{key}_mask": masks[key]}
+    }  # fmt: skip
+    for key, side, field in (("prompt", "left", "prompt_ids"), ("completion", "right", "token_ids")):
+        rows = [torch.tensor(getattr(c, field)) for c in completions]
+        batch_of_trl[f"{key}_ids"] = pad_sequence(rows, True, 0, side)
+        batch_of_trl[f"{key}_mask"] = pad_sequence([torch.ones_like(row) for row in rows], True, 0, side)
     if mode != "off":
         # TRL computes the weights when it samples; here by the formula in its documentation.
         difference = (old - sampled) * mask

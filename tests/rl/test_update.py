@@ -1,20 +1,22 @@
-"""The update does not depend on how its batch is cut or ordered, corrects the engine, and checks its first batch."""
-
-from __future__ import annotations
+"""Updates do not depend on how a batch is cut or ordered, correct the engine and check themselves; the cold start."""
 
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import torch
+from helpers.tiny import random_completions, tiny_policy
 from helpers.update_case import batch, fresh, update
 
-from llm_as_judge.config.schema import LossType, TrainingConfig
+from llm_as_judge.config.schema import LossType, TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy import attention
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.scoring import Sampling
 from llm_as_judge.rl.update import Updater
+from llm_as_judge.rl.warmup import WarmUp
 
 
 def worst(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
@@ -89,13 +91,9 @@ def test_prefixes_are_shared_if_possible_and_worthwhile() -> None:
     lonely = [replace(c, prompt_ids=(i,), token_ids=(5, 6, 7), logprobs=(-1.0,) * 3) for i, c in enumerate(completions)]
     wrong = []
     for shared, dropout, rows, layout in (
-        (None, 0.0, completions, "tree"),
-        (True, 0.0, completions, "tree"),
-        (False, 0.0, completions, "padded"),
-        (None, 0.1, completions, "padded"),
-        (False, 0.1, completions, "padded"),
-        (None, 0.0, lonely, "padded"),
-    ):
+        (None, 0.0, completions, "tree"), (True, 0.0, completions, "tree"), (False, 0.0, completions, "padded"),
+        (None, 0.1, completions, "padded"), (False, 0.1, completions, "padded"), (None, 0.0, lonely, "padded"),
+    ):  # fmt: skip
         updater = Updater(fresh(lora_dropout=dropout), TrainingConfig(shared_prefix=shared))
         if (found := updater.checked_layout(rows, Sampling())) != layout:
             wrong.append((shared, dropout, layout, found))
@@ -104,7 +102,7 @@ def test_prefixes_are_shared_if_possible_and_worthwhile() -> None:
         update(fresh(lora_dropout=0.1), completions, shared_prefix=True)
 
 
-def test_a_wrong_tree_is_replaced_by_padded_rows_unless_it_is_forced(
+def test_a_wrong_tree_is_replaced_unless_it_is_forced(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     completions = batch(fresh())
@@ -118,3 +116,65 @@ def test_a_wrong_tree_is_replaced_by_padded_rows_unless_it_is_forced(
     assert "prefixes are not shared: on the first batch" in caplog.text
     with pytest.raises(ConfigError, match=r"shared_prefix=false"):
         update(fresh(), completions, shared_prefix=True)
+
+
+REPLIES = [replace(c, logprobs=()) for c in random_completions(prompts=2, group=2, seed=5)]
+
+
+def warm_up(policy: Policy, steps: int = 30, **training: bool) -> WarmUp:
+    loop = WarmUp(policy, WarmupConfig(sft_steps=steps, sft_learning_rate=2e-2), TrainingConfig(**training))
+    for _ in range(steps):
+        loop.step(REPLIES)
+    return loop
+
+
+def likelihoods(policy: Policy, *, reference: bool = False) -> torch.Tensor:
+    with torch.no_grad():
+        return policy.logprobs(REPLIES, Sampling(), reference=reference).logprobs
+
+
+@pytest.mark.gpu
+def test_the_loss_is_the_mean_over_all_tokens_and_falls(device: str) -> None:
+    policy = tiny_policy(rank=8, perturb=0.1, more={"head_dim": 32}, device=device)
+    scores = policy.logprobs(REPLIES, Sampling())
+    tokens = sum(len(c.token_ids) for c in REPLIES)
+    expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens
+    before = WarmUp(policy, WarmupConfig(), TrainingConfig()).loss(REPLIES)
+    assert before == pytest.approx(expected, rel=1e-5)
+    assert warm_up(policy).loss(REPLIES) < 0.5 * before
+
+
+def test_the_warmed_policy_is_the_reference_and_shared_prefixes_change_nothing(tmp_path: Path) -> None:
+    policies = [tiny_policy(rank=8), tiny_policy(rank=8)]
+    for policy, shared in zip(policies, (True, False), strict=True):
+        warm_up(policy, 3, shared_prefix=shared)
+    assert torch.allclose(*map(likelihoods, policies), atol=1e-4)
+    warmed = tiny_policy(rank=8)
+    warm_up(warmed)
+    warmed.save_adapter(tmp_path / "warm")
+    start = likelihoods(warmed)
+
+    policy = tiny_policy(rank=8)
+    bare = likelihoods(policy)
+    names = [name for name, p in policy.model.named_parameters() if p.requires_grad]
+    policy.load_adapter(tmp_path / "warm")
+    policy.keep_as_reference()
+    assert torch.allclose(likelihoods(policy), start, atol=1e-5)
+    for parameter in policy.trainable_parameters():
+        parameter.data.add_(0.05)
+    assert torch.allclose(likelihoods(policy, reference=True), start, atol=1e-5)
+    assert not torch.allclose(likelihoods(policy), start, atol=1e-2)
+    assert not torch.allclose(likelihoods(policy, reference=True), bare, atol=1e-2)
+    assert [name for name, p in policy.model.named_parameters() if p.requires_grad] == names
+
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        trained = policy.base(ids).logits
+        with policy.generation_weights() as base:
+            assert torch.allclose(base(ids).logits, trained, atol=1e-5)
+
+    policy.save_adapter(tmp_path / "trained")
+    again = tiny_policy(rank=8)
+    again.load_adapter(tmp_path / "trained")
+    assert torch.allclose(likelihoods(again), likelihoods(policy), atol=1e-5)
+    assert not list((tmp_path / "trained").glob("*/"))  # only the trained adapter, as PEFT and vLLM read it

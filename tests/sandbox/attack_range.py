@@ -4,8 +4,6 @@ It is also run as other users, with a Python that they can start. The output is 
 an empty list if it was blocked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

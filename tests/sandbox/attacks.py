@@ -4,8 +4,6 @@
 ``secret`` and ``victim``, a socket ``sock`` and a link ``link`` to a file outside) and ``abstract`` are defined.
 """
 
-from __future__ import annotations
-
 PRELUDE = """
 import ctypes, mmap, os, resource, signal, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)

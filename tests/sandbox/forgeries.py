@@ -1,7 +1,5 @@
 """Wrong solutions of ``f(x) = x * x`` that try to be judged right. Written for tests of either form."""
 
-from __future__ import annotations
-
 FRAMES = """
 import json, os, struct
 def frame(message):

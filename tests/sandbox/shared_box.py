@@ -1,7 +1,5 @@
 """One sandbox on one event loop, shared by several tests; texts of workflows for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,13 +1,14 @@
-"""Code in the sandbox: values, output, public tests, and every kind of misbehaviour as an outcome."""
-
-from __future__ import annotations
+"""Code in the sandbox and its commands: values, output, public tests, and every misbehaviour as an outcome."""
 
 import asyncio
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from shared_box import SharedBox, shared_box
 
 from llm_as_judge.config.schema import SandboxConfig
@@ -21,27 +22,23 @@ FRAME = "import os, time\ndef send(b):\n    os.write(3, len(b).to_bytes(4, 'big'
 MISBEHAVIOUR = [
     ("def f(:", "raised", "SyntaxError"),
     ("def f():\n    x = 1\n    return x / 0\nf()", "raised", "ZeroDivisionError: division by zero (line 3)"),
-    ("input()", "raised", "EOFError"),
-    ("while True: pass", "timeout", ""),
+    ("input()", "raised", "EOFError"), ("while True: pass", "timeout", ""),
     ("import signal\nsignal.signal(signal.SIGXCPU, lambda *a: None)\nwhile True: pass", "timeout", ""),
     ("import time; time.sleep(60)", "timeout", "no result within 2 s"),
     ("x = bytearray(10**9)", "memory", "MemoryError"),
     ("x = 'a' * 1000\nwhile True: x *= 1000", "memory", "MemoryError"),
     ("while True: print('x' * 1000)", "output_limit", "10000 bytes"),
     ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output_limit", "10000 bytes"),
-    ("import sys; sys.exit(0)", "raised", "SystemExit: 0"),
-    ("import os; os._exit(0)", "raised", "status 0"),
-    ("import os; os._exit(99)", "raised", "status 99"),
-    ("import ctypes; ctypes.string_at(0)", "raised", "signal 11"),
+    ("import sys; sys.exit(0)", "raised", "SystemExit: 0"), ("import os; os._exit(0)", "raised", "status 0"),
+    ("import os; os._exit(99)", "raised", "status 99"), ("import ctypes; ctypes.string_at(0)", "raised", "signal 11"),
     ("def f(): f()\nf()", "raised", "RecursionError"),
     ("class E(Exception):\n    def __str__(self): 1/0\nraise E", "raised", "E: <str() raised"),
     ("import socket\ns = socket.socket(fileno=3); s.close()\nwhile True: pass", "raised", "connection"),
-    (f"{FRAME}send(b'{{}}')", "raised", "no result"),
-    (f"{FRAME}send(b'[]')", "raised", "invalid message"),
+    (f"{FRAME}send(b'{{}}')", "raised", "no result"), (f"{FRAME}send(b'[]')", "raised", "invalid message"),
     ("import os; os.write(3, b'\\xff' * 8)", "output_limit", "message takes over"),
     (f'{FRAME}send(b\'{{"end": "fault"}}\')\nos._exit(99)', "raised", ""),
     ("import os\nwhile True: os.fork()", "raised", "Error"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +52,9 @@ def test_a_value_that_json_cannot_hold_is_text_and_a_coroutine_is_awaited(box: S
     assert (result.outcome, result.stdout) == ("finished", "a\nb\n")
     assert box.run("def add(a, b):\n    return {'sum': a + b}", call="add", args=[2, 3]).value == {"sum": 5}
     for expression, value in {
-        "(1, 2)": "(1, 2)",
-        "[(1, 2)]": "[(1, 2)]",
-        "{1: 2}": "{1: 2}",
-        "__import__('fractions').Fraction(1, 2)": "1/2",
-        "2**70": 2**70,
-        "[1.5, None, True, 'x']": [1.5, None, True, "x"],
-    }.items():
+        "(1, 2)": "(1, 2)", "[(1, 2)]": "[(1, 2)]", "{1: 2}": "{1: 2}", "__import__('fractions').Fraction(1, 2)": "1/2",
+        "2**70": 2**70, "[1.5, None, True, 'x']": [1.5, None, True, "x"],
+    }.items():  # fmt: skip
         assert box.run(f"def f():\n    return {expression}", call="f").value == value
     assert box.run("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 3", call="f").value == 3
 
@@ -92,3 +85,52 @@ def test_one_assert_reports_what_it_got_and_what_it_expected(box: SharedBox) -> 
     assert (wrong.passed, wrong.got, wrong.expected) == (False, "2", "3")
     assert (other.passed, other.got) == (False, "")
     assert error.passed is False and error.error.startswith("TypeError")
+
+
+CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
+SQUARE = "def f(x): return x * x"
+
+
+def verdict(cli: CommandLine, folder: Path, *options: str, solution: str, tests: str, status: int = 0) -> str:
+    for name, text in (("solution", solution), ("tests", tests)):
+        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    files = ["--solution", folder / "solution.py", "--tests", folder / "tests.py", "--entry-point", "f"]
+    return cli("sandbox", "verdict", *files, *options, status=status)
+
+
+def test_a_verdict_has_its_fields_and_vacuous_tests_are_refused(cli: CommandLine, tmp_path: Path) -> None:
+    sleeps = "import time\ntime.sleep(9)\ndef f(x): pass"
+    for solution, tests, options, status, fields in (
+        (SQUARE, CHECK, (), 0, (True, "finished", "split", False)),
+        (SQUARE, "assert f(2) == 4", (), 0, (True, "finished", "split", False)),
+        ("def f(x): return 0", CHECK, (), 1, (False, "raised", "split", False)),
+        ("def f(x): return x", "x = []\nassert f(x) is x", (), 0, (True, "finished", "nonce", True)),
+        (SQUARE, CHECK, ("--sandbox", "unsafe"), 0, (True, "finished", "split", True)),
+        (sleeps, CHECK, ("--wall-seconds", "0.5"), 1, (False, "timeout", "split", False)),
+    ):
+        given = {"solution": solution, "tests": tests, "status": status}
+        found = json.loads(verdict(cli, tmp_path, "--json", *options, **given))
+        assert tuple(found[k] for k in ("passed", "outcome", "mode", "weak")) == fields, given
+        assert (found["sandbox"] == "unsafe") == ("unsafe" in options)
+        assert ("identities" in found["obstacle"]) == (found["mode"] == "nonce")
+    verdict(cli, tmp_path, solution=SQUARE, tests="import math\nassert (f(2) == 4, 'wrong')\n", status=2)
+    assert "tests.py:2" in " ".join(cli.err.split()) and "returns None" in " ".join(cli.err.split())
+
+
+def test_run_prints_what_the_file_prints(cli: CommandLine, tmp_path: Path) -> None:
+    def run(source: str, *options: str, status: int = 0) -> str:
+        (tmp_path / "script.py").write_text(source, encoding="utf-8")
+        return cli("sandbox", "run", tmp_path / "script.py", *options, status=status)
+
+    fails = "print('a')\nopen('/etc/passwd')"
+    assert run(fails, status=1) == "a\n" and cli.err.startswith("raised: ")
+    assert json.loads(run(fails, "--json", status=1))["outcome"] == "raised"
+    for option in ("--cpu-seconds=1000000", "--wall-seconds=1000000", f"--memory-mb={1 << 30}"):
+        assert run("print('hello')", option) == "hello\n", option
+    for option in (f"--cpu-seconds={2**32}", "--wall-seconds=1e300", f"--memory-mb={2**60}"):
+        run("print('hello')", option, status=2)
+        assert "less than or equal" in cli.err, option
+    # Output that is not valid Unicode.
+    raw = 'b\'{"end":"finished","value":null,"stdout":"a\\xed\\xa0\\x80b"}\''
+    out = run(f"import os\nb = {raw}\nos.write(3, len(b).to_bytes(4, 'big') + b)\nos._exit(0)")
+    assert out.startswith("a\ufffd")

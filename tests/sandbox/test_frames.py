@@ -1,7 +1,5 @@
 """Fuzzing of the wire formats: nothing that a child sends hangs or crashes the host, or becomes code there."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import datetime
@@ -80,7 +78,7 @@ def test_messages_arrive_however_they_are_cut(messages: list[dict[str, Any]], cu
     assert json.dumps(arrived) == json.dumps([frames.decode(json.dumps(m).encode()) for m in messages])
 
 
-def test_many_values_are_refused_before_anything_is_built_of_them() -> None:
+def test_hostile_messages_are_refused_before_anything_is_built_of_them() -> None:
     bodies = [
         b'{"a":[' + b",".join([b"[]"] * 1_300_000) + b"]}",
         b'{"a":[' + b"0," * 1_900_000 + b"0]}",
@@ -95,10 +93,7 @@ def test_many_values_are_refused_before_anything_is_built_of_them() -> None:
             assert tracemalloc.get_traced_memory()[1] < (30 if b'"1"' in body else 8) * len(body)
         finally:
             tracemalloc.stop()
-
-
-def test_hostile_messages_of_the_largest_size_are_refused() -> None:
-    """Each took quadratic time, minutes, with a naive check."""
+    # Each took quadratic time, minutes, with a naive check.
     for body in (
         b'"' + b'\\"' * 1_900_000, b'"a\\' * 900_000, b"\\" * 3_900_000, b'{"a":"' + b"[,:" * 1_200_000 + b"\\",
         b"]" * 1_900_000 + b"[" * 400, b"[" * 400 + b"]" * 1_900_000, b'""' * 1_900_000 + b"," * 20_000,

@@ -1,9 +1,8 @@
-"""The sandbox under load and after failures: no run is lost, nothing is left behind."""
-
-from __future__ import annotations
+"""The sandbox under load and after failures: no run is lost, nothing is left behind, and memory is bounded."""
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from helpers.processes import processes, running
+from helpers.processes import processes, program, running
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError
@@ -74,7 +73,7 @@ async def all_ended(pids: set[int]) -> None:
     raise AssertionError(f"still running: {pids}")
 
 
-def test_a_standstill_of_the_host_does_not_time_a_run_out() -> None:
+def test_a_standstill_times_nothing_out_and_killed_runs_leave_no_process() -> None:
     async def work(sandbox: Sandbox) -> str:
         task = asyncio.create_task(sandbox.run_code("print(1)"))
         await asyncio.sleep(0.05)
@@ -82,6 +81,14 @@ def test_a_standstill_of_the_host_does_not_time_a_run_out() -> None:
         return (await task).outcome
 
     assert clean(work, wall_seconds=1) == "finished"
+
+    async def work(sandbox: Sandbox) -> None:
+        for leave in ("", "os.setsid();", "os.setpgid(0, 0);"):
+            forks = f"import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        {leave} os.fork(); "
+            assert (await sandbox.run_code(f"{forks}time.sleep(600)\ntime.sleep(600)")).outcome == "timeout"
+            await all_ended(processes(zygote_of(sandbox)))
+
+    clean(work, wall_seconds=0.5, mode="unsafe")
 
 
 def test_a_full_control_connection_delays_runs_and_kills_but_loses_none() -> None:
@@ -121,16 +128,6 @@ def test_the_children_of_a_killed_zygote_end_and_another_one_is_started(mode: st
         return [run.outcome for run in runs], (await sandbox.run_code(SQUARE, call="f", args=[3])).value
 
     assert clean(work, 8, wall_seconds=30, mode=mode) == (["fault"] * 4, 9)
-
-
-def test_processes_of_a_killed_run_are_killed_even_if_they_left_its_group() -> None:
-    async def work(sandbox: Sandbox) -> None:
-        for leave in ("", "os.setsid();", "os.setpgid(0, 0);"):
-            forks = f"import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        {leave} os.fork(); "
-            assert (await sandbox.run_code(f"{forks}time.sleep(600)\ntime.sleep(600)")).outcome == "timeout"
-            await all_ended(processes(zygote_of(sandbox)))
-
-    clean(work, wall_seconds=0.5, mode="unsafe")
 
 
 def test_closing_or_cancelling_ends_runs_under_way() -> None:
@@ -214,7 +211,7 @@ def many_open(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(
+def test_if_no_mode_works_the_cure_is_named(
     monkeypatch: pytest.MonkeyPatch, change_zygote: Callable[[str], None]
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
@@ -235,3 +232,70 @@ def test_if_no_mode_works_the_sandbox_refuses_with_the_cure(
 
 async def _described(sandbox: Sandbox) -> Any:
     return sandbox.describe()
+
+
+#: As many and as large calls as are taken, half a message of the largest size, and never an end.
+HEAVY = """
+import asyncio, os, struct, time
+class Workflow:
+    def __init__(self, *a): self.op = operator.Custom(None)
+    async def __call__(self, problem):
+        for n in range(24):
+            asyncio.create_task(self.op(input=[f"{i:0380d}" for i in range(360)]))
+        await asyncio.sleep(0)
+        os.set_blocking(3, True)
+        os.write(3, struct.pack("!I", 4_000_000))
+        for _ in range(39): os.write(3, b" " * 100_000)
+        time.sleep(99)
+"""
+
+SCRIPT = """
+import asyncio, json, os, sys
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
+
+kept, release = [], asyncio.Event()
+
+def megabytes():  # of this moment: the peak of a process that was just started is its parent's
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+async def call(name, init, arguments):
+    kept.append(arguments)
+    await release.wait()
+    return {"response": ""}
+
+async def main():
+    workflow = WorkflowConfig(max_concurrent_calls=24)
+    async with Sandbox(SandboxConfig(wall_seconds=60.0)) as sandbox:
+        before = megabytes()
+        runs = [
+            asyncio.create_task(sandbox.run_workflow(
+                sys.argv[1], problem="", entry_point=None, call_operator=call, config=workflow,
+                operators={"Custom": OperatorParameters(("input",))}))
+            for _ in range(64)
+        ]
+        while len(kept) < 64 * 24 and not any(run.done() for run in runs):
+            await asyncio.sleep(0.05)
+        grown = last = -1
+        while grown < 0 or grown > last:  # until the half messages have come
+            last = grown
+            await asyncio.sleep(3)
+            grown = megabytes() - before
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        print(json.dumps([len(kept), grown]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> None:
+    done = program(sys.executable, "-c", SCRIPT, HEAVY)
+    assert done.returncode == 0, done.stderr[-1000:]
+    calls, megabytes = json.loads(done.stdout)
+    assert calls == 64 * 24
+    # 4 MB each for its calls and for one message; the documented limit is 12 MB per workflow.
+    assert 64 * 3 < megabytes < 64 * 12, megabytes

@@ -1,7 +1,5 @@
 """Workflows that abuse the connection to the host: each stays in bounds, and the next run is not disturbed."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from functools import partial

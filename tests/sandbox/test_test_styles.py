@@ -3,8 +3,6 @@
 Tests that check nothing are found. Changed arguments count only if the tests look at them.
 """
 
-from __future__ import annotations
-
 import pytest
 from shared_box import SharedBox
 
@@ -148,21 +146,16 @@ def test_asserts_whose_failure_is_not_seen_are_found_with_the_line(box: SharedBo
     assert not wrong
 
 
-def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
+def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: SharedBox) -> None:
     wrong = []
     for tests in (
-        "f(x)\nassert x == [1, 2, 3]",
-        "assert f(x) is None\nassert x == [1, 2, 3]",
-        "assert f(x) is None and x == [1, 2, 3]",
-        "r = f(x)\nassert x == [1, 2, 3]\nassert r is None",
-        "assert (f(x), x) == (None, [1, 2, 3])",
-        "f(x=x)\nassert x == [1, 2, 3]",
-        "f(x)\nassert x[0] == 1 and len(x) == 3",
-        "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
-        "y = sorted(x)\nf(x)\nassert x == y",
-        "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
+        "f(x)\nassert x == [1, 2, 3]", "assert f(x) is None\nassert x == [1, 2, 3]",
+        "assert f(x) is None and x == [1, 2, 3]", "r = f(x)\nassert x == [1, 2, 3]\nassert r is None",
+        "assert (f(x), x) == (None, [1, 2, 3])", "f(x=x)\nassert x == [1, 2, 3]",
+        "f(x)\nassert x[0] == 1 and len(x) == 3", "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
+        "y = sorted(x)\nf(x)\nassert x == y", "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
         "def run(v): return f(v)\ng = lambda v: run(v)\ng(x)\nassert x == [1, 2, 3]",
-    ):
+    ):  # fmt: skip
         tests = f"x = [3, 1, 2]\n{tests}"
         right = box.verdict(SORTS, tests)
         if (right.passed, right.mode, right.weak) != (True, "split", True):
@@ -171,27 +164,22 @@ def test_work_in_place_is_judged_and_weak(box: SharedBox) -> None:
             if box.verdict(solution, tests).passed:
                 wrong.append((tests, solution))
     assert not wrong
+    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
+    right = box.verdict(SORTED, tests)
+    assert (right.passed, right.weak) == (True, False)
+    assert not box.verdict("def f(x):\n    x.sort()\n    return x", tests).passed
 
 
 def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: SharedBox) -> None:
     calls = [
-        "f(x)",
-        "def run(v): f(v)\nrun(x)",
-        "def run(v): return f(v)\nrun(x)",
-        "run = lambda v: f(v)\nrun(x)",
-        "g = f\ng(x)",
-        "import functools\nfunctools.partial(f, x)()",
-        "list(map(f, [x]))",
-        "for y in [x]: f(y)",
+        "f(x)", "def run(v): f(v)\nrun(x)", "def run(v): return f(v)\nrun(x)", "run = lambda v: f(v)\nrun(x)",
+        "g = f\ng(x)", "import functools\nfunctools.partial(f, x)()", "list(map(f, [x]))", "for y in [x]: f(y)",
         "class T:\n    def run(self, v): f(v)\nT().run(x)",
-    ]
+    ]  # fmt: skip
     measures = [
-        "assert x == sorted(x)",
-        "assert (x == sorted(x)) == True",
-        "ok = x == sorted(x)\nassert ok == True",
-        "assert eval('x == sorted(x)') == True",
-        "assert all(a <= b for a, b in zip(x, x[1:])) == True",
-    ]
+        "assert x == sorted(x)", "assert (x == sorted(x)) == True", "ok = x == sorted(x)\nassert ok == True",
+        "assert eval('x == sorted(x)') == True", "assert all(a <= b for a, b in zip(x, x[1:])) == True",
+    ]  # fmt: skip
     tests = [f"x = [3, 1, 2]\n{call}\n{measure}" for call in calls for measure in measures]
     tests.append("def test_it():\n    x = [3, 1, 2]\n    f(x)\n    y = sorted(x)\n    assert x == y")
     tests.append(
@@ -200,10 +188,3 @@ def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: Shared
     )
     verdicts = box.verdicts((CLEARS, each) for each in tests)
     assert not [each for each, v in zip(tests, verdicts, strict=True) if v.passed and not v.weak]
-
-
-def test_a_test_that_the_argument_is_left_unchanged_is_kept(box: SharedBox) -> None:
-    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
-    right = box.verdict(SORTED, tests)
-    assert (right.passed, right.weak) == (True, False)
-    assert not box.verdict("def f(x):\n    x.sort()\n    return x", tests).passed

@@ -1,7 +1,5 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -34,11 +32,19 @@ def expect_split_passes(box: SharedBox, pairs: list[tuple[str, str]]) -> None:
     assert not [(pair, v) for pair, v in verdicts if (v.passed, v.mode, v.weak) != (True, "split", False)]
 
 
-def test_no_forgery_passes(box: SharedBox) -> None:
+def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None:
     assert len(FORGERIES) >= 30
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
     verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
     assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
+    seen = """
+import gc
+def f(x):
+    if any(isinstance(o, (str, bytes)) and "EXPEC" + "TED" in str(o) for o in gc.get_objects()): return "EXPEC" + "TED"
+    for o in gc.get_objects():
+        if isinstance(o, (dict, list)) and "EXPEC" + "TED" in repr(o)[:10**6]: return "EXPEC" + "TED"
+"""
+    assert not box.verdict(seen, "assert f(1) == 'EXPECTED'").passed
 
 
 def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: SharedBox) -> None:
@@ -48,17 +54,6 @@ def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: 
     assert {"always equal", "an int that is always equal", "a truthy comparison", "the nonce from the frames"} <= passed
     assert not passed & ENDS_EARLY.keys()
     assert all(v.weak for v in verdicts.values())
-
-
-def test_a_solution_never_sees_an_expected_value(box: SharedBox) -> None:
-    seen = """
-import gc
-def f(x):
-    if any(isinstance(o, (str, bytes)) and "EXPEC" + "TED" in str(o) for o in gc.get_objects()): return "EXPEC" + "TED"
-    for o in gc.get_objects():
-        if isinstance(o, (dict, list)) and "EXPEC" + "TED" in repr(o)[:10**6]: return "EXPEC" + "TED"
-"""
-    assert not box.verdict(seen, "assert f(1) == 'EXPECTED'").passed
 
 
 SPEAKS_ITSELF = """
@@ -72,16 +67,14 @@ time.sleep(2)
 """
 
 
-def test_a_solution_that_changes_its_arguments_does_not_pass_by_the_change(box: SharedBox) -> None:
+def test_neither_changed_arguments_nor_an_error_of_the_solution_pass(box: SharedBox) -> None:
     wrong = []
     for tests in (
-        "x = [3, 1, 2]\nassert f(x) == sorted(x)",
-        "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
-        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)",
-        "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
+        "x = [3, 1, 2]\nassert f(x) == sorted(x)", "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
+        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)", "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
         "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
         "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
-    ):
+    ):  # fmt: skip
         for solution in (SPEAKS_ITSELF, CLEARS):
             found = box.verdict(solution, tests)
             if (found.passed, found.mode, found.weak) != (False, "split", False):
@@ -90,9 +83,6 @@ def test_a_solution_that_changes_its_arguments_does_not_pass_by_the_change(box: 
         if not right.passed or right.weak:
             wrong.append((tests, "right", right))
     assert not wrong
-
-
-def test_an_error_of_the_solution_does_not_end_a_loop_of_the_tests(box: SharedBox) -> None:
     pairs = []
     for error in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "type('S', (StopIteration,), {})"):
         for tests in ("assert all(map(f, [1, 2]))", "for y in map(f, [1, 2]): assert y == 5"):
@@ -101,7 +91,7 @@ def test_an_error_of_the_solution_does_not_end_a_loop_of_the_tests(box: SharedBo
     assert not [pair for pair, v in zip(pairs, box.verdicts(pairs), strict=True) if v.passed]
 
 
-def test_right_solutions_pass_and_wrong_ones_fail(box: SharedBox) -> None:
+def test_right_solutions_pass_with_their_prelude_and_wrong_ones_fail(box: SharedBox) -> None:
     expect_split_passes(box, [(SQUARE, CHECK), (SQUARE, ASSERTS)])
     for solution, outcome in (
         ("def f(x): return x + 2", "raised"),
@@ -112,9 +102,6 @@ def test_right_solutions_pass_and_wrong_ones_fail(box: SharedBox) -> None:
         assert (found.passed, found.outcome, found.mode) == (False, outcome, "split")
     for expected, passed in ((4, True), (5, False)):
         assert box.verdict("def check(x): return x * x", f"assert check(2) == {expected}", "check").passed is passed
-
-
-def test_the_prelude_comes_before_solution_and_tests_and_allows_future_imports(box: SharedBox) -> None:
     solution = "from __future__ import annotations\ndef f(x: Unknown) -> Unknown: return square(x)"
     prelude = "import math\ndef square(x): return x * x"
     for tests in (CHECK, ASSERTS, "x = f\n" + ASSERTS + "\nassert x is f"):
@@ -144,7 +131,7 @@ def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
     assert (found.passed, found.outcome) == (False, "raised") and "invalid value" in found.error
 
 
-def test_a_value_is_the_same_on_both_sides(box: SharedBox) -> None:
+def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: SharedBox) -> None:
     values = [
         "None", "True", "-7", "2**200", "1.5", "float('inf')", "1e-320", "'é\\n'", "b'x'", "bytearray(b'x')",
         "1 + 2j", "[1, [2]]", "(1, (2,))", "{1, 2}", "frozenset([1])", "{'a': {1: (2,)}}", "{(1, 2): [3]}",
@@ -155,9 +142,6 @@ def test_a_value_is_the_same_on_both_sides(box: SharedBox) -> None:
     ]  # fmt: skip
     tests = "v = {}\nassert f(v) == v\nassert isinstance(f(v), type(v))"
     expect_split_passes(box, [("def f(x): return x", tests.replace("{}", value, 1)) for value in values])
-
-
-def test_ordinary_tests_are_split(box: SharedBox) -> None:
     expect_split_passes(
         box,
         [
@@ -193,16 +177,12 @@ def f(x):
     output = "import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as o: f(1)\nassert o"
     wrong = []
     for tests, obstacle in (
-        ("assert f(Node(1)) == 1", "Node of the solution"),
-        ("assert f(lambda x: x) == 1", "cannot cross"),
-        ("x = []\nassert f(x) is x", "identities"),
-        ("assert f(1)(2) == 3", "call what the function returns"),
-        ("assert f.__doc__", "the function itself"),
-        ("m = f('ab')\nassert m.group() == 'a'", "look at .group"),
+        ("assert f(Node(1)) == 1", "Node of the solution"), ("assert f(lambda x: x) == 1", "cannot cross"),
+        ("x = []\nassert f(x) is x", "identities"), ("assert f(1)(2) == 3", "call what the function returns"),
+        ("assert f.__doc__", "the function itself"), ("m = f('ab')\nassert m.group() == 'a'", "look at .group"),
         ("import asyncio\nasync def main(): assert await f(1) == 1\nasyncio.run(main())", "asynchronous"),
-        (output, "redirect_stdout"),
-        ("from solution import f\nassert f(1) == 1", "import the solution"),
-    ):
+        (output, "redirect_stdout"), ("from solution import f\nassert f(1) == 1", "import the solution"),
+    ):  # fmt: skip
         found = box.verdict(solution, tests)
         if (found.mode, found.weak) != ("nonce", True) or obstacle not in found.obstacle:
             wrong.append((tests, found))

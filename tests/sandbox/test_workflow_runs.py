@@ -1,7 +1,5 @@
 """Workflows in the sandbox: AFlow's names, operator calls over the wire, limits, fault attribution."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -81,7 +79,7 @@ def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run) ->
         assert most == limit
 
 
-def test_a_returned_value_becomes_the_answer_or_is_refused(run: Run) -> None:
+def test_a_returned_value_becomes_the_answer_and_the_entry_point_is_given(run: Run) -> None:
     answers = {
         "'a'": "a", "('a', 0.0)": "a", "7": "7", "2.5, 1": "2.5", "True": "True", "('é\\ud800', 0)": "é?"
     }  # fmt: skip
@@ -94,9 +92,6 @@ def test_a_returned_value_becomes_the_answer_or_is_refused(run: Run) -> None:
     }.items():
         result = run(workflow(f"return {value}"))
         assert result.outcome == "raised" and error in result.error and result.answer is None
-
-
-def test_the_entry_point_is_given_by_signature(run: Run) -> None:
     for parameters in ("self, problem, entry_point", "self, question, *, entry_point", "self, p, e"):
         name = "e" if parameters.endswith(" e") else "entry_point"
         assert run(workflow(f"return {name}", parameters=parameters), entry_point="f").answer == "f"
@@ -145,7 +140,7 @@ def test_who_is_at_fault_for_a_failed_call_decides_the_outcome(run: Run) -> None
     assert (result.outcome, result.error) == ("fault", "ProviderError: no answer within 1 s")
 
 
-def test_operator_calls_are_cancelled_when_the_run_ends_without_a_result(run: Run) -> None:
+def test_calls_are_cancelled_with_a_run_or_completed_and_counted(run: Run) -> None:
     ended: list[type] = []
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -159,23 +154,6 @@ def test_operator_calls_are_cancelled_when_the_run_ends_without_a_result(run: Ru
     source = workflow("asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0.1)", "while True: pass")
     result = run(source, call, cpu_seconds=1)
     assert (result.outcome, result.error, ended) == ("timeout", "over 1 s of CPU time", [asyncio.CancelledError])
-
-
-def test_the_clock_is_paused_during_operator_calls_only(run: Run) -> None:
-    async def slow(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        await asyncio.sleep(float(arguments["input"]))
-        return {"response": "late" if arguments["input"] != "0" else "x" * 2_000_000}
-
-    calls = "rs = await asyncio.gather(*[self.custom(input=s) for s in ('0.4', '1.5', '1')])"
-    assert run(workflow(calls, "return rs[1]['response']"), slow, wall_seconds=0.6).answer == "late"
-    assert run(workflow(calls, "await asyncio.sleep(9)"), slow, wall_seconds=0.6).outcome == "timeout"
-    around = workflow("await asyncio.sleep(0.4)", calls, "await asyncio.sleep(0.4)")
-    assert run(around, slow, wall_seconds=0.6).outcome == "timeout"
-    unread = ("t = asyncio.create_task(self.custom(input='0'))", "await asyncio.sleep(0)", "time.sleep(9)")
-    assert run(workflow(*unread), slow, wall_seconds=0.5).outcome == "timeout", "a large reply that is never read"
-
-
-def test_calls_that_are_not_waited_for_are_completed_and_counted(run: Run) -> None:
     ended = 0
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -194,6 +172,20 @@ def test_calls_that_are_not_waited_for_are_completed_and_counted(run: Run) -> No
     source = workflow("t = asyncio.create_task(self.custom(input=''))", "await asyncio.sleep(0)", "return 'x'")
     result = run(source, raising(BudgetExceeded("9 tokens spent of 8"), 0.1))
     assert (result.outcome, result.answer, result.error) == ("budget", None, "9 tokens spent of 8")
+
+
+def test_the_clock_is_paused_during_operator_calls_only(run: Run) -> None:
+    async def slow(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
+        await asyncio.sleep(float(arguments["input"]))
+        return {"response": "late" if arguments["input"] != "0" else "x" * 2_000_000}
+
+    calls = "rs = await asyncio.gather(*[self.custom(input=s) for s in ('0.4', '1.5', '1')])"
+    assert run(workflow(calls, "return rs[1]['response']"), slow, wall_seconds=0.6).answer == "late"
+    assert run(workflow(calls, "await asyncio.sleep(9)"), slow, wall_seconds=0.6).outcome == "timeout"
+    around = workflow("await asyncio.sleep(0.4)", calls, "await asyncio.sleep(0.4)")
+    assert run(around, slow, wall_seconds=0.6).outcome == "timeout"
+    unread = ("t = asyncio.create_task(self.custom(input='0'))", "await asyncio.sleep(0)", "time.sleep(9)")
+    assert run(workflow(*unread), slow, wall_seconds=0.5).outcome == "timeout", "a large reply that is never read"
 
 
 def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:

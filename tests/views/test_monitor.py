@@ -1,6 +1,4 @@
-"""``monitor``: figures from the log of a running, resumed or finished run."""
-
-from __future__ import annotations
+"""``monitor`` and ``analyze``: figures from the log of a running, resumed or finished run."""
 
 import io
 import math
@@ -10,15 +8,17 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.run_logs import write
 from rich.console import Console
 
-from llm_as_judge.commands.app import main
-from llm_as_judge.events import EvalEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
+from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.views.watch import curve, look_at_log, look_panel
 
@@ -51,9 +51,8 @@ def test_figures_are_means_over_the_last_steps(tmp_path: Path) -> None:
         "unscored": "24 rollouts of the run", "tokens/s": "200 of policy and executor in rollouts", "cost": "3.5",
         "seconds a step": "5.0   generate 1.0  execute 3.0  update 1.0", "validation": "step 8: overall 62",
     }  # fmt: skip
-    assert (
-        curve([1.0]) == "" and curve([1.0, math.nan, 3.0]) == "▁█" and len(curve([float(n) for n in range(999)])) <= 60
-    )
+    assert curve([1.0]) == "" and curve([1.0, math.nan, 3.0]) == "▁█"
+    assert len(curve([float(n) for n in range(999)])) <= 60
 
 
 def test_it_follows_the_log_through_a_resumed_session(tmp_path: Path) -> None:
@@ -79,21 +78,15 @@ def test_the_panel_fits_every_terminal_and_shows_hostile_text(tmp_path: Path) ->
     assert "[red]x" in printed and "step 89/20" in printed and "step 80: [b]overall 62  math 50" in printed
 
 
-def test_without_a_terminal_it_shows_the_newest_run_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["monitor"]) == 2
-    assert "no such log" in capsys.readouterr().err
+def test_without_a_terminal_it_shows_the_newest_run_once(here: Path, cli: CommandLine) -> None:
+    assert "no such log" in cli.refused("monitor")
     for age, name in ((100, "old"), (0, "new")):
         file = write(Path(f"logs/nano/{name}.jsonl"), run(name), step(4))
         os.utime(file, (time.time() - age,) * 2)
-    assert main(["monitor"]) == 0
-    printed = capsys.readouterr().out
+    printed = cli("monitor")
     assert "─ new ─" in printed and "step 4/20" in printed
     Path("notes.txt").write_text("some\nnotes\n")
-    assert main(["monitor", "notes.txt"]) == 2
-    assert "notes.txt is not the log of a run" in capsys.readouterr().err
+    assert "notes.txt is not the log of a run" in cli.refused("monitor", "notes.txt")
 
 
 def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path) -> None:
@@ -116,3 +109,90 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path)
         assert process.wait(60) == 0
     os.close(ours)
     assert all(f"step {n}/20".encode() in shown for n in (18, 19, 20))
+
+
+def ran(**more: Any) -> RolloutEvent:
+    fields: Mapping[str, Any] = {
+        "step": 1, "problem": "p", "domain": "math", "dataset": "gsm8k", "text": "", "outcome": "finished",
+        "operators": ["Custom"], "executor_tokens": 100, "cost": 0.5, "correct": True, "reward": 8.0, "shape": "Custom",
+    }  # fmt: skip
+    return RolloutEvent(**{**fields, **more})
+
+
+def report(step: int) -> StepReport:
+    seconds = {"generate": 2.0, "update": 3.0}
+    return StepReport(step=step, groups=4, skipped_groups=1, kl=0.5, entropy=1.0, seconds=seconds)
+
+
+def logged(path: Path, *events: Event) -> Analysis:
+    return analyze_log(write(path, *events))
+
+
+def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
+    found = logged(
+        tmp_path / "run.jsonl", ran(),
+        ran(correct=False, reward=-2.0, executor_tokens=300, domain="qa", dataset="", shape=""),
+        ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], operators=[], cost=0.0),
+        ran(outcome="raised", correct=False, reward=-5.0, error="ValueError: 12 is odd\nmore"),
+        ran(outcome="fault", correct=None, reward=None, error="ProviderError: http://x 503"),
+        ran(correct=None, reward=None, reason="no verdict in 512 tokens", operators=["Custom", "Test"]), report(1),
+    )  # fmt: skip
+    total = found.total
+    assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 800 / 6, 2.5)
+    assert (total.accuracy, total.valid_rate, total.reward) == (1 / 4, 3 / 5, -4.0 / 4)
+    counts = {dimension: {key: line.rollouts for key, line in lines.items()} for dimension, lines in found.by.items()}
+    failures = counts.pop("failure")
+    assert counts == {
+        "domain": {"math": 5, "qa": 1}, "dataset": {"gsm8k": 5, "none": 1}, "operator": {"Custom": 5, "Test": 1},
+        "shape": {"Custom": 5, "no operator": 1}, "lint": {"W204": 1, "W205": 1},
+    }  # fmt: skip
+    assert {key.partition(" ")[0]: n for key, n in failures.items() if key.startswith("invalid")} == {"invalid:": 1}
+    assert {key: n for key, n in failures.items() if not key.startswith("invalid")} == {
+        "wrong answer": 1, "raised: ValueError": 1, "unscored: ProviderError": 1, "unscored: no verdict in N tokens": 1,
+    }  # fmt: skip
+    (part,) = found.time
+    assert (part.first, part.last, part.zero_variance, part.kl, part.seconds) == (1, 1, 0.25, 0.5, 5.0)
+
+
+def test_a_step_done_again_counts_once_and_time_is_cut_into_ten_parts(tmp_path: Path) -> None:
+    steps = [ran(step=n, reward=float(n)) for n in (1, 2, 3)]
+    again = RunEvent(resumed_from="checkpoints/nano/run/step_2")
+    found = logged(tmp_path / "a.jsonl", RunEvent(), *steps, again, ran(step=3, reward=30.0))
+    assert found.total.rollouts == 3 and found.total.reward == (1 + 2 + 30) / 3
+    assert logged(tmp_path / "b.jsonl", *steps, RunEvent(), steps[0]).total.rollouts == 1
+    events = [event for n in range(1, 24) for event in (ran(step=n, reward=float(n)), report(n))]
+    found = logged(tmp_path / "time.jsonl", *events)
+    assert [(part.first, part.last) for part in found.time] == [(a, min(a + 2, 23)) for a in range(1, 24, 3)]
+    assert found.time[0].line.reward == 2.0
+
+
+@pytest.fixture
+def logs(here: Path) -> Path:
+    """Logs of three runs of two models."""
+    for model, name in (("nano", "grpo_mixed"), ("nano", "other"), ("qwen", "other")):
+        Path("logs", model).mkdir(parents=True, exist_ok=True)
+        logged(Path("logs", model, f"{name}.jsonl"), ran(dataset=f"{model}-{name}"))
+    return Path("logs")
+
+
+def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
+    for words, dataset in (
+        ([], "nano-grpo_mixed"), (["grpo_mixed"], "nano-grpo_mixed"), (["qwen/other"], "qwen-other"),
+        (["logs/nano/other.jsonl"], "nano-other"),
+    ):  # fmt: skip
+        assert set(cli.json("analyze", *words)["by"]["dataset"]) == {dataset}, words
+    Path("results.json").write_text('{\n"a": 1\n}\n')
+    os.truncate(logs / "qwen/other.jsonl", 0)
+    for word, reason in (
+        ("other", "several models"), ("none", "nano/grpo_mixed"), ("../secret", "no such log and no such run"),
+        ("results.json", "results.json is not the log of a run"), ("qwen/other", "no rollouts yet"),
+    ):  # fmt: skip
+        assert reason in cli.refused("analyze", word)
+
+
+def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cli: CommandLine) -> None:
+    hostile = ran(dataset="[red]x[/red]", shape="[/]", error="\x1b[31mboo", outcome="raised", correct=False)
+    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False), report(1))
+    printed = cli("analyze", "all")
+    assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
+    assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed

@@ -1,7 +1,5 @@
 """A run's report: its contents, and what a real browser shows of it offline."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math
@@ -12,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, told, write_run
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.evaluation.analysis import analyze_log, read_story
 from llm_as_judge.events import EvalEvent, RunEvent, StepReport
 from llm_as_judge.runlog import EventLog
@@ -88,13 +86,8 @@ def test_the_page_has_the_figures_of_the_run_and_no_scripts(tmp_path: Path) -> N
     page = report_page(story)
     shown = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
     for seen in (
-        "mine",
-        "10 rollouts",
-        "2 rollouts unscored",
-        "Question math/p2?",
-        "Reply to math/p2",
-        "Is it right? ",
-    ):
+        "mine", "10 rollouts", "2 rollouts unscored", "Question math/p2?", "Reply to math/p2", "Is it right? ",
+    ):  # fmt: skip
         assert seen in shown, seen
     assert "<script" not in page and not re.search(r"(?:src|href)\s*=\s*[\"'](?!#|data:image/svg)", page)
 
@@ -123,18 +116,12 @@ def test_the_page_has_the_results_of_the_run(tmp_path: Path) -> None:
     assert "Held-out problems" not in report_page(read_story(path, NONE)), "not measured"
 
 
-def test_the_command_writes_the_page_next_to_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = ["--config", str(root / "config/embedded.yaml")]
+def test_the_command_writes_the_page_next_to_the_log(here: Path, cli: CommandLine) -> None:
     write_run(Path("logs/nano/mine.jsonl"))
-    assert main(["report", *config]) == 0
-    assert "logs/nano/mine.html" in capsys.readouterr().out and Path("logs/nano/mine.html").is_file()
+    assert "logs/nano/mine.html" in cli("report") and Path("logs/nano/mine.html").is_file()
     with EventLog("logs/nano/empty.jsonl") as log:
         begin(log)
-    assert main(["report", "empty", *config]) == 2
-    assert "no finished step yet" in capsys.readouterr().err
+    assert "no finished step yet" in cli.refused("report", "empty")
 
 
 def test_the_page_is_drawn_offline_and_shows_hostile_text_as_text(tmp_path: Path) -> None:

@@ -1,18 +1,15 @@
 """Spans received by an OpenTelemetry collector from the ``trace`` command."""
 
-from __future__ import annotations
-
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.run_logs import HOSTILE, add_step, begin, hostile_group, write_run
+from helpers.web import Handler, serving
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.runlog import EventLog
 
 pytest.importorskip(
@@ -22,48 +19,33 @@ pytest.importorskip(
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
-class Collector(HTTPServer):
+class Collector:
     """Keeps received spans by id, like a real backend."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self.endpoint = ""
         self.spans: dict[bytes, Any] = {}
         self.refuses = False
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1/traces"
 
     def named(self, name: str) -> list[Any]:
         return [span for span in self.spans.values() if span.name == name]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Collector
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        request = ExportTraceServiceRequest.FromString(body)
-        spans = [s for of in request.resource_spans for scope in of.scope_spans for s in scope.spans]
-        if not self.server.refuses:
-            self.server.spans |= {span.span_id: span for span in spans}
-        self.send_response(400 if self.server.refuses else 200)
-        self.end_headers()
-
-    def log_message(self, *words: object) -> None:
-        pass
-
-
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    with Collector() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
+    found = Collector()
 
+    class Receives(Handler):
+        def do_POST(self) -> None:
+            request = ExportTraceServiceRequest.FromString(self.raw())
+            spans = [s for of in request.resource_spans for scope in of.scope_spans for s in scope.spans]
+            if not found.refuses:
+                found.spans |= {span.span_id: span for span in spans}
+            self.send(400 if found.refuses else 200)
 
-def command(log: Path, collector: Collector, root: Path) -> list[str]:
-    return ["trace", str(log), "--endpoint", collector.endpoint, "--config", str(root / "config/embedded.yaml")]
+    with serving(Receives) as address:
+        found.endpoint = f"{address}/v1/traces"
+        yield found
 
 
 def fields(span: Any) -> dict[str, Any]:
@@ -74,15 +56,13 @@ def fields(span: Any) -> dict[str, Any]:
     return values
 
 
-def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, collector: Collector, root: Path) -> None:
-    log = write_run(tmp_path / "nano/run.jsonl", steps=1)
-    words = command(log, collector, root)
-    assert main(words) == 0
+def test_a_rollout_is_a_trace_with_calls_and_verdict(tmp_path: Path, collector: Collector, cli: CommandLine) -> None:
+    words = ["trace", write_run(tmp_path / "nano/run.jsonl", steps=1), "--endpoint", collector.endpoint]
+    cli(*words)
     whole = collector.named("invoke_workflow AnswerGenerate")
     assert len(whole) == 5 and len({span.trace_id for span in whole}) == 5
-    right = next(
-        s for s in whole if fields(s)["gen_ai.conversation.id"] == "math/p1" and fields(s)["llm_as_judge.member"] == 1
-    )
+    members = {(fields(s)["gen_ai.conversation.id"], fields(s)["llm_as_judge.member"]): s for s in whole}
+    right, wrong = members["math/p1", 1], members["math/p1", 2]
     mine = [span for span in collector.spans.values() if span.trace_id == right.trace_id]
     assert len(mine) == 4
     (call,) = (span for span in mine if span.name == "execute_tool AnswerGenerate")
@@ -99,28 +79,25 @@ def test_a_rollout_is_a_trace_with_its_calls_and_its_verdict(tmp_path: Path, col
     assert right.end_time_unix_nano - right.start_time_unix_nano == pytest.approx(0.3e9)
     assert chat.end_time_unix_nano - chat.start_time_unix_nano == pytest.approx(0.2e9)
     (judged,) = collector.named("chat judge")
-    wrong = next(
-        s for s in whole if fields(s)["gen_ai.conversation.id"] == "math/p1" and fields(s)["llm_as_judge.member"] == 2
-    )
     assert judged.parent_span_id == wrong.span_id and fields(judged)["gen_ai.usage.input_tokens"] == 40
     before = set(collector.spans)
-    assert main(words) == 0 and set(collector.spans) == before, "sending again must reuse the ids"
+    cli(*words)
+    assert set(collector.spans) == before, "sending again must reuse the ids"
 
 
-def test_failures_are_errors_hostile_text_is_complete_and_a_refusal_is_reported(
-    tmp_path: Path, collector: Collector, root: Path, capsys: pytest.CaptureFixture[str]
+def test_failures_are_errors_and_hostile_text_is_complete(
+    tmp_path: Path, collector: Collector, cli: CommandLine
 ) -> None:
     path = tmp_path / "nano/run.jsonl"
     with EventLog(path) as log:
         begin(log)
         add_step(log, 1, [hostile_group()])
-    words = command(path, collector, root)
-    assert main(words) == 0
+    words = ["trace", path, "--endpoint", collector.endpoint]
+    cli(*words)
     (failed,) = (span for span in collector.spans.values() if fields(span).get("error.type") == "raised")
     whole = HOSTILE.replace("\ud800", "?")
     assert whole in failed.status.message
     asked = [json.loads(fields(s)["gen_ai.input.messages"]) for s in collector.named("chat nano-executor")]
     assert any(whole in messages[0]["parts"][0]["content"] for messages in asked)
     collector.refuses = True
-    assert main(words) == 2
-    assert f"{collector.endpoint} accepted no spans" in capsys.readouterr().err
+    assert f"{collector.endpoint} accepted no spans" in cli.refused(*words)

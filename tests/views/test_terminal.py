@@ -1,6 +1,4 @@
-"""Terminal output of a run, and its learning curve."""
-
-from __future__ import annotations
+"""Terminal output of a run and of an evaluation, and the learning curve."""
 
 import io
 import math
@@ -9,13 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from helpers.rollouts import problem, record_of, rollout
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.metrics import Estimate
-from llm_as_judge.events import EvalEvent, StepReport
+from llm_as_judge.evaluation.summary import summarise
+from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
+from llm_as_judge.llm.client import Usage
+from llm_as_judge.types import Reference
 from llm_as_judge.views.charts import learning_curve
+from llm_as_judge.views.evaluation import evaluation_report, summary_tables
 from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
 
 REPORT = StepReport(
@@ -35,10 +38,18 @@ def row(text: str, name: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())
 
 
-def test_a_step_is_one_line_of_rounded_numbers() -> None:
+def test_a_step_is_one_line_and_abstentions_give_a_range_and_an_alarm() -> None:
     start = "step  7/90  reward  4.26  right  50% (math  25 code   - qa 100)  valid  88%  tokens 312  "
     assert step_line(REPORT, 90) == f"{start}kl 0.012  entropy 0.400  2.2 s"
     assert step_line(replace(REPORT, unscored=3, kl=math.nan), 90) == f"{start}entropy 0.400  2.2 s unscored 3"
+    # Right 79 % of what was scored, 55 % of all answers for certain.
+    open_ = replace(REPORT, accuracy=0.79, abstained=0.3, unscored=19)
+    assert "right 55-85%, 30% left open by the judge (math" in step_line(open_, 90)
+    for report, alarm in ((open_, True), (replace(open_, abstained=0.05), False)):
+        console = Console(file=io.StringIO(), width=100)
+        TerminalProgress(console).step(report, 90)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("ALARM: the judge left 30 % of the answers open" in text) is alarm
 
 
 def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,17 +66,6 @@ def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.M
         assert "step  7/90" in text and ("7/90" in text and "3/10" in text) is terminal
         lines = [line for line in text.splitlines() if line.startswith("warm-up:")]
         assert terminal or lines == [f"warm-up: {n} of 10, about {m} min left" for n, m in ((4, 2), (7, 1))]
-
-
-def test_abstentions_of_the_judge_give_a_range_and_an_alarm() -> None:
-    """Right 79 % of what was scored, 55 % of all answers for certain."""
-    open_ = replace(REPORT, accuracy=0.79, abstained=0.3, unscored=19)
-    assert "right 55-85%, 30% left open by the judge (math" in step_line(open_, 90)
-    for report, alarm in ((open_, True), (replace(open_, abstained=0.05), False)):
-        console = Console(file=io.StringIO(), width=100)
-        TerminalProgress(console).step(report, 90)
-        text = console.file.getvalue()  # type: ignore[attr-defined]
-        assert ("ALARM: the judge left 30 % of the answers open" in text) is alarm
 
 
 def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shapes() -> None:
@@ -97,3 +97,49 @@ def test_the_curve_draws_training_held_out_accuracy_validations_and_abstentions(
         learning_curve(steps, file, Estimate(0.2, 0.1, 0.3, 50), after, evals)
         pictures.add(file.read_bytes())
     assert len(pictures) == 5 and all(picture.startswith(b"\x89PNG") for picture in pictures)
+
+
+USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
+
+
+def printed(width: int, **records: list[RolloutEvent]) -> str:
+    console, rows = Console(file=io.StringIO(), width=width), {name: summarise(own) for name, own in records.items()}
+    for part in [*summary_tables(list(rows.items())), *evaluation_report(rows, USAGE)]:
+        console.print(part, highlight=False)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+KINDS = (Reference(("cat",)), Reference(unanswerable=True))
+SQUAD = [
+    record_of(i, 0, rollout(problem(str(i), "qa", "squad2", KINDS[i % 2]), bool(i % 3), answer="the cat"))
+    for i in range(120)
+]
+CODE = [record_of(i, 0, rollout(problem(str(i), "code", "humaneval"), i > 9)) for i in range(20)]
+
+
+def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
+    for width in (80, 120):
+        text = printed(width, commonsenseqa=SQUAD, humaneval=CODE)
+        assert "\u2026" not in text and max(map(len, text.splitlines())) <= width
+        shown = "commonsenseqa exact f1 NoAns_f1 pass@1 123,476,789 12,345,978 125".split()
+        assert not [words for words in [*shown, "50.0 [30-70]"] if words not in text]
+        (line,) = [line for line in text.splitlines() if "HasAns_exact" in line]
+        assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
+    # Every fourth answer is open: 30 of 120. 60 of the others are right.
+    some = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
+    text = printed(100, squad2=some)
+    assert "50.0 to 75.0, 30 left open" in text
+    assert "ALARM: the judge left 25 % of the answers open, so that between 50 and 75 % are" in text
+    assert "ALARM" not in printed(100, squad2=SQUAD)
+
+
+def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
+    of, records = problem("p", "math"), []
+    for i, code in enumerate(["W201", "W201", "W303"]):
+        record = record_of(i, 0, rollout(of, False, outcome="invalid"))
+        records.append(replace(record, lint=["W205", code]))
+    records += [record_of(3, 0, rollout(of, False, outcome="timeout")), record_of(4, 0, rollout(of, None))]
+    text = printed(100, mine=records)
+    assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W303" in text
+    assert "ended without an answer: 1\n      1  timeout" in text
+    assert "unscored, infrastructure: 1\n      1  the provider was down" in text

@@ -1,25 +1,22 @@
 """A run's curves in trackio, wandb and tensorboard, as each of them reads them back."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.finished import as_options, run_settings
+from helpers.processes import program
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
-from llm_as_judge.commands.app import main
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rl.report import StepReport
@@ -47,7 +44,7 @@ class Kept:
         self.closed = True
 
 
-def test_metrics_are_the_steps_figures() -> None:
+def test_metrics_are_the_steps_figures_and_a_failing_tool_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     found = step_metrics(REPORT)
     assert found["train/reward"] == 4.5 and found["train/reward_std"] == 2.0 and found["train/step_time"] == 3.0
     assert found["train/frac_reward_zero_std"] == 0.25 and found["train/completions/clipped_ratio"] == 0.125
@@ -55,6 +52,15 @@ def test_metrics_are_the_steps_figures() -> None:
     assert found["rollout/executor_tokens"] == 100 and found["rollout/seconds/update"] == 2.0
     assert {name.partition("/")[0] for name in found} == {"train", "rollout"}
     assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
+    good, bad = Kept(), Kept(fails=True)
+    found = Tracking((), "p", {"bad": bad, "good": good})
+    with caplog.at_level(logging.WARNING):
+        found.step(REPORT)
+        found.step(REPORT)
+    assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
+    assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
+    found.close()
+    assert good.closed
 
 
 @pytest.mark.skipif(not find_spec("trl"), reason="TRL is a peer: make peers installs it")
@@ -70,51 +76,31 @@ def test_names_are_trls_where_trl_has_them() -> None:
     assert not [name for name in ours if f'"{name.removeprefix("train/")}"' not in source]
 
 
-def test_unmeasured_figures_are_left_out_and_a_failing_tool_does_not_end_the_run(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    good, bad = Kept(), Kept(fails=True)
-    found = Tracking((), "p", {"bad": bad, "good": good})
-    with caplog.at_level(logging.WARNING):
-        found.step(REPORT)
-        found.step(REPORT)
-    assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
-    assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
-    found.close()
-    assert good.closed
-
-
-def test_a_missing_library_is_reported_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_missing_library_is_reported_at_once(here: Path, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    config = str(root / "config/embedded.yaml")
-    assert main(["train", "--config", config, "--set", "tracking.report_to=[wandb]"]) == 2
-    assert "pip install 'llm-as-judge[wandb]'" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert "pip install 'llm-as-judge[wandb]'" in cli.refused("train", "--set", "tracking.report_to=[wandb]")
+    assert not list(here.iterdir())
     with pytest.raises(ConfigError, match=r"report_to=none"), tracking(TrackingConfig(report_to=("trackio",))):
         pass
 
 
 @pytest.mark.slow
-def test_real_trackers_get_a_real_run(tmp_path: Path, root: Path, address: str) -> None:
+def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
     tools = [name for name in ("trackio", "wandb", "tensorboard") if find_spec(name)]
     if not tools:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
     changes = run_settings(
-        tmp_path, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
+        here, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
         plan_matrix="false", baselines="false", **{"tracking.report_to": f"[{', '.join(tools)}]"},
     )  # fmt: skip
-    command = [sys.executable, "-m", "llm_as_judge", "train", *as_options(root / "config/embedded.yaml", changes)]
-    own = {"TRACKIO_DIR": str(tmp_path / "trackio"), "WANDB_MODE": "offline", "PYTHONPATH": str(root)}
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | own, capture_output=True, text=True, check=False)
+    own = {"TRACKIO_DIR": here / "trackio", "WANDB_MODE": "offline"}
+    done = program(sys.executable, "-m", "llm_as_judge", "train", *as_options(changes), **own)
     assert done.returncode == 0, done.stderr
-    log = [json.loads(line) for line in (tmp_path / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
+    log = [json.loads(line) for line in (here / "logs/nano/grpo_mixed.jsonl").read_text().splitlines()]
     rewards = {event["step"]: event["reward_mean"] for event in log if event["kind"] == "step"}
     (validated,) = (event["scores"]["overall"] for event in log if event["kind"] == "eval")
     if "trackio" in tools:
-        (database,) = (tmp_path / "trackio").glob("*.db")
+        (database,) = (here / "trackio").glob("*.db")
         rows = sqlite3.connect(database).execute("select step, metrics from metrics").fetchall()
         told = [(step, json.loads(metrics)) for step, metrics in rows]
         assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)

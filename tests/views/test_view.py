@@ -1,17 +1,16 @@
 """A run's rollouts as Inspect reads them back: samples, scores, prompts and replies, of growing and resumed runs."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
+from helpers.finished import EMBEDDED
 from helpers.rollouts import record_of
 from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, write_run
 
-from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.runlog import EventLog
@@ -133,14 +132,8 @@ def test_evaluations_of_the_model_are_next_to_its_run(tmp_path: Path) -> None:
     assert events(samples[0], "model")[1].output.completion == "Reply to math/e"
 
 
-def test_the_command_writes_the_newest_runs_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_writes_the_newest_runs_logs(here: Path, cli: CommandLine) -> None:
     write_run(Path("logs/nano/mine.jsonl"))
-    config = root / "config/embedded.yaml"
-    assert main(["view", "--write-only", "--config", str(config)]) == 0
-    assert "2 new Inspect logs in logs/nano/mine.inspect" in capsys.readouterr().out
-    assert main(["view", "absent", "--write-only", "--config", str(config)]) == 2
-    assert "runs: nano/mine" in capsys.readouterr().err
-    assert inspect_logs(load_config(config, []), "mine").update() == []
+    assert "2 new Inspect logs in logs/nano/mine.inspect" in cli("view", "--write-only")
+    assert "runs: nano/mine" in cli.refused("view", "absent", "--write-only")
+    assert inspect_logs(load_config(EMBEDDED), "mine").update() == []

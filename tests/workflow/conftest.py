@@ -1,7 +1,5 @@
 """One sandbox on one event loop for the whole folder."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Questions and a scripted executor for tests that run workflows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -20,15 +18,19 @@ TAGS = {"answer": "42", "review_result": "True", "feedback": "right", "solution"
 
 class Script:
     """Gives the replies in turn; after them 42, or a right program, in the form that the operator reads. ``by`` makes
-    the replies from the prompts instead.
+    the replies from the prompts instead; ``error`` is raised.
     """
 
-    def __init__(self, *replies: str, by: Callable[[str], str] | None = None, **fields: Any) -> None:
+    def __init__(
+        self, *replies: str, by: Callable[[str], str] | None = None, error: Exception | None = None, **fields: Any
+    ) -> None:
         self.prompts: list[str] = []
-        self.replies, self.by, self.fields = list(replies), by, fields
+        self.replies, self.by, self.error, self.fields = list(replies), by, error, fields
 
     async def chat(self, prompt: str, **options: Any) -> LLMReply:
         self.prompts.append(prompt)
+        if self.error:
+            raise self.error
         if self.by:
             text = self.by(prompt)
         elif self.replies:

@@ -3,8 +3,6 @@ whatever lint reports.
 """
 
 # ruff: noqa: E501 (a workflow a line)
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 
@@ -189,17 +187,15 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def test_every_rule_is_claimed_once_and_in_order() -> None:
+def test_every_rule_is_claimed_and_whatever_lint_reports_some_rule_forbids() -> None:
     assert len(CLAIMS) == len(RULES)
     assert [rule for rule, claim in zip(RULES, CLAIMS, strict=True) if not rule.startswith(claim.rule)] == []
+    assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
 
 
-def test_what_a_rule_allows_passes_and_runs(run: Run) -> None:
+def test_what_a_rule_allows_runs_and_what_it_forbids_is_found(run: Run) -> None:
     runs = [(source, run(source)) for claim in CLAIMS for source in claim.allows]
     assert not [pair for pair in runs if (pair[1].outcome, pair[1].error, pair[1].findings) != ("finished", "", ())]
-
-
-def test_what_a_rule_forbids_is_found() -> None:
     wrong = []
     for code, source in [pair for claim in CLAIMS for pair in claim.forbids]:
         found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
@@ -208,11 +204,7 @@ def test_what_a_rule_forbids_is_found() -> None:
     assert not wrong
 
 
-def test_whatever_lint_reports_some_rule_forbids() -> None:
-    assert {code for claim in CLAIMS for code, _ in claim.forbids} == set(CODES)
-
-
-def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_operators(run: Run) -> None:
+def test_the_contract_names_calls_and_forms_and_a_reply_may_be_begun(run: Run) -> None:
     assert "at most 7 calls" in contract(OPERATORS, 7)
     for names in (*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]):
         operators = load_operators(names)
@@ -220,9 +212,14 @@ def test_the_contract_names_the_configured_calls_and_a_form_of_the_allowed_opera
         assert lint(source, operators=operators) == [], names
         assert source in contract(operators, 24)
         assert run(source).outcome == "finished", names
+    prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
+    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
+    (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
+    for ending in ("\n```", "\n```\nDone.", ""):
+        assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)
 
 
-def test_without_experience_a_whole_example_of_the_domain_is_shown(run: Run) -> None:
+def test_an_example_of_the_domain_or_experience_comes_before_the_problem(run: Run) -> None:
     for domain in DOMAINS:
         question = CODE if domain == "code" else replace(QUESTION, domain=domain)
         prompt = Layer1(WorkflowConfig())(question)
@@ -231,9 +228,6 @@ def test_without_experience_a_whole_example_of_the_domain_is_shown(run: Run) -> 
         assert (execution.outcome, execution.findings, len(execution.calls) > 1) == ("finished", (), True)
         assert request.startswith(f"Problem ({domain}): ") and request.splitlines()[-1] == prompt.user.splitlines()[-1]
         assert ("entry_point: " in request) is (domain == "code") is ("entry_point" in extract_code(reply))
-
-
-def test_experience_or_an_example_with_allowed_operators_comes_before_the_problem() -> None:
     shown = Layer1(WorkflowConfig(operators=("Custom", "AnswerGenerate")))(QUESTION).turns[0][1]
     assert set(re.findall(r"operator\.(\w+)", shown)) == {"AnswerGenerate"}
     assert Layer1(WorkflowConfig(operators=("Review",)))(QUESTION).turns == ()
@@ -244,11 +238,3 @@ def test_experience_or_an_example_with_allowed_operators_comes_before_the_proble
     assert prompt.user.startswith("Problem (code): Context: Some facts.\nQuestion: Square a number.\nentry_point: f\n")
     assert prompt.user.endswith("Write the workflow. The answer is the source of the function entry_point.")
     assert "assert f(2) == 4" not in f"{prompt}"
-
-
-def test_a_reply_may_be_begun_with_the_fixed_head() -> None:
-    prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
-    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
-    (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
-    for ending in ("\n```", "\n```\nDone.", ""):
-        assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)

@@ -1,9 +1,5 @@
 """An operator of a user's own, from its name in the configuration to a sandboxed run."""
 
-from __future__ import annotations
-
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,83 +78,66 @@ QUESTION = Question("q", "Good day", "qa")
 
 
 @pytest.fixture(autouse=True)
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/__init__.py").touch()
-    (tmp_path / "mine/ops.py").write_text(OPERATORS, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
-        del sys.modules[name]
+def _operators(here: Path) -> None:
+    Path("ops.py").write_text(OPERATORS, encoding="utf-8")
 
 
 def config(*names: str, **settings: Any) -> WorkflowConfig:
     return WorkflowConfig(operators=("AnswerGenerate", *names), **settings)
 
 
-def test_it_runs_in_a_workflow_with_its_own_arguments_and_layer_two(tmp_path: Path, run: Run) -> None:
-    layer_two = tmp_path / "layer2.yaml"
+def test_it_runs_with_its_own_arguments_and_a_failure_is_its_own_or_the_workflows(run: Run) -> None:
+    layer_two = Path("layer2.yaml")
     layer_two.write_text("Translate:\n  qa: Keep names.\n", encoding="utf-8")
-    llm, settings = Script("Bonjour"), config("mine.ops:Translate", enhancer=layer_two)
+    llm, settings = Script("Bonjour"), config("ops.py:Translate", enhancer=layer_two)
     execution = run(WORKFLOW, QUESTION, llm, enhance=load_enhancer(settings), operators=settings.operators)
     assert (execution.outcome, execution.answer, execution.findings) == ("finished", "Bonjour", ())
     assert llm.prompts == ["Keep names.\nTranslate to French, warm, politely: Good day"]
     (call,) = execution.calls
     assert (call.name, call.parse_ok) == ("Translate", True)
     assert call.result == {"translation": "Bonjour", "parse_ok": True, "error": ""}
-
-
-def test_whose_fault_a_failing_operator_is(run: Run) -> None:
     for languages, error in (("[]", "languages is empty"), ("problem", "languages must be a list, got str")):
         source = WORKFLOW.replace("['French']", languages)
-        execution = run(source, QUESTION, operators=("mine.ops:Translate",))
+        execution = run(source, QUESTION, operators=("ops.py:Translate",))
         assert execution.outcome == "raised" and error in execution.error
     source = WORKFLOW.replace("Translate(", "Forgetful(").replace("problem, ['French'], tone='warm'", "problem")
     source = source.replace("['translation']", ".get('translation')")
-    execution = run(source, QUESTION, operators=("mine.ops:Forgetful",))
+    execution = run(source, QUESTION, operators=("ops.py:Forgetful",))
     assert execution.outcome == "fault"
     assert "operator Forgetful: its result lacks translation, which its RESULT names" in execution.error
 
 
-def test_layer_one_documents_it() -> None:
-    short = Layer1(config("mine.ops:Translate", prompt="short"))(QUESTION)
+def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
+    short = Layer1(config("ops.py:Translate", prompt="short"))(QUESTION)
     assert "Translate(text, languages, tone='plain') -> translation: translates a text" in short.system
-    full = Layer1(config("mine.ops:Translate"))(QUESTION)
+    full = Layer1(config("ops.py:Translate"))(QUESTION)
     line = (
         "Translate(text: str, languages: list[str], tone: str = 'plain') -> {\"translation\": str}: translates a text"
     )
     assert f"- {line}; built as operator.Translate(self.llm, polite=False)\n" in full.system
-
-
-def test_lint_knows_its_signature_and_keys() -> None:
-    operators = load_operators(config("mine.ops:Translate").operators)
+    operators = load_operators(config("ops.py:Translate").operators)
     assert lint(WORKFLOW, operators=operators) == []
     assert "W201" in [f.code for f in lint(WORKFLOW)], "it is not configured"
     for old, new, code in (
-        ("problem, ['French']", "problem", "W203"),
-        ("['French']", "'French'", "W203"),
-        ("tone='warm'", "mood='warm'", "W203"),
-        ("polite=True", "rude=True", "W203"),
-        ("['translation']", "['answer']", "W207"),
-        ("await ", "", "W204"),
-    ):
+        ("problem, ['French']", "problem", "W203"), ("['French']", "'French'", "W203"),
+        ("tone='warm'", "mood='warm'", "W203"), ("polite=True", "rude=True", "W203"),
+        ("['translation']", "['answer']", "W207"), ("await ", "", "W204"),
+    ):  # fmt: skip
         assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)], new
 
 
 REFUSED = (
-    (["mine.ops:Custom"], "there is an operator 'Custom' already; give it another NAME"),
-    (["mine.ops:Translate", "mine.ops:Again"], "there is an operator 'Translate' already; give it another NAME"),
-    (["mine.ops:Translate", "mine.ops:Translate"], "names 'mine.ops:Translate' twice; delete one"),
-    (["mine.ops:number"], "is not an operator: write a class"),
-    (["mine.ops:Nameless"], "NAME must be the name workflows call it by, got None"),
-    (["mine.ops:Keyless"], "RESULT must map the keys of its result to their types, got None"),
-    (["mine.ops:Silent"], "SUMMARY must say in a few words what it does"),
-    (["mine.ops:Blocking"], r"write async def __call__\(self, ...\)"),
-    (["mine.ops:Anything"], "with named parameters"),
-    (["mine.ops:Bare"], r"write __init__\(self, tools, ...\)"),
-    (["mine.ops:Translation"], "did you mean 'Translate'"),
-    (["mine.opps:Translate"], "cannot import 'mine.opps'"),
-)
+    (["ops.py:Custom"], "there is an operator 'Custom' already; give it another NAME"),
+    (["ops.py:Translate", "ops.py:Again"], "there is an operator 'Translate' already; give it another NAME"),
+    (["ops.py:Translate", "ops.py:Translate"], "names 'ops.py:Translate' twice; delete one"),
+    (["ops.py:number"], "is not an operator: write a class"),
+    (["ops.py:Nameless"], "NAME must be the name workflows call it by, got None"),
+    (["ops.py:Keyless"], "RESULT must map the keys of its result to their types, got None"),
+    (["ops.py:Silent"], "SUMMARY must say in a few words what it does"),
+    (["ops.py:Blocking"], r"write async def __call__\(self, ...\)"), (["ops.py:Anything"], "with named parameters"),
+    (["ops.py:Bare"], r"write __init__\(self, tools, ...\)"), (["ops.py:Translation"], "did you mean 'Translate'"),
+    (["opps.py:Translate"], "there is no file"),
+)  # fmt: skip
 
 
 def test_what_is_not_an_operator_or_clashes_is_refused_with_the_cure() -> None:

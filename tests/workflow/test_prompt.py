@@ -1,6 +1,4 @@
-"""Layer 1: everything the policy needs is in its prompt, and leaving a part out is noticed."""
-
-from __future__ import annotations
+"""Layer 1: everything the policy needs is in its prompt. Layer 2: its file is read and checked."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +10,8 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.prompt import (
-    DEFAULT_GUIDANCE,
-    Layer1,
-    load_guidance,
-    short_prompt,
-    system_prompt,
-)
+from llm_as_judge.workflow.enhancer import load_enhancer
+from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Layer1, load_guidance, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
@@ -31,15 +24,12 @@ def prompt(question: Question = QUESTION, examples: tuple[Example, ...] = ()) ->
     return short_prompt(question, system=system_prompt(), examples=examples, guidance=GUIDANCE)
 
 
-def test_the_problem_is_in_the_prompt_with_its_context_and_entry_point() -> None:
+def test_the_problem_is_in_the_prompt_unless_a_control_experiment_hides_it() -> None:
     for domain in DOMAINS:
         user = prompt(Question("q", "ZQX what?", domain, context="Some {facts}.", entry_point="solve_it")).user
         assert "Problem: Context: Some {facts}.\nQuestion: ZQX what?" in user
         assert "entry_point: solve_it" in user
     assert "entry_point" not in prompt().user
-
-
-def test_a_control_experiment_can_hide_the_problem() -> None:
     for style in ("short", "full"):
         hidden = Layer1(WorkflowConfig(prompt=style, show_problem=False))
         shown = Layer1(WorkflowConfig(prompt=style))
@@ -48,25 +38,19 @@ def test_a_control_experiment_can_hide_the_problem() -> None:
         assert QUESTION.text in shown(QUESTION).user and QUESTION.domain in hidden(QUESTION).user
 
 
-def test_the_configured_operators_are_documented_with_call_and_keys() -> None:
+def test_operators_guidance_and_examples_come_first_and_secrets_are_in_no_prompt() -> None:
     lines = prompt().system.splitlines()
     for operator in catalog.OPERATORS.values():
         (line,) = [li for li in lines if li.startswith(f"{catalog.call_line(operator)} -> ")]
         assert all(key in line for key in operator.RESULT)
     system = Layer1(WorkflowConfig(prompt="short", operators=("Custom",)))(QUESTION).system
     assert [name for name in OPERATORS if f"{name}(" in system] == ["Custom"]
-
-
-def test_guidance_of_the_domain_and_examples_come_before_the_problem() -> None:
     for domain in DOMAINS:
         user = prompt(replace(QUESTION, domain=domain), EXAMPLES).user
         assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
         places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
         assert [*places, user.index(f"Problem: {QUESTION.text}")] == sorted([*places, user.index(QUESTION.text) - 9])
-
-
-def test_the_system_part_is_shared_and_what_only_some_may_see_is_in_no_prompt() -> None:
-    """Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it."""
+    # Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it.
     question = replace(QUESTION, id="id-77", dataset="gsm8k-x", public_tests=("assert f(1) == 99",))
     others = [prompt(replace(question, domain="qa", context="c"), EXAMPLES), prompt(replace(question, entry_point="f"))]
     assert {p.system for p in others} == {prompt().system} == {system_prompt()}
@@ -74,25 +58,47 @@ def test_the_system_part_is_shared_and_what_only_some_may_see_is_in_no_prompt() 
     assert not [secret for secret in ("id-77", "gsm8k-x", "f(1) == 99") if secret in text]
 
 
-def test_guidance_is_read_from_a_file(tmp_path: Path, root: Path) -> None:
+def test_guidance_is_read_from_a_file_and_wrong_guidance_refused(tmp_path: Path, root: Path) -> None:
     path = tmp_path / "guidance.yaml"
     path.write_text(yaml.safe_dump(GUIDANCE), encoding="utf-8")
     assert load_guidance(path) == GUIDANCE
     assert load_guidance(root / "config/guidance.yaml") == DEFAULT_GUIDANCE
-
-
-def test_wrong_guidance_is_refused(tmp_path: Path) -> None:
     path, domains = tmp_path / "guidance.yaml", r"guidance\.yaml must map exactly math, code, qa to text"
     for text, message in (
-        ("math: a\ncode: b", domains),
-        ("math: a\ncode: b\nqa: c\nart: d", domains),
-        ("- math", domains),
-        ("", domains),
-        ("maths: a\ncode: b\nqa: c", domains),
-        ("math: [", r"guidance file .*guidance\.yaml"),
-    ):
+        ("math: a\ncode: b", domains), ("math: a\ncode: b\nqa: c\nart: d", domains), ("- math", domains), ("", domains),
+        ("maths: a\ncode: b\nqa: c", domains), ("math: [", r"guidance file .*guidance\.yaml"),
+    ):  # fmt: skip
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError, match=message):
             load_guidance(path)
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         load_guidance(tmp_path / "none.yaml")
+
+
+def test_an_instruction_is_found_by_operator_and_domain_and_wrong_files_refused(tmp_path: Path) -> None:
+    path, empty = tmp_path / "enhancer.yaml", tmp_path / "empty.yaml"
+    path.write_text("AnswerGenerate:\n  math: ' Check each step. '\nReview:\n  math: Two.\n", encoding="utf-8")
+    empty.touch()
+    enhance = load_enhancer(WorkflowConfig(enhancer=path))
+    assert (enhance("AnswerGenerate", "math"), enhance("AnswerGenerate", "qa")) == ("Check each step.", "")
+    for nothing in (None, empty):
+        assert load_enhancer(WorkflowConfig(enhancer=nothing))("Custom", "math") == ""
+    only = WorkflowConfig(enhancer=path, enhanced_operators=("Review",))
+    assert load_enhancer(only).as_json() == {"Review": {"math": "Two."}}
+    path = tmp_path / "enhancer.yaml"
+    for text, message in (
+        ("Magic:\n  math: x", "unknown operator 'Magic'"),
+        ("Custom:\n  maths: x", "Custom.maths.*: Input should be 'math', 'code' or 'qa'"),
+        ("Custom:\n  math: 3", "Custom.math: Input should be a valid string"),
+        ("Custom: x", "Custom: Input should be a valid dictionary"),
+        ("- Custom", "Input should be a valid dictionary"),
+        ("a: [", "cannot be read"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            load_enhancer(WorkflowConfig(enhancer=path))
+    with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
+        load_enhancer(WorkflowConfig(enhancer=Path("none.yaml")))
+    path.write_text("Custom: {}", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown operator 'Magic'"):
+        load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Magic",)))

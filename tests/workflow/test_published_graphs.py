@@ -1,11 +1,11 @@
-"""Graphs in the forms that AFlow and its descendants publish: each runs as it stands, lint has an error for what cannot
-run, and nothing but what is known can be imported.
-"""
+"""Workflows as AFlow, its descendants and capable models write them: they run as they stand, or lint has an error."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from running import CODE, QUESTION, SQUARE, Run, Script, Wait
 
@@ -17,6 +17,7 @@ from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
+from llm_as_judge.workflow.structure import shape
 
 GRAPHS = Path(__file__).parent / "graphs"
 FOLDERS = GRAPHS / "folders"
@@ -125,17 +126,9 @@ def test_what_cannot_run_has_an_error_and_does_fail(run: Run, wait: Wait, box: S
 
     wrong = []
     for name, (code, workflow) in BROKEN.items():
-        failed = wait(
-            box.run_workflow(
-                workflow.text,
-                problem="P",
-                entry_point=None,
-                call_operator=call,
-                operators={"Custom": OperatorParameters(("input", "instruction"))},
-                prompt=workflow.prompt,
-                config=WorkflowConfig(),
-            )
-        )
+        operators = {"Custom": OperatorParameters(("input", "instruction"))}
+        given: dict[str, Any] = {"problem": "P", "entry_point": None, "call_operator": call, "config": WorkflowConfig()}
+        failed = wait(box.run_workflow(workflow.text, operators=operators, prompt=workflow.prompt, **given))
         if fatal(workflow) != {code} or run(workflow.text, prompt=workflow.prompt).outcome != "invalid":
             wrong.append((name, fatal(workflow)))
         elif failed.outcome != "raised":
@@ -159,15 +152,9 @@ RIGHT = {
 }
 
 
-def test_what_can_run_has_no_error(run: Run) -> None:
+def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) -> None:
     runs = {name: run(workflow.text, prompt=workflow.prompt) for name, workflow in RIGHT.items()}
     assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
-
-
-TRY = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
-
-
-def test_nothing_else_can_be_imported(run: Run) -> None:
     wrong = []
     for module in ("numpy", "requests.operator", "openai", "own.prompt", "metagpt.roles", "llm_as_judge.llm.client"):
         answer = run(graph(TRY.format(module), imports="import importlib").text).answer
@@ -177,9 +164,84 @@ def test_nothing_else_can_be_imported(run: Run) -> None:
     assert not wrong
 
 
+TRY = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
+
+
 def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> None:
     named = {*published._FORMS, *published._SPELLINGS, *published._NAMES.values()}
     assert named <= set(OPERATORS)
     for name in named:
         keys = OPERATORS[name].RESULT
         assert all(other not in keys and own in keys for other, own in published.spellings(name).items())
+
+
+STYLES = sorted((Path(__file__).parent / "graphs/styles").glob("*.py"))
+
+
+def test_each_style_is_clean_runs_and_has_the_shape_of_its_calls(run: Run) -> None:
+    wrong = []
+    for path in STYLES:
+        source, is_code = path.read_text(encoding="utf-8"), path.stem.startswith("code_")
+        execution = run(source, CODE if is_code else QUESTION)
+        clean = (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
+        answered = (SQUARE if is_code else "42") in (execution.answer or "")
+        in_shape = {call.name for call in execution.calls} <= set(re.findall(r"[A-Z]\w+", shape(source)))
+        if not (clean and answered and in_shape and execution.calls):
+            wrong.append((path.stem, execution))
+    assert STYLES and not wrong
+
+
+CONSTRUCTOR = """class Workflow:
+    def __init__(self{parameters}):
+        {body}
+
+    async def __call__(self, problem):
+        custom = operator.Custom(create_llm_instance())
+        return (await custom(problem, ''))['response']
+"""
+GIVEN = [
+    "", ", name, llm_config, dataset", ", name: str, llm_config: dict, dataset: str = 'x'", ", a, b, c",
+    ", llm", ", llm_config", ", config", ", model", ", llm, name", ", name, llm", ", llm_config, dataset",
+    ", dataset, llm_config, name", ", llm, *, dataset", ", *, llm_config", ", *, name='x', llm_config=None",
+    ", llm=None", ", verbose=False, tries=3", ", llm, verbose=False", ", name, llm_config, dataset, extra=None",
+    ", *args", ", **kwargs", ", *args, **kwargs", ", llm, *args", ", llm, **kwargs", ", name, *args, **kwargs",
+    ", llm_client, dataset", ", executor_llm", ", name, /, llm_config, dataset", ", llm_config, tools=()",
+]  # fmt: skip
+NOT_GIVEN = [", tools", ", llm, tools", ", name, llm_config, dataset, tools", ", *, key", ", a, b", ", a, b, c, d"]
+VALUES = {
+    ", name, llm_config, dataset": "name == 'workflow' and llm_config == {} and dataset == ''",
+    ", llm": "llm.get_usage_summary()['total_cost'] == 0",
+    ", dataset, llm, name": "name == 'workflow' and dataset == '' and llm.get_usage_summary()",
+    ", verbose=False, tries=3, depth=2": "(verbose, tries, depth) == (False, 3, 2)",
+    ", *args, **kwargs": "args == ('workflow', {}, '') and kwargs == {}",
+    ", **kwargs": "kwargs == {'name': 'workflow', 'llm_config': {}, 'dataset': ''}",
+    ", llm, **kwargs": "llm.get_usage_summary() and sorted(kwargs) == ['dataset', 'llm_config', 'name']",
+}
+
+
+def hidden(source: str) -> str:
+    """The same workflow as a base class, into which lint does not look."""
+    return source.replace("class Workflow:", "class Base:") + "\n\nclass Workflow(Base):\n    pass\n"
+
+
+def test_a_constructor_gets_what_its_parameters_name_and_may_not_ask_for_more(run: Run) -> None:
+    wrong = []
+    for parameters, check in [*((p, "True") for p in GIVEN), *VALUES.items()]:
+        execution = run(CONSTRUCTOR.format(parameters=parameters, body=f"assert {check}, locals()"))
+        if (execution.outcome, execution.error, execution.findings) != ("finished", "", ()):
+            wrong.append((parameters, execution))
+    assert not wrong
+    for parameters in NOT_GIVEN:
+        source = CONSTRUCTOR.format(parameters=parameters, body="pass")
+        refused, failed = run(source), run(hidden(source))
+        assert [f.code for f in refused.findings] == ["W106"], parameters
+        assert "Workflow.__init__ asks for" in failed.error, parameters
+
+
+def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run) -> None:
+    source = CONSTRUCTOR.format(parameters="", body="pass")
+    assert [f.code for f in run(f"import numpy\n{source}").findings] == ["W109"]
+    execution = run(f"try:\n    import numpy\nexcept ImportError:\n    numpy = None\n{source}")
+    assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W108"])
+    undefined = source.replace("class Workflow:", "class Workflow(BaseWorkflow):")
+    assert [f.code for f in run(undefined).findings] == ["W303"]

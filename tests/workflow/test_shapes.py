@@ -1,12 +1,14 @@
-"""The named shapes are sound workflows in every domain, and the shape read from a text tells them apart."""
+"""Named shapes and generated workflows are sound in every domain, and the shape read from a text tells them apart."""
 
-from __future__ import annotations
-
+import hashlib
 from itertools import pairwise
+from random import Random
 
-from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS
+from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.recipes import draw, recipes, write
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.structure import normalise_code, shape
 
@@ -19,7 +21,7 @@ EXPECTED = {
 }
 
 
-def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
+def test_every_shape_is_clean_reads_as_what_it_is_and_follows_line_by_line() -> None:
     assert list(SHAPES) == list(EXPECTED)
     wrong, texts = [], set()
     for domain in DOMAINS:
@@ -33,10 +35,7 @@ def test_every_shape_is_clean_in_every_domain_and_reads_as_what_it_is() -> None:
             texts.add(source)
     assert not wrong
     assert len(texts) == len(SHAPES) * len(DOMAINS)
-
-
-def test_each_line_of_the_setup_follows_from_the_line_before() -> None:
-    """What lets a model of a million parameters finish the shape it named; it chooses after each draft's operator."""
+    # What lets a model of a million parameters finish the shape it named; it chooses after each draft's operator.
     for domain in DOMAINS:
         followers: dict[str, set[str]] = {}
         for template in SHAPES.values():
@@ -73,12 +72,42 @@ BODIES = {
 }  # fmt: skip
 
 
-def test_shapes_of_loops_and_groups() -> None:
+def test_shapes_of_loops_and_groups_and_normalised_code() -> None:
     assert {body: shape(with_body(body)) for body in BODIES} == BODIES
     assert {shape(source) for source in ("", "def f(", "x = 1", "class Workflow: pass")} == {"invalid"}
-
-
-def test_normalised_code_ignores_layout_comments_annotations_and_docstrings() -> None:
     assert normalise_code("x: int=1 # one\n\n") == normalise_code("x = 1")
     assert normalise_code("def f(a: int) -> str:\n  'doc'\n  return a") == normalise_code("def f(a): return a")
     assert normalise_code("not   python (") == "not python ("
+
+
+def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
+    for domain in DOMAINS:
+        rng, seen = Random(1), set()
+        entry_point = "solve" if domain == "code" else None
+        for recipe in recipes(domain, OPERATORS):
+            source = write(recipe, domain, rng)
+            plain = write(recipe, domain, rng, varied=0, class_first=True)
+            assert not lint(source, entry_point=entry_point), source
+            assert plain.startswith(CLASS_HEAD) and shape(plain) == shape(source)
+            seen.add(shape(source))
+        assert len(seen) >= 60
+    rng = Random(2)
+    recipe = next(r for r in recipes("math", OPERATORS) if r.samples == 3 and r.ensemble == "ScEnsemble")
+    sources = {normalise_code(write(recipe, "math", rng)) for _ in range(40)}
+    assert len(sources) > 30 and len({shape(source) for source in sources}) == 1
+    plain = next(r for r in recipes("math", OPERATORS) if r.draft == "Programmer" and r.samples == 3 and r.after)
+    assert len({write(plain, "math", rng, varied=0) for _ in range(20)}) == 1
+    allowed = {"Custom", "ScEnsemble"}
+    for seed in range(30):
+        source = write(draw("qa", Random(seed), allowed), "qa", Random(seed))
+        assert not lint(source, operators={name: OPERATORS[name] for name in allowed}), source
+
+
+def test_the_same_seed_draws_and_writes_the_same_texts() -> None:
+    """The shipped nano policy was trained on them."""
+    digest = hashlib.sha256()
+    for domain in DOMAINS:
+        rng = Random(11)
+        for _ in range(50):
+            digest.update(write(draw(domain, rng, OPERATORS), domain, rng, varied=0.5).encode())
+    assert digest.hexdigest() == "fe946fb4fa7b48bb32eddc2f40619caefc7567e46bd698f5a65cabaa0c0c4fc8"

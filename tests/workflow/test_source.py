@@ -1,7 +1,5 @@
 """Workflows on disk, and ``--repair``, which binds variables that may be unbound and touches nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -38,24 +36,18 @@ BRANCH = with_body(
 )
 
 
-def test_the_variable_is_bound_first_and_every_other_line_stays() -> None:
+def test_unbound_variables_are_bound_once_and_nothing_else_changes(run: Run) -> None:
     for source in (BRANCH, with_body("for part in problem.split():", "    answer = part", "return answer, 0.0")):
         assert "W301" in [f.code for f in lint(source)]
         lines = repaired(source).splitlines()
         assert lines.pop(6) == '        answer = ""' and lines == source.splitlines()
         assert "W301" not in [f.code for f in lint(repaired(source))]
-
-
-def test_several_variables_are_bound_once_each_and_nothing_else_changes() -> None:
     source = with_body("if problem:", "    a = b = 'x'", "print(a)", "print(a)", "return b, 0.0")
     lines = [line.strip() for line in repaired(source).splitlines()]
     assert (lines.count('a = ""'), lines.count('b = ""')) == (1, 1)
     assert not {"W101", "W301"} & {f.code for f in lint(repaired(BRANCH.replace("    ", "\t")))}
     for source in ("", "def f(", "x = 1", *(workflow(shape, "code") for shape in SHAPES.values())):
         assert repaired(source) == source
-
-
-def test_the_repaired_workflow_runs_where_the_other_fails(run: Run) -> None:
     assert "UnboundLocalError" in run(BRANCH).error
     assert (run(repaired(BRANCH)).outcome, run(repaired(BRANCH)).answer) == ("finished", "")
 

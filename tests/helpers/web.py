@@ -1,0 +1,44 @@
+"""HTTP servers in a thread, which replace services."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None: ...
+
+    def raw(self) -> bytes:
+        """The request's body."""
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def send(self, status: int, reply: Any = "", **headers: str) -> None:
+        """``reply`` is text, or a value that is sent as JSON."""
+        data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # a whole group connects at once
+
+    def handle_error(self, *_: object) -> None: ...  # a client that hangs up
+
+
+@contextmanager
+def serving(handler: type[Handler], port: int = 0) -> Iterator[str]:
+    """The address of a server whose requests ``handler`` answers."""
+    with _Server(("127.0.0.1", port), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
