@@ -1,5 +1,6 @@
 """Scoring, the adapter, the reference and the settings of a policy, and its chat templates."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
