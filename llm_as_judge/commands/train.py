@@ -128,7 +128,9 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
                 seconds={"training": training_seconds, "all": time.monotonic() - begun},
             )
             write_json(folder.results, result.as_json())
-            learning_curve(logged.steps, folder.curve, before.overall, result.after.overall, logged.evals)
+            oracles = (baselines.ORACLE, baselines.DATASET_ORACLE)
+            bounds = {row.name: row.overall.value for row in result.baselines if row.name in oracles}
+            learning_curve(logged.steps, folder.curve, before.overall, result.after.overall, logged.evals, bounds)
     return result
 
 

@@ -46,11 +46,17 @@ def running(values: Sequence[float]) -> list[float]:
 
 
 def learning_curve(
-    steps: Sequence[StepReport], path: Path, before: Estimate, after: Estimate, evals: Sequence[EvalEvent] = ()
+    steps: Sequence[StepReport],
+    path: Path,
+    before: Estimate,
+    after: Estimate,
+    evals: Sequence[EvalEvent] = (),
+    bounds: Mapping[str, float] | None = None,
 ) -> None:
     """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy at both ends.
 
-    If the judge abstained, a band shows the accuracy from all abstentions wrong to all right.
+    ``bounds`` are held-out accuracies drawn as horizontal lines, such as those of the oracles. If the judge abstained,
+    a band shows the accuracy from all abstentions wrong to all right.
     """
     numbers = [step.step for step in steps]
     figure, (left, right) = _pyplot().subplots(1, 2, figsize=(11, 4), constrained_layout=True)
@@ -65,7 +71,9 @@ def learning_curve(
         reach = [[e.value - e.low for e in (before, after)], [e.high - e.value for e in (before, after)]]
         ends = [numbers[0] - 1, numbers[-1]]
         left.errorbar(ends, shares, reach, fmt="k*", markersize=11, elinewidth=1, capsize=3, label="held out [95 %]")
-    left.set(title="Share right of training rollouts, and of held-out problems", ylim=(0, 1))
+    for (name, share), dashes in zip((bounds or {}).items(), ("--", ":"), strict=False):
+        left.axhline(share, linestyle=dashes, color="#7f7f7f", label=name)
+    left.set(title="Share right of training rollouts, and of held-out problems", ylim=(0, 1.03))
     right.plot(numbers, running([step.reward_mean for step in steps]), color="black", label="mean reward")
     right.set(title="Reward and share of valid workflows")
     rate = right.twinx()

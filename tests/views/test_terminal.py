@@ -84,19 +84,20 @@ def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shape
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
 
 
-def test_the_curve_draws_training_held_out_accuracy_validations_and_abstentions(tmp_path: Path) -> None:
+def test_the_curve_draws_training_held_out_accuracy_bounds_validations_and_abstentions(tmp_path: Path) -> None:
     made = [replace(REPORT, step=step, accuracy=step / 5) for step in (1, 2)]
     found, file, pictures = Estimate(0.6, 0.5, 0.7, 50), tmp_path / "new/curve.png", set()
-    for steps, after, evals in (
-        (made, found, []),
-        (made, Estimate(0.6, 0.5, 0.9, 50), []),
-        (made, found, [EvalEvent(step=2, scores={"overall": 0.7})]),
-        ([replace(step, abstained=0.3) for step in made], found, []),
-        ([], Estimate(math.nan, math.nan, math.nan, 0), []),
+    for steps, after, evals, bounds in (
+        (made, found, [], {}),
+        (made, found, [], {"per-domain oracle": 0.5}),
+        (made, Estimate(0.6, 0.5, 0.9, 50), [], {}),
+        (made, found, [EvalEvent(step=2, scores={"overall": 0.7})], {}),
+        ([replace(step, abstained=0.3) for step in made], found, [], {}),
+        ([], Estimate(math.nan, math.nan, math.nan, 0), [], {}),
     ):
-        learning_curve(steps, file, Estimate(0.2, 0.1, 0.3, 50), after, evals)
+        learning_curve(steps, file, Estimate(0.2, 0.1, 0.3, 50), after, evals, bounds)
         pictures.add(file.read_bytes())
-    assert len(pictures) == 5 and all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert len(pictures) == 6 and all(picture.startswith(b"\x89PNG") for picture in pictures)
 
 
 USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
