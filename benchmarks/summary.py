@@ -1,6 +1,6 @@
 """Runs every benchmark and prints one table: claim, value, goal, met. ``make bench`` calls it.
 
-The table also replaces the one in ``docs/reports/performance.md``, with date and machine, if all benchmarks ran.
+Each benchmark also replaces its rows in ``docs/reports/performance.md``, with date and machine.
 
     python benchmarks/summary.py [--strict] [--only NAME ...]
 """
@@ -22,7 +22,8 @@ from measure import Claim, command_line, report
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reports/performance.md"
 NAMES = ("update", "rollout", "orchestration", "sandbox", "data", "embedded_engine")
-_TABLE = re.compile(r"(<!-- claims -->\n).*?(<!-- end of claims -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- claims -->\n)(.*?)(<!-- end of claims -->)", re.DOTALL)
+_HEAD = "| claim | value | goal | | measured |\n|---|---|---|---|---|\n"
 
 
 def claims_of(name: str, arguments: Sequence[str]) -> dict[str, Claim]:
@@ -40,13 +41,18 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     if (info := Path("/proc/cpuinfo")).exists() and (named := re.search(r"model name\s*: (.*)", info.read_text())):
         model = named[1]
-    return f"{time.strftime('%d %B %Y')}, {os.cpu_count()} cores ({model}), load {os.getloadavg()[0]:.1f} at the end"
+    return f"{time.strftime('%d %B %Y')}, {os.cpu_count()} x {model}, load {os.getloadavg()[0]:.1f} at the end"
 
 
-def table(claims: dict[str, Claim]) -> str:
-    rows = ["| claim | value | goal | |", "|---|---|---|---|"]
-    rows += [f"| {name} | {' | '.join(claim.texts)} |" for name, claim in claims.items()]
-    return "\n".join([f"{machine()}:", "", *rows, ""])
+def with_rows(page: str, name: str, claims: dict[str, Claim]) -> str:
+    """``page`` with other rows for the benchmark ``name`` in its table."""
+
+    def table(found: re.Match[str]) -> str:
+        old = {other: re.findall(rf"^\| {other}: .*\n", found[2], re.MULTILINE) for other in NAMES}
+        new = [f"| {claim} | {' | '.join(value.texts)} | {machine()} |\n" for claim, value in claims.items()]
+        return found[1] + _HEAD + "".join(row for rows in (old | {name: new}).values() for row in rows) + found[3]
+
+    return _TABLE.sub(table, page)
 
 
 def main() -> None:
@@ -56,9 +62,9 @@ def main() -> None:
     claims: dict[str, Claim] = {}
     for name in options.only:
         print(f"{name}: running", file=sys.stderr, flush=True)
-        claims |= claims_of(name, others)
-    if set(options.only) == set(NAMES):
-        PAGE.write_text(_TABLE.sub(lambda found: found[1] + table(claims) + found[2], PAGE.read_text("utf-8")), "utf-8")
+        own = claims_of(name, others)
+        PAGE.write_text(with_rows(PAGE.read_text("utf-8"), name, own), "utf-8")
+        claims |= own
     report(machine(), {}, claims, options)
 
 
