@@ -151,8 +151,9 @@ def _accepted(
         if domain == "qa" and not cut_off and _fact(answer, reference, question):
             return True
         for text in said:
-            amounts = quantity(text), quantity(reference)
-            if domain == "qa" and (_same_qa(text, reference, question) or _same_percent(*amounts, question)):
+            if domain == "qa" and (
+                _same_qa(text, reference, question) or _same_percent(quantity(text), quantity(reference), question)
+            ):
                 return True
             if domain == "math" and any(_same_maths(text, gold, question) for gold in _gold(reference)):
                 return True
@@ -199,14 +200,15 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     As "The Berlin Wall fell in 1989." and "Yes, both are American.". Of a choice that the question names ("Which is
     older, A or B?") only what stands before it is asked.
     """
+    shown = visible(reply)
     question, *options = re.split(r"\n\(?A[).:] ", question)
-    if options and re.search(r"(?<!\w)[A-J][).:]", visible(reply)):
+    if options and re.search(r"(?<!\w)[A-J][).:]", shown):
         return False
     if re.search(rf"(?<!\w){re.escape(reference.strip().casefold())}(?!\w)", question.casefold()):
         question, cut, _ = question.partition(",")
         if not cut:
             return False
-    said, size = last_sentence(visible(reply)).removesuffix(".").split(), len(reference.split())
+    said, size = last_sentence(shown).removesuffix(".").split(), len(reference.split())
     if (
         not question
         or "?" in reply

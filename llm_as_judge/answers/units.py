@@ -57,8 +57,8 @@ def _read() -> dict[str, Unit]:
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)
                 for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity in ("length", "units") else ():
-                    measured = quantity.replace("length", "") + (" area" if power == 2 else " space")
-                    measured = measured.strip()
+                    measured = "area" if power == 2 else "space"
+                    measured = measured if quantity == "length" else f"{quantity} {measured}"
                     unit = Unit(measured, Fraction(size) ** power, silent)
                     units |= {form.format(name): unit for form in forms}
     return units

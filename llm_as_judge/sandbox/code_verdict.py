@@ -13,13 +13,13 @@ from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
-from llm_as_judge.sandbox.split_plan import failing, is_assert, plan, unittest_assert
+from llm_as_judge.sandbox.split_plan import doubtful_lines, failing, is_assert, plan, unittest_assert
 from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
 
-_TRIED = 20  # asserts of one problem whose failure something may hide
+_TRIED = 20  # lines of one problem with asserts whose failure something may hide
 #: Why a child was killed when the other one ended first.
 _STOPPED = "stopped"
 _REPLY = ("value", "error", "message", "arguments", "items", "ended")
@@ -150,9 +150,8 @@ async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: st
         if await passes(tests, body):
             line = min((n.lineno for n in nodes if is_assert(n)), default=1)
             return VacuousTests(line, f"the tests also pass a function that {behaviour}; assert what it must return")
-    _, lines = failing(tests, entry_point)
-    for line in lines[:_TRIED]:
+    for line in doubtful_lines(tests)[:_TRIED]:
         with suppress(DataError):  # it failed before the function was called
-            if await passes(failing(tests, entry_point, line)[0], bodies["returns None"]):
+            if await passes(failing(tests, entry_point, line), bodies["returns None"]):
                 return VacuousTests(line, "the tests also pass if this assert fails; call it where its failure is seen")
     return None

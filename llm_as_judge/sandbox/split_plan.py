@@ -250,8 +250,8 @@ def is_assert(node: ast.AST) -> TypeGuard[ast.Assert | ast.Call]:
     return isinstance(node, ast.Assert) or unittest_assert(node) is not None
 
 
-def doubtful_asserts(body: Iterable[ast.AST], inside: bool = False) -> Iterator[ast.stmt]:
-    """Asserts whose failure something around them may hide: a generator, a task, ``try`` or ``with``.
+def _doubtful_asserts(body: Iterable[ast.AST], inside: bool = False) -> Iterator[ast.stmt]:
+    """Asserts within a generator, a task, ``try`` or ``with``, which may hide their failure.
 
     Not those under a condition or in a handler, which a right solution may reach and another one not.
     """
@@ -269,25 +269,30 @@ def doubtful_asserts(body: Iterable[ast.AST], inside: bool = False) -> Iterator[
                 hides = not name.startswith(("test", "check", *_CALLED)) and name != "runTest"
             case _:
                 hides = False
-        yield from doubtful_asserts(ast.iter_child_nodes(node), inside or hides)
+        yield from _doubtful_asserts(ast.iter_child_nodes(node), inside or hides)
 
 
-def failing(tests: str, entry_point: str, line: int = 0) -> tuple[str, list[int]]:
-    """Tests in which doubtful asserts of ``line`` fail and no other assert looks at a result; all doubtful lines."""
+def doubtful_lines(tests: str) -> list[int]:
+    """The lines of asserts whose failure something around them may hide."""
+    return sorted({node.lineno for node in _doubtful_asserts(quiet_parse(tests).body)})
+
+
+def failing(tests: str, entry_point: str, line: int) -> str:
+    """Tests in which the doubtful asserts of ``line`` fail and no other assert looks at a result."""
     tree = quiet_parse(tests)
     found = _Tests(tree, entry_point)
-    doubtful = {node: node.lineno for node in doubtful_asserts(tree.body)}
+    doubtful = {node for node in _doubtful_asserts(tree.body) if node.lineno == line}
 
     class Change(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> Any:
             if not isinstance(node, (ast.Assert, ast.Expr)) or not is_assert(getattr(node, "value", node)):
                 return self.generic_visit(node)
-            if doubtful.get(node) == line:
+            if node in doubtful:
                 return [ast.If(ast.Constant(False), [node], []), ast.Raise(ast.Name("AssertionError", ast.Load()))]
             looks = _names(node) & (found.candidates | found.returned)
             return ast.If(ast.Constant(False), [node], []) if looks else node
 
-    return ast.unparse(ast.fix_missing_locations(Change().visit(tree))), sorted(doubtful.values())
+    return ast.unparse(ast.fix_missing_locations(Change().visit(tree)))
 
 
 def unittest_assert(node: ast.AST) -> ast.expr | None:

@@ -1,4 +1,4 @@
-"""Files of a run: checkpoints are complete or not there, and runs are told apart, locked, moved aside, never mixed."""
+"""Files of a run: checkpoints are written as a whole; runs are identified, locked, moved aside and never mixed."""
 
 import errno
 import json
