@@ -15,7 +15,7 @@ from llm_as_judge.events import StepReport
 
 
 class GRPOTrainer:
-    """Trains the configured policy; ``train`` may be awaited once."""
+    """Trains the configured policy, by default that of ``config/embedded.yaml``; ``train`` may be awaited once."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class GRPOTrainer:
         config: Config | None = None,
         resume: bool = False,
     ) -> None:
-        self.config = config or load_config(config_path, overrides)
+        self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
         self.resume = resume
 
     async def train(self, num_steps: int | None = None) -> StepReport | None:

@@ -175,11 +175,11 @@ class Solver:
         if on_workflow:
             await on_workflow(source)
         execution = await self._runner.run(source, question, draw.seed)
-        if failed := fallback and execution.outcome != "finished":
+        if fell_back := fallback and execution.outcome != "finished":
             direct = workflow(SHAPES["direct"], "code" if question.entry_point else "qa")
             execution = await self._runner.run(direct, question, draw.seed)
         tokens = len(completion.prompt_ids), len(completion.token_ids)
-        return Solution(self.checkpoint, source, execution, source != written, failed, *tokens)
+        return Solution(self.checkpoint, source, execution, source != written, fell_back, *tokens)
 
     async def _write(self, question: Question, draw: Draw) -> Completion:
         """Waits until the policy is free, then writes for all waiting questions with the same sampling parameters."""

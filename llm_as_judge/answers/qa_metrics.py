@@ -59,3 +59,7 @@ def _f1(said: str, gold: str) -> float:
     words, wanted = said.split(), gold.split()
     common = sum((Counter(words) & Counter(wanted)).values())
     return 2 * common / (len(words) + len(wanted)) if common else 0.0
+
+
+#: Exact match and F1 by metric name.
+QA_SCORES = {"hotpotqa": (hotpot_em, hotpot_f1), "squad2": (squad_em, squad_f1)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
-from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
+from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.data.dataset import Metric
 from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean, pass_at_k
 from llm_as_judge.types import Reference
@@ -38,20 +38,20 @@ class Official:
 def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> dict[str, float]:
     """Scores of one answer by the official script of a QA benchmark (None: no answer); empty for other metrics."""
     said = None if answer is None else extract_answer(answer, "qa")
+    if metric not in QA_SCORES:
+        return {}
+    golds = () if reference.unanswerable else reference.answers
+    em, f1 = (0.0 if said is None else score(said, golds) for score in QA_SCORES[metric])
     if metric == "hotpotqa":
-        em, f1 = (0.0 if said is None else score(said, reference.answers) for score in (hotpot_em, hotpot_f1))
         return {"em": em, "f1": f1}
-    if metric == "squad2":
-        golds = () if reference.unanswerable else reference.answers
-        em, f1 = (0.0 if said is None else score(said, golds) for score in (squad_em, squad_f1))
-        apart = {"HasAns_exact": em, "HasAns_f1": f1} if golds else {"NoAns_exact": em, "NoAns_f1": f1}
-        return {"exact": em, "f1": f1} | apart
-    return {}
+    part = "HasAns" if golds else "NoAns"
+    return {"exact": em, "f1": f1, f"{part}_exact": em, f"{part}_f1": f1}
 
 
-_NAMES: Mapping[Metric, Sequence[str]] = {
-    "squad2": ("exact", "f1", "HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1"),
-    "hotpotqa": ("em", "f1"),
+#: Scores whose mean is over all problems, then those that only some problems have.
+_NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
+    "squad2": (("exact", "f1"), ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")),
+    "hotpotqa": (("em", "f1"), ()),
 }
 
 
@@ -68,19 +68,23 @@ def official(
         return Official({f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))})
     if metric == "accuracy":
         return Official({"accuracy": estimate([share(c) for c in correct])})
-    by_name = {
-        name: [mean([one[name] for one in s if name in one]) if any(name in one for one in s) else None for s in scores]
-        for name in _NAMES[metric]
-    }
-    # Questions with an answer do not count in the mean over those without one.
-    values = {name: v if name in _NAMES[metric][:2] else [x for x in v if x is not None] for name, v in by_name.items()}
-    return Official({name: estimate(v) for name, v in values.items() if v})
+    everywhere, somewhere = _NAMES[metric]
+    values = {name: [_mean_of(name, samples) for samples in scores] for name in (*everywhere, *somewhere)}
+    for name in somewhere:
+        values[name] = [value for value in values[name] if value is not None]
+    return Official({name: estimate(value) for name, value in values.items() if value})
 
 
 def share(correct: Sequence[bool | None]) -> float | None:
     """Share of correct answers among the scored samples of one problem; None if none was scored."""
     known = [float(c) for c in correct if c is not None]
     return mean(known) if known else None
+
+
+def _mean_of(name: str, samples: Sequence[Mapping[str, float]]) -> float | None:
+    """Mean of a score over the samples of one problem that have it; None if none has."""
+    having = [sample[name] for sample in samples if name in sample]
+    return mean(having) if having else None
 
 
 def _pass(correct: Sequence[bool | None], k: int) -> float | None:

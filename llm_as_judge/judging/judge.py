@@ -16,7 +16,7 @@ from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.equivalence import compare
 from llm_as_judge.answers.extraction import LONGEST_REPLY, extract_answer
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
-from llm_as_judge.answers.qa_metrics import hotpot_f1, squad_f1
+from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError, SandboxFault
@@ -64,7 +64,7 @@ class Judge:
         self._official = official
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """Whether ``answer`` is right; no answer makes this raise.
+        """Whether ``answer`` (None: there is none) is right. Never raises, whatever the answer says.
 
         ``cut_off``: the reply ended at its token limit. The rules then count only a closed box or tag; the model is
         informed.
@@ -117,5 +117,5 @@ def _official_f1(problem: Problem, answer: str) -> float:
     """F1 of the extracted answer by the dataset's official metric."""
     said = extract_answer(answer, "qa")[:LONGEST_REPLY]
     golds = () if problem.reference.unanswerable else problem.reference.answers
-    hotpot = metric_of(problem.question.dataset, [problem.question.domain]) == "hotpotqa"
-    return hotpot_f1(said, golds) if hotpot else squad_f1(said, golds)
+    _, f1 = QA_SCORES.get(metric_of(problem.question.dataset, ["qa"]), QA_SCORES["squad2"])
+    return f1(said, golds)

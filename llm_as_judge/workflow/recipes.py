@@ -20,7 +20,7 @@ from llm_as_judge.types import Domain
 _DRAFTS: dict[Domain, tuple[str, ...]] = {
     "math": ("Custom", "AnswerGenerate", "Programmer"),
     "code": ("CustomCodeGenerate", "Custom"),
-    "qa": ("Custom", "AnswerGenerate"),
+    "qa": ("Custom", "AnswerGenerate", "Programmer"),
 }
 _AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "math": ((), ("Format",), ("Review",), ("Review", "Format")),

@@ -165,6 +165,13 @@ def test_every_invented_gold_is_judged_correct(samples: Path) -> None:
     assert found == [(name, file, GoldReport(records, golds, ())) for name, file, _, _, records, golds in FILES]
 
 
+def test_an_empty_file_is_a_fault(tmp_path: Path) -> None:
+    for name, text in (("rows.csv", ""), ("lines.jsonl", ""), ("document.json", "[]")):
+        (tmp_path / name).write_text(text)
+        (failure,) = check(tmp_path / name, DATASETS["gsm8k"]).failures
+        assert failure.reason == "no records" and failure.id.endswith(name)
+
+
 def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: Path) -> None:
     good = {
         "task_id": 700, "text": "Add.", "code": "def add(a, b):\r\n    return a + b\r\n",
