@@ -1,7 +1,8 @@
 """Digest of the settings that decide a run's results; the same in two checkouts of one project.
 
 Input files and the policy's weights count by their content. Left out are the places of results, the connection to
-endpoints, budgets and trackers, because none of them changes what is measured.
+endpoints, budgets and trackers, because none of them changes what is measured. (What a resumed run may change is
+decided in ``assembly.run_folder``.)
 """
 
 from __future__ import annotations

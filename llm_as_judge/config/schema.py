@@ -77,7 +77,7 @@ class TrainingConfig(Strict):
     num_return_sequences_in_group: int = Field(6, ge=2, le=MAX_ITEMS, description="Workflows sampled per problem (G).")
     ppo_epochs: int = Field(1, gt=0, description="Optimiser steps per batch.")
     learning_rate: Float = Field(5e-6, gt=0, le=1, description="Peak learning rate of the adapter.")
-    warmup_steps: int = Field(0, ge=0, description="Linear warm-up of the learning rate, in steps.")
+    warmup_steps: int = Field(0, ge=0, description="Linear warm-up of the learning rate, in optimiser steps.")
     weight_decay: Float = Field(0.0, ge=0, description="Weight decay of AdamW.")
     max_grad_norm: Float = Field(1.0, gt=0, description="Maximum gradient norm.")
     epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the probability ratio.")

@@ -1,4 +1,7 @@
-"""Conditions that stop a run: collapse, no progress, alarms of the judge's audit."""
+"""Conditions that stop a run whose training goes wrong: collapse, no progress, alarms of the judge's audit.
+
+A run with failing endpoints stops in ``rl.rollout``, one beyond its budget by ``assembly.budget``.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
 
-SYSTEM = """\
+FULL_SYSTEM = """\
 Write a workflow: a Python class that solves a problem by calling operators, which ask a language model or run code.
 The class is run on the problem, and the string it returns is judged as the answer. Do not solve the problem yourself.
 
@@ -63,7 +63,7 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
     """The system prompt, for the configured ``operators`` and ``max_calls``."""
     rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
-    return SYSTEM.format(
+    return FULL_SYSTEM.format(
         docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),
         skeleton=skeleton(operators),
         rules=rules,

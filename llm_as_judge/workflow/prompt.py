@@ -23,7 +23,7 @@ from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
 
-SYSTEM = """Write a Python class Workflow that solves problems with operators.
+SHORT_SYSTEM = """Write a Python class Workflow that solves problems with operators.
 Operators (call -> result keys):
 {docs}
 Rules: build every operator in __init__ as operator.Name(self.llm); await every call with all its arguments; \
@@ -32,7 +32,7 @@ Signature: async def __call__(self, problem: str); for code also entry_point: st
 """
 
 #: Guidance if no file is configured, for the short prompt and for the full one.
-DEFAULT_GUIDANCE: Mapping[Domain, str] = {
+SHORT_GUIDANCE: Mapping[Domain, str] = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
     "qa": "Return the shortest answer that the context supports.",
@@ -57,7 +57,7 @@ def load_guidance(path: Path) -> dict[Domain, str]:
 
 def system_prompt(operators: Operators = OPERATORS) -> str:
     """The part of the short prompt that all problems share."""
-    return SYSTEM.format(docs=catalog.docs(operators))
+    return SHORT_SYSTEM.format(docs=catalog.docs(operators))
 
 
 def short_prompt(
@@ -85,7 +85,7 @@ class Layer1:
 
     def __init__(self, config: WorkflowConfig) -> None:
         self._config = config
-        built_in = DEFAULT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
+        built_in = SHORT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
         self._guidance = load_guidance(config.guidance) if config.guidance else built_in
         self._operators = load_operators(config.operators)
         self.system = ""  # the part that all problems share

@@ -35,7 +35,7 @@ from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.rl.ranks import Ranks, add_up_gradients, join
 from llm_as_judge.types import DOMAINS, Question
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 log = logging.getLogger("pretrain")
@@ -351,7 +351,7 @@ def vocabulary_texts() -> Iterator[str]:
     yield from corpus.samples(Random("vocabulary"), 13000)
     for domain in DOMAINS:
         question = Question("", "", domain, entry_point="f")
-        made = short_prompt(question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
+        made = short_prompt(question, system=system_prompt(), guidance=SHORT_GUIDANCE)
         yield from (made.system, made.user)
         for plan in SHAPES.values():
             yield workflow(plan, domain)

@@ -31,7 +31,7 @@ from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import SHAPES, Shape, workflow
 
 log = logging.getLogger("warm_start")
@@ -125,7 +125,7 @@ class Examples:
 
     def _example(self, domain: Domain, kind: str) -> Example:
         problem, solution = solved(self.r, domain, "pretrain", kind)
-        made = short_prompt(problem.question, system=system_prompt(), guidance=DEFAULT_GUIDANCE)
+        made = short_prompt(problem.question, system=system_prompt(), guidance=SHORT_GUIDANCE)
         prompt = [SYSTEM_ID, *self.ids(made.system), USER_ID, *self.ids(made.user), ASSISTANT_ID]
         return Example(prompt, domain, self.ids(solution))
 

@@ -11,7 +11,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.prompt import DEFAULT_GUIDANCE, Layer1, load_guidance, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, Layer1, load_guidance, short_prompt, system_prompt
 from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
@@ -62,7 +62,7 @@ def test_guidance_is_read_from_a_file_and_wrong_guidance_refused(tmp_path: Path,
     path = tmp_path / "guidance.yaml"
     path.write_text(yaml.safe_dump(GUIDANCE), encoding="utf-8")
     assert load_guidance(path) == GUIDANCE
-    assert load_guidance(root / "config/guidance.yaml") == DEFAULT_GUIDANCE
+    assert load_guidance(root / "config/guidance.yaml") == SHORT_GUIDANCE
     path, domains = tmp_path / "guidance.yaml", r"guidance\.yaml must map exactly math, code, qa to text"
     for text, message in (
         ("math: a\ncode: b", domains), ("math: a\ncode: b\nqa: c\nart: d", domains), ("- math", domains), ("", domains),
