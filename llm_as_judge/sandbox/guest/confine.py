@@ -1,4 +1,4 @@
-"""Confinement of a child before it runs foreign code: limits of ``SandboxConfig`` on CPU and memory, files, system calls.
+"""Confinement of a child before it runs foreign code: limits of ``SandboxConfig`` (CPU, memory), files, system calls.
 
 Linux; elsewhere POSIX limits, for mode ``unsafe`` only. In this order: another uid if started as root, resource limits,
 no_new_privs, death with the zygote, Landlock (files), seccomp (system calls). In mode ``full`` the zygote is already
