@@ -353,8 +353,8 @@ def plan(
         list[str] | None,
         typer.Option("--gpus", metavar="NxCARD", help="Machine, such as 2x80 or 4xH100-80; repeatable."),
     ] = None,
-    log: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Log of an earlier run, for calls and lengths.")
+    run: Annotated[
+        str | None, typer.Option("--log", metavar="RUN", help="Earlier run, or its log, for calls and lengths.")
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
@@ -362,7 +362,7 @@ def plan(
     from llm_as_judge.assembly.logs import find_log
 
     config = options.load()
-    log = find_log(config, str(log)) if log else None
+    log = find_log(config, run) if run is not None else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(asdict(found))
