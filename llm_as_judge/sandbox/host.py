@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -132,7 +131,7 @@ class Sandbox:
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
-            "operators": {name: asdict(parameters) for name, parameters in operators.items()},
+            "operators": {name: parameters._asdict() for name, parameters in operators.items()},
         }
         service = OperatorService(call_operator, config, self.config.frame_bytes)
 

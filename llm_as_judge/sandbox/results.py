@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from llm_as_judge.types import Outcome
 
@@ -22,14 +22,13 @@ def cut(text: str, limit: int = KEPT) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorParameters:
+class OperatorParameters(NamedTuple):
     """Parameter names of a workflow's operator, and variants that other versions of it accept."""
 
     call: tuple[str, ...]  # of ``await self.op(...)``
     init: tuple[str, ...] = ()  # of ``operator.Op(self.llm, ...)``, after the LLM
     forms: tuple[tuple[str, ...], ...] = ()  # other parameters of ``await self.op(...)``
-    spellings: Mapping[str, str] = field(default_factory=dict)  # other names of the result's keys
+    spellings: Mapping[str, str] = {}  # other names of the result's keys
 
 
 @dataclass(frozen=True, slots=True)

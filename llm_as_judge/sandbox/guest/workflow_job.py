@@ -118,8 +118,9 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     operator.__dict__.update(operators)
     roles: dict[str, aflow.Role] = {}
     for source in (job["source"], job["prompt"]):
-        with contextlib.suppress(SyntaxError):  # raised when the source runs, or a broken prompt.py is imported
-            roles.update(aflow.modules(ast.parse(source)))
+        if "import" in source:
+            with contextlib.suppress(SyntaxError):  # raised when the source runs, or a broken prompt.py is imported
+                roles.update(aflow.modules(ast.parse(source)))
     create_modules(roles, operators, job["prompt"])
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
