@@ -17,7 +17,7 @@ from skills import cases
 from tokenizers import Tokenizer
 from transformers import Lfm2ForCausalLM
 
-from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR
 
 LONGEST = 100  # tokens per reply
@@ -30,7 +30,7 @@ def prompts(count: int) -> list[list[int]]:
     return [chat_ids(tokenizer, members[i][0]) for i in range(count) for members in skills.values()][:count]
 
 
-def with_engine(engine: Engine, ids: list[list[int]]) -> list[list[int]]:
+def with_engine(engine: NanoEngine, ids: list[list[int]]) -> list[list[int]]:
     requests = [Request(p, LONGEST) for p in ids]
     engine.generate(requests)
     return [r.output for r in requests]
@@ -63,7 +63,7 @@ def main() -> None:
     rows: dict[str, str] = {}
     claims: dict[str, Claim] = {}
     for size, count in ((1, 8), (48, 96)):
-        ids, engine = prompts(count), Engine(EXECUTOR, slots=size)
+        ids, engine = prompts(count), NanoEngine(EXECUTOR, slots=size)
         replies = with_engine(engine, ids), with_transformers(model, ids, size)
         same = sum(a == b for a, b in zip(*replies, strict=True))
         spent = median_seconds(

@@ -29,7 +29,7 @@ from llm_as_judge.answers.code import LONGEST_PARSED
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.judging.audit import AuditedJudge
-from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMReply, _message
@@ -122,7 +122,7 @@ UNANSWERABLE = Problem(QUESTIONS["qa"], Reference(unanswerable=True))
 
 
 def judge(problem: Problem, *, official: bool = False) -> Callable[[str], Coroutine[Any, Any, object]]:
-    return lambda text: Judge(RULES, None, Scripted(text), official=official).verdict(problem, text)
+    return lambda text: Judge(RULES_ONLY, None, Scripted(text), official=official).verdict(problem, text)
 
 
 def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:

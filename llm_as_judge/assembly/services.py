@@ -16,7 +16,7 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
-from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
@@ -60,13 +60,13 @@ async def open_services(
     roles = ROLES if judging else ROLES[:1]
     async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
-        judge = Judge(config.judge if judging else RULES, model, sandbox, second)
+        judge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
         audited = AuditedJudge(config.judge, judge, second) if model and config.judge.audit_share else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         official = RolloutParts(
             runner,
-            Judge(RULES, None, sandbox, official=True),
+            Judge(RULES_ONLY, None, sandbox, official=True),
             reward,
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,

@@ -64,7 +64,7 @@ class _Filled:
     logits: Tensor  # [V]
 
 
-class Engine:
+class NanoEngine:
     """Slots ``0..n-1`` hold the active requests; one that ends is replaced by the last one."""
 
     def __init__(self, folder: Path, slots: int = 48, max_length: int = 1024) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
 
@@ -36,7 +36,7 @@ _ROLES = ("system", "user", "assistant")
 class Batcher:
     """Runs an engine in a daemon thread, fed from a queue; ``complete`` awaits one request."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: NanoEngine) -> None:
         self.engine = engine
         self._queue: queue.Queue[tuple[Request, Future[Request]]] = queue.Queue()
         threading.Thread(target=self._work, daemon=True, name="engine").start()
@@ -90,7 +90,7 @@ class Service:
             raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._marks = {role: int(self.tokenizer.token_to_id(f"<|{role}|>") or 0) for role in _ROLES}
-        self.batcher = Batcher(Engine(folder))
+        self.batcher = Batcher(NanoEngine(folder))
         self.model = model
         longest = max(map(len, self.tokenizer.get_vocab()))
         self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit

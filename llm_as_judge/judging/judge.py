@@ -27,7 +27,7 @@ from llm_as_judge.sandbox.code_verdict import JudgesCode
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 #: Rules and tests alone, without a model: what the rules leave undecided counts as wrong.
-RULES = JudgeConfig(mode="rules")
+RULES_ONLY = JudgeConfig(mode="rules")
 
 _PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
 

@@ -16,7 +16,7 @@ import corpus
 from nano_tokenizer import chat_ids
 from tokenizers import Tokenizer
 
-from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR
 from llm_as_judge.embedded.tasks import coding
 from llm_as_judge.embedded.tasks.generate import KINDS, asked, coding_task, maths_task, passage
@@ -107,7 +107,7 @@ def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
 def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
     """Number of right replies and of cases by skill, with greedy decoding."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    engine = Engine(folder)
+    engine = NanoEngine(folder)
 
     def ask(prompts: Sequence[str]) -> list[str]:
         requests = [Request(chat_ids(tokenizer, p), 160) for p in prompts]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.equivalence import compare, matches
 from llm_as_judge.answers.extraction import extract_answer
-from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.types import Domain, Problem, Question, Reference
 
 CRASHERS = [
@@ -44,7 +44,7 @@ def problem(domain: Domain, answers: tuple[str, ...]) -> Problem:
 async def test_no_answer_makes_a_judge_raise() -> None:
     for answer in CRASHERS:
         for domain, references in DOMAINS:
-            for judge in (Judge(RULES), Judge(HYBRID, ScriptedModel(FALSE))):
+            for judge in (Judge(RULES_ONLY), Judge(HYBRID, ScriptedModel(FALSE))):
                 assert (await judge.verdict(problem(domain, references), answer)).correct is False, answer[:20]
 
 
@@ -68,7 +68,7 @@ async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: p
         return True, 0.1
 
     monkeypatch.setattr(algebra._Worker, "ask", blocked)
-    judge = Judge(RULES)
+    judge = Judge(RULES_ONLY)
     hard = [
         asyncio.create_task(judge.verdict(problem("math", (f"x^2+{2 * n}x+{n * n}",)), f"(x+{n})^2"))
         for n in range(200, 208)

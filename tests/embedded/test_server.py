@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import Lfm2ForCausalLM
 
-from llm_as_judge.embedded.engine import Engine, Request
+from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
@@ -51,7 +51,7 @@ def greedy(model: Lfm2ForCausalLM, prompt: list[int], count: int) -> list[int]:
 def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM) -> None:
     for slots in (2, 8):
         requests = [Request(p, 10) for p in prompts()]
-        Engine(EXECUTOR, slots=slots, max_length=128).generate(requests)
+        NanoEngine(EXECUTOR, slots=slots, max_length=128).generate(requests)
         for request in requests:
             assert request.output == greedy(reference, request.prompt, 10)
             assert request.finish_reason in ("stop", "length")
@@ -62,7 +62,7 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
     draw = random.Random(0)
     lengths = [draw.choice((1, 9, 70, 200, 250, 300, 420)) for _ in range(40)]
     shapes = [([draw.randrange(5, 1400) for _ in range(length)], i) for i, length in enumerate(lengths)]
-    sample, seen = Engine._sample, {}
+    sample, seen = NanoEngine._sample, {}
 
     def recorded(logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
         for row, request in zip(logits, requests, strict=True):
@@ -70,8 +70,8 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
             assert torch.equal(seen.setdefault(key, row.clone()), row)
         return sample(logits, requests)
 
-    monkeypatch.setattr(Engine, "_sample", staticmethod(recorded))
-    engine = Engine(EXECUTOR)
+    monkeypatch.setattr(NanoEngine, "_sample", staticmethod(recorded))
+    engine = NanoEngine(EXECUTOR)
 
     def wanted() -> list[Request]:
         return [Request(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
@@ -92,14 +92,14 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same result: the test above holds with and without kept prompts."""
-    forward, forwarded = Engine._forward, list[int]()
+    forward, forwarded = NanoEngine._forward, list[int]()
 
-    def counted(self: Engine, prompt: tuple[int, ...]) -> object:
+    def counted(self: NanoEngine, prompt: tuple[int, ...]) -> object:
         forwarded.append(len(prompt))
         return forward(self, prompt)
 
-    monkeypatch.setattr(Engine, "_forward", counted)
-    engine = Engine(EXECUTOR, slots=4)
+    monkeypatch.setattr(NanoEngine, "_forward", counted)
+    engine = NanoEngine(EXECUTOR, slots=4)
 
     def outputs() -> list[list[int]]:
         requests = [Request([7, 8, 9] * 30, 6, temperature=1.0, seed=seed) for seed in range(6)]
@@ -110,7 +110,7 @@ def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context() -> None:
-    engine = Engine(EXECUTOR, slots=1, max_length=16)
+    engine = NanoEngine(EXECUTOR, slots=1, max_length=16)
     with pytest.raises(ValueError, match="17 tokens"):
         engine.check(Request([5] * 17, 1))
     request = Request([5] * 12, 100)
@@ -192,7 +192,7 @@ def test_any_input_gets_a_reply_or_the_reason(address: str, changes: dict[str, A
 
 
 def test_a_failure_in_the_engine_fails_only_the_requests_concerned() -> None:
-    engine = Engine(EXECUTOR, slots=8, max_length=128)
+    engine = NanoEngine(EXECUTOR, slots=8, max_length=128)
     batcher = Batcher(engine)
 
     async def run() -> None:

@@ -11,7 +11,7 @@ from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
-from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.types import Completion, Execution, Group, Problem, Reference, Reward, Rollout, Verdict
 
 LINES = [
@@ -49,7 +49,7 @@ def test_kappa_is_cohens_and_containment_is_of_whole_words() -> None:
 
 
 async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many(pairs_file: Path) -> None:
-    plain, *hostile = await calibrate(Judge(RULES), read_pairs(pairs_file))
+    plain, *hostile = await calibrate(Judge(RULES_ONLY), read_pairs(pairs_file))
     assert (plain.true_accepts, plain.false_rejects, plain.true_rejects) == (4, 1, 1)
     assert [row.kind for row in hostile] == [*ATTACKS, *(f"always {text!r}" for text in CONSTANTS)]
     assert not [row for row in hostile if row.false_accepts]

@@ -9,7 +9,7 @@ from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, pr
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
-from llm_as_judge.judging.judge import RULES, Judge
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, build_prompt, load_lines
 from llm_as_judge.sandbox.results import CodeVerdict
@@ -48,13 +48,13 @@ async def test_rules_say_yes_the_model_decides_the_rest_and_no_answer_is_wrong()
     for answer in ("", "Unanswerable.", "no answer"):
         right = await judge.verdict(nothing, answer)
         assert (right.correct, right.tier, right.score) == (True, "rules", 1.0)
-        wrong = await Judge(RULES).verdict(problem("Normans", domain="qa"), answer)
+        wrong = await Judge(RULES_ONLY).verdict(problem("Normans", domain="qa"), answer)
         assert (wrong.correct, wrong.score) == (False, 0.0)
-    assert (await Judge(RULES).verdict(nothing, None)).correct is False
+    assert (await Judge(RULES_ONLY).verdict(nothing, None)).correct is False
 
 
 async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() -> None:
-    judge = Judge(RULES)
+    judge = Judge(RULES_ONLY)
     squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes in part")
     hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes in part")
     assert squad.correct is False and squad.score is not None and squad.score > 0
@@ -62,8 +62,8 @@ async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() 
     # As in MATH's own script; in training such a reply is undecided and the model decides.
     reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
     of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
-    assert (await Judge(RULES, official=True).verdict(of, reply)).correct is True
-    assert (await Judge(RULES).verdict(of, reply)).correct is False
+    assert (await Judge(RULES_ONLY, official=True).verdict(of, reply)).correct is True
+    assert (await Judge(RULES_ONLY).verdict(of, reply)).correct is False
     assert matches(reply, ["12"], "math", of.question.text) is False
 
 
@@ -76,9 +76,9 @@ async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored
         (sandbox(outcome="raised", error="AssertionError"), False), (sandbox(outcome="timeout"), False),
         (sandbox(outcome="fault"), None), (AsyncMock(verdict=AsyncMock(side_effect=SandboxFault("zygote gone"))), None),
     ):  # fmt: skip
-        verdict = await Judge(RULES, None, given).verdict(CODE, "def f(): ...")
+        verdict = await Judge(RULES_ONLY, None, given).verdict(CODE, "def f(): ...")
         assert (verdict.correct, verdict.tier) == (correct, "tests")
-    assert (await Judge(RULES).verdict(CODE, "def f(): ...")).correct is None
+    assert (await Judge(RULES_ONLY).verdict(CODE, "def f(): ...")).correct is None
 
 
 async def test_retries_differ_the_majority_of_votes_counts_and_a_disagreement_abstains() -> None:
