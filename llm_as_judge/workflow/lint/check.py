@@ -5,6 +5,9 @@ Everything else, such as what may fail on some path, is a warning.
 
     for finding in lint(source):
         print(finding.code, finding.line, finding.message)
+
+The entry point, and the checks of module and class. Statements: ``function``. Expressions: ``expressions``. Imports:
+``imports``. Findings: ``codes``. ``values`` is what is known of variables; it checks nothing.
 """
 
 from __future__ import annotations
