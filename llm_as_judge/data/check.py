@@ -59,9 +59,9 @@ async def check_golds(
     failures: list[Failure] = []
     checks: list[Awaitable[list[Failure]]] = []
     files = [file for path in paths for file in files_in(path)]
-    empty = set(map(str, files))
-    for place, record in (found for file in files for found in read(file)):
-        empty.discard(place.rpartition(":")[0])
+    empty = set(files)
+    for file, place, record in ((one, *found) for one in files for found in read(one)):
+        empty.discard(file)
         records += 1
         try:
             if isinstance(record, DataError):
@@ -78,7 +78,7 @@ async def check_golds(
             checks = []
         await asyncio.sleep(0)  # lets Ctrl-C through
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
-    failures += [Failure(file, "no records") for file in empty]
+    failures += [Failure(str(file), "no records") for file in empty]
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 

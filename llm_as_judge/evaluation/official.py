@@ -41,7 +41,8 @@ def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> d
     if metric not in QA_SCORES:
         return {}
     golds = () if reference.unanswerable else reference.answers
-    em, f1 = (0.0 if said is None else score(said, golds) for score in QA_SCORES[metric])
+    exact_match, token_f1 = QA_SCORES[metric]
+    em, f1 = (0.0, 0.0) if said is None else (exact_match(said, golds), token_f1(said, golds))
     if metric == "hotpotqa":
         return {"em": em, "f1": f1}
     part = "HasAns" if golds else "NoAns"

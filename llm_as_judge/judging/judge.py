@@ -64,7 +64,7 @@ class Judge:
         self._official = official
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """Whether ``answer`` (None: there is none) is right. Never raises, whatever the answer says.
+        """The verdict on ``answer``, which is None if there is none. Never raises, whatever the answer says.
 
         ``cut_off``: the reply ended at its token limit. The rules then count only a closed box or tag; the model is
         informed.

@@ -146,8 +146,9 @@ def check_exact(policy: Policy, completions: Sequence[Completion], sampling: Sam
     kept, so the distributions can differ although the logits agree.
     """
     sampling = replace(sampling, top_p=1.0, top_k=0)
-    ends = (*range(SEQUENCES), *range(len(completions) - SEQUENCES, len(completions)))
-    compared = [completions[i] for i in sorted({i for i in ends if 0 <= i < len(completions)})]
+    compared = completions
+    if len(completions) > 2 * SEQUENCES:
+        compared = [*completions[:SEQUENCES], *completions[-SEQUENCES:]]
     budget = max(1, budget * len(compared) // len(completions))  # as many stages as the whole batch would take
     kept = [(p, p.grad) for p in policy.trainable_parameters()]
     name, cure = policy.base.config.model_type, "set training.shared_prefix=false to forward padded rows"

@@ -6,8 +6,8 @@ Everything else, such as what may fail on some path, is a warning.
     for finding in lint(source):
         print(finding.code, finding.line, finding.message)
 
-The entry point, and the checks of module and class. Statements: ``function``. Expressions: ``expressions``. Imports:
-``imports``. Findings: ``codes``. ``values`` is what is known of variables; it checks nothing.
+This module checks the module and the class of a workflow; ``function`` checks statements, ``expressions`` names and
+calls, ``imports`` imports. ``codes`` lists the findings. ``values`` holds what is known of variables, without checks.
 """
 
 from __future__ import annotations
