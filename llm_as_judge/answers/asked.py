@@ -10,7 +10,10 @@ from llm_as_judge.answers.units import UNITS, Unit, unit_named
 
 _LONGEST = 8000
 _SENTENCE = re.compile(r"(?<=[.?!])(?<!\d!)\s+|\n")
-_QUESTION_WORD = re.compile(r"\b(?:what|how)\b|\b(?:which|who|whose|whom|when|where|why)\b", re.IGNORECASE)
+_QUESTION_WORD = re.compile(  # not the "when" of "When Ann is 9, how old is Ben?"
+    r"(?:\w+ed in )?\b(?:what|how|which|who|whose|whom|why|(?:when|where)\b(?!.*, (?:what|how|which|who)\b))\b",
+    re.IGNORECASE,
+)
 _TASK_WORD = re.compile(
     r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"
     r"|rationalize|complete|order|put)\b",
@@ -33,7 +36,9 @@ def asked(question: str) -> str:
     """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
     sentences = _SENTENCE.split(question[-_LONGEST:])
     task = _TASK_WORD.match if "?" in question else _TASK_WORD.search
-    found = [_QUESTION_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences]
+    found = [
+        _QUESTION_WORD.search(s) or _TASK_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences
+    ]
     found = found if any(found) else [*map(_QUESTION_WORD.search, sentences)]
     return "\n".join(each.string[each.start() :] for each in found if each) or question[-_LONGEST:]
 
@@ -72,5 +77,6 @@ def is_asked(name: str, question: str) -> bool:
             return True  # its initials: A of area, GCD of greatest common divisor
     letters = " ?".join(map(re.escape, name.replace(" ", "")))
     found = re.finditer(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text)
-    owners = [re.search(r"(\w+) of (?:the |angle )*\Z", text[: each.start()]) for each in found]  # coefficient of x^3
+    owner_of = r"(\w+) of (?:the |angle )*\Z|\b(sin|cos|tan|cot|sec|csc|log|ln)[\s(]*\Z"
+    owners = [re.search(owner_of, text[: each.start()]) for each in found]  # coefficient of x^3, sin x
     return any(owner is None or owner.group(1) in _TRANSPARENT for owner in owners)

@@ -27,7 +27,7 @@ from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.restating import restates
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import Unit, split_unit
+from llm_as_judge.answers.units import UNITS, Unit, split_unit
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Domain
 
@@ -156,7 +156,7 @@ def _accepted(
             return True
         for text in said:
             if domain == "qa" and (
-                _same_qa(text, reference, question) or _same_percent(quantity(text), quantity(reference), question)
+                _same_qa(text, reference, question) or _same_in_unit(quantity(text), quantity(reference), question)
             ):
                 return True
             if domain == "math" and any(_same_maths(text, gold, question) for gold in _gold(reference)):
@@ -245,7 +245,7 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
     if plain != clean(gold):
         if question and _SET_ASKED.search(question) and not _ORDER_ASKED.search(question):
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
-        if not same(said, wanted) and not _same_percent(said, wanted, question):
+        if not same(said, wanted) and not _same_in_unit(said, wanted, question):
             return False
     return not question or not _not_done(plain, gold, question)
 
@@ -269,7 +269,9 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
         return said
     names = [value.name for value in (said, *said.items) if value.name]
     usual = names == [*"xyz"[: len(gold.items)]] or (bool(gold.items) and set(names) == unknowns(question))
-    if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" not in asked(question):
+    if names == [said.name] and said.brackets in (*INTERVALS, "∪"):
+        if "range" in asked(question):
+            return said if f"{said.name}=" in tight(clean(asked(question))) else None
         usual |= said.name in unknowns(question)  # a domain or the solutions of an inequality
     if not gold.name and not usual and not all(is_asked(name, question) for name in names):
         return None
@@ -278,16 +280,14 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
     return None if _other_unit(said, gold, question) else replace(said, tree=said.bare, unit=None)
 
 
-def _same_percent(said: Value | None, gold: Value | None, question: str) -> bool:
-    """``40`` and ``40%`` if percents are asked for."""
-    if said is None or gold is None:
+def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool:
+    """``40`` and ``40%`` if percents are asked for, ``5`` and ``5 cents`` if cents are."""
+    if said is None or gold is None or (said.unit is None) == (gold.unit is None):
         return False
-    percents = [value.unit is not None and value.unit.quantity == "%" for value in (said, gold)]
-    asked_for = any(unit.quantity == "%" for unit in units(asked(question), wanted=True))
-    asked_for |= not question and percents[1] and (said.number or 0) > 1
-    if not asked_for or sorted(percents) != [False, True] or (said.unit and gold.unit):
-        return False
-    return said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
+    unit = said.unit or gold.unit
+    asked_for = {unit} == {*units(asked(question), wanted=True)}
+    asked_for |= not question and gold.unit == UNITS["%"] and (said.number or 0) > 1
+    return asked_for and said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
 
 
 def _not_done(answer: str, reference: str, question: str) -> bool:
@@ -304,10 +304,11 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
     if "=" in gold and form_asked:
         return _sides(shown) != _sides(gold)
     wanted = number(gold)
-    if number(gold.rstrip("%")) is not None and _NUMBER_FORM_ASKED.search(asked(question)):
+    if (unit := split_unit(shown)) and unit[1].quantity != "%":
+        shown = unit[0]
+    if number(gold.rstrip("%")) is not None and _NUMBER_FORM_ASKED.search(question):
         shown = re.sub(r" ?(?:percent|per cent)", "%", shown)
         return number(shown.strip("()%")) is None or _form(shown) != _form(gold)
-    unit = split_unit(shown)
     shown = unit[0] if unit else shown
     plain, tree, value = tight(shown), parse(shown), number(shown)
     if tree is None:
@@ -356,14 +357,21 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
         return not any((unit.quantity, unit.size) == (found.quantity, found.size) for found in wanted)
     if "how many" in clause.lower():
         return True
-    known = [_base(found) for found in units(question)]
-    family = [found for found in known if found[0] == _base(unit)[0]]
-    unusual = family or (unit.quantity == "years" and unit.size != 1)
+    known = {_base(found): found for found in units(question)}
+    rivals = [found for found in known.values() if unit.quantity not in _MONEY or found.quantity in _MONEY]
+    if any(_base(found) != _base(unit) and _fits(found, question) for found in rivals):
+        return True  # of minutes and seconds, or miles and hours, either may be meant
+    unusual = unit.quantity == "years" and unit.size != 1
     if _base(unit) not in known and (unusual or (known and unit.quantity not in (*_MONEY, "°"))):
         return True
+    return not _fits(unit, question)
+
+
+def _fits(unit: Unit, question: str) -> bool:
+    """Whether the first words of the question may ask for a quantity of this unit."""
     quantity = "$" if unit.quantity in _MONEY else unit.quantity
     dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
-    return dimension is None or re.search(dimension, head(question), re.IGNORECASE) is None
+    return dimension is not None and re.search(dimension, head(question), re.IGNORECASE) is not None
 
 
 def _base(unit: Unit) -> tuple[str, object]:

@@ -28,8 +28,8 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped one is text
 _BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 
 _CONNECTOR = re.compile(
-    r"(?:\b(?:is|are|was|equals|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer|solution|result)\b"
-    r"|[A-Za-z*]:(?!\d))[\s:,*]*",
+    r"(?:\b(?:is|are|was|equals|simplifies to|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer"
+    r"|solution|result)\b|[A-Za-z*]:(?!\d))[\s:,*]*",
     re.IGNORECASE,
 )
 #: What may follow an answer.
@@ -40,7 +40,8 @@ _CLOSING = re.compile(
 _PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
     r"(?:[.?]|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
-    r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
+    r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)|\n\s*(?=\W{0,3}(?:Final )?Answer\W{0,3}:)"
+    r"|(?:\A|(?<=\n))[^A-Za-z\n]+= ?[$\d.,]+ [a-z]+\s*\n\s*"
 )
 _CONCLUDING = re.compile(
     r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE
@@ -61,7 +62,8 @@ def visible(text: str) -> str:
     """The end of a reply without thinking, with single spaces."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
     text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    return re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text).strip()[-LONGEST_REPLY:]
+    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text)
+    return re.sub(r"(?<=[\s$])\*\*(?=\S)([^*\n]{1,300})(?<=\S)\*\*(?!\w)", r"\1", text).strip()[-LONGEST_REPLY:]
 
 
 def extract_answer(text: str, domain: Domain) -> str:
@@ -159,11 +161,10 @@ def _boxed(text: str, question: str) -> str | None:
 
 
 def _box_follows(lead: str) -> bool:
-    """Whether a box may follow ``lead``: after a word, ``=``, a colon or nothing, and so is not part of a formula."""
-    lead = re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead)
-    return not lead or bool(
-        re.search(r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies|\n)\Z", lead)
-    )
+    """Whether a box may follow ``lead``: after a word, ``=``, a colon, an empty line or nothing, not in a formula."""
+    end = len(re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead))
+    word = r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies)\Z"
+    return not end or "\n\n" in lead[end:] or re.search(word, lead[:end]) is not None
 
 
 def last_sentence(lead: str) -> str:
@@ -184,6 +185,9 @@ def _sentence_of_maths(text: str, question: str) -> str | None:
         return amount
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
+    left, equals, right = said.rpartition("=")
+    if equals and (amount := amount_within(right.strip(), question)) is not None:  # 12 + 4 = 16 apples
+        said = f"{left}={amount}"
     if not cut:
         return said if text.removesuffix(sentence).endswith("\n") else None  # a line of its own
     if not said or not restates(lead, question, said):

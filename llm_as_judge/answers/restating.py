@@ -18,19 +18,27 @@ from llm_as_judge.answers.asked import asked, is_asked, unknowns
 from llm_as_judge.answers.notation import clean
 from llm_as_judge.answers.units import UNITS, split_unit
 
+#: Past tenses that no ending makes.
+_PASTS = dict(
+    pair.split("/")
+    for pair in """
+    took/take made/make sold/sell spent/spend won/win ate/eat got/get gave/give bought/buy paid/pay ran/run wrote/write
+    began/begin lost/lose drove/drive used/use died/die became/become built/build broke/break brought/bring kept/keep
+    """.split()
+)
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
 _MARKUP = re.compile(
     r"\\(?:begin|end)\{\w+\*?\}|\\(?:text\w*|math\w+|left|right|q?quad)(?![A-Za-z])|\\[()\[\] ,;!]|[${}*`]"
 )
 _FORMULA = re.compile(r"(?:\$\$?|\\[(\[])((?:[^$=]|\\\$)*)=[^$]*\Z")  # whose last side is the value
-_NAME = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
+_CAPITALISED = re.compile(r"\b[A-Z][a-z]+")
 
 
 def _stem(word: str) -> str:
     """A word in lower case without its ending; anything else as it is."""
     if len(word) < 2 or not word.replace("'", "").isalpha():
         return word
-    word = word.casefold()
+    word = _PASTS.get(word.casefold(), word.casefold())
     for ending, new in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) > 2:
             word = word.removesuffix(ending) + new
@@ -44,7 +52,7 @@ def _stems(text: str) -> tuple[str, ...]:
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
     text = re.sub(r"\s*([-+*/^=<>])\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
     words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in text.split())
-    return tuple(_stem(word).replace("altogether", "total") for word in words if any(map(str.isalnum, word)))
+    return tuple(re.sub("(?:al)?together", "total", _stem(word)) for word in words if any(map(str.isalnum, word)))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -56,7 +64,7 @@ _EMPTY = _words(
     """
     so thus therefore hence and we this that it it's its there the our my is are was be equals get find have obtain
     gives a an final correct answer solution solutions result value values required desired as for of in on at to which
-    number conclude finally particular checking such has by measure
+    number conclude finally particular checking such has by measure expression
     """
 )
 #: Conditions, and words for answers of somebody else.
@@ -77,8 +85,8 @@ _TURNING = _FOREIGN | _words(
 #: Words of a question that name nothing.
 _ASKING = _words(
     """
-    what how many much which who whose whom when where why compute evaluate determine calculate simplify solve express
-    write give list name do does did will your between he she they them his her their
+    what how many much which who whose whom when where why were evaluate determine calculate simplify solve express
+    compute write give list name do does did will your between he she they them his her their
     """
 )
 #: Quantities, which may stand before an answer if it is not known what was asked.
@@ -91,9 +99,12 @@ _QUANTITIES = _words(
 )
 _UNITS = frozenset(map(_stem, UNITS)) - {"second"}
 _PRONOUNS = _words("he she they them his her their")
+_SUBJECTS = _words("he she they")
 _STANDING_FOR = _PRONOUNS | {"it", "both"}  # all that is asked about a fact
+_SHARES = _words("each every per")
 _COPULAS = _words("is are was do does did there")
 _AROUND_FACTS = _STANDING_FOR | _words("is are was were of in on at")
+_BEFORE_CONDITIONS = ("at", "for", "in", "on", "of", "by", "to")
 _DIRECTIONS = _words("by to for as and")  # they tell who does what
 
 
@@ -106,10 +117,13 @@ class _Clause:
     wanted: tuple[str, ...]
     counted: tuple[str, ...]  # what "how many" counts
     given: frozenset[str]
+    kind: tuple[str, ...]  # what "what" and "which" ask for
+    people: frozenset[str]  # whom a pronoun may stand for
+    joined: frozenset[str]  # those of them with "and" between them
 
     def fits(self, word: str, left: str, right: str, *, direction: bool) -> bool:
         """Whether an asked word may stand between these two."""
-        if direction:
+        if direction or word == "than":
             return (word, right) in self.pairs
         if len(word) > 1 and word not in _TURNING if word.isalpha() else len(word) > 3:
             return True
@@ -119,9 +133,17 @@ class _Clause:
         around |= {(right, word)} if right in _COPULAS else set()
         return not around.isdisjoint(self.pairs)
 
+    def stands(self, subject: str) -> bool:
+        """Whether a pronoun or name is certainly the one that is asked about."""
+        pronoun = _SUBJECTS.intersection(self.words)
+        if subject == "they" or "they" in pronoun:
+            return subject in pronoun or (not pronoun and "and" in self.words)
+        one = self.people if pronoun else _PRONOUNS
+        return subject in pronoun or (len(self.people) == 1 and subject in one)
+
     def in_order(self, words: Iterable[str]) -> bool:
         rest = iter(self.words)
-        moved = _TURNING | {*self.counted, "total"}
+        moved = _TURNING | {*self.counted, "total", "will"}
         return all(w in rest for w in words if w not in moved and ("how", w) not in self.pairs)
 
 
@@ -129,7 +151,8 @@ class _Clause:
 def _clause(question: str) -> _Clause:
     words = _stems(asked(question))
     pairs = frozenset(zip(words, (*words[1:], ""), strict=False))
-    main = words[: words.index("if")] if "if" in words[1:] else words
+    ends = (i for i, w in enumerate(words) if i and (w == "if" or words[i : i + 2] == ("expres", "your")))
+    main = words[: next(ends, None)]
     unsaid = _EMPTY | _ASKING | {w for before, w in pairs if before == "how" or (before == "in" and w in _UNITS)}
     wanted = [w for w in main if w.isalpha() and len(w) > 1 and w not in unsaid]
     counted: list[str] = []
@@ -137,7 +160,19 @@ def _clause(question: str) -> _Clause:
         if pair in (("how", "much"), ("how", "many"), ("number", "of")):
             counted += takewhile(lambda w: w not in _COPULAS and w != "wer", words[i + 2 : i + 8])
     given = frozenset(Counter(_stems(question)) - Counter(words))
-    return _Clause(words, pairs, tuple(dict.fromkeys(wanted)), tuple(counted), given)
+    kind = words[next((i + 1 for i, w in enumerate(words) if w in ("what", "which")), len(words)) :][:8]
+    verb = next((i for i, w in enumerate(kind) if w in _COPULAS), 1)
+    named = _words(" ".join(_CAPITALISED.findall(question))) - _EMPTY - _ASKING - _TURNING
+    people = named if _SUBJECTS.intersection(words) else named.intersection(words)
+    joined = {
+        name
+        for i, pair in enumerate(pairwise(words))
+        if pair[0] == "and" and pair[1] in people
+        for name in (pair[1], *takewhile(people.__contains__, reversed(words[:i])))
+    }
+    return _Clause(
+        words, pairs, tuple(dict.fromkeys(wanted)), tuple(counted), given, kind[:verb], people, frozenset(joined)
+    )
 
 
 def doubtful(text: str) -> bool:
@@ -170,17 +205,22 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return _AROUND_FACTS.issuperset(before + after) if by_fact else not subject
     if before[-1:] != ("by",) and not all(clause.in_order(w for w in part if w in named) for part in (before, after)):
         return False
+    if not clause.joined.isdisjoint(named) and not clause.joined.issubset(named):
+        return False  # of "Ann and Bob", only Ann
     if not (by_fact or subject) and after and after in (clause.counted, clause.counted[:1]):
         return True  # 6 legs
     said = {*named, *_stems(value)}
     if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
         said |= {*clause.counted} - _TURNING | _UNITS
-    if not _PRONOUNS.isdisjoint({*named, subject}):
-        said |= set(map(_stem, _NAME.findall(question)))
+    if subject and not by_fact:
+        if not clause.stands(subject):
+            return False
+        said |= clause.people
+        subject = ""
     if said.issuperset(clause.wanted):
         return True
     if by_fact:
-        wanted = [w for w in clause.wanted if clause.pairs.isdisjoint({("what", w), ("which", w), ("many", w)})]
+        wanted = [w for w in clause.wanted if w not in clause.kind and ("many", w) not in clause.pairs]
         second = re.search(r"\band (?:in )?(?:what|how|which|who|when|where)\b", question, re.IGNORECASE)
         told = subject in _STANDING_FOR if subject else not said.intersection(wanted) or _begin(wanted, said)
         return told and not second
@@ -202,17 +242,20 @@ def _named(
     for i, word in enumerate(words):
         left, right = words[i - 1] if i else "", (*words, "")[i + 1]
         direction = by_fact and word in _DIRECTIONS
-        past = word in ("had", _stem("were")) and not {word, "was", "did"}.isdisjoint(clause.words)
+        past = word in ("had", "wer") and not {word, "was", "did"}.isdisjoint(clause.words)
         if not word or ((word in _COPULAS or past) and i) or (word == "A" and not i and not by_fact):
             continue
         if by_fact and word in _STANDING_FOR:
             subject = subject or word
-        elif "=" in word or word.startswith("\\"):
-            if by_fact or (word[:-1] in unknowns(question) and not is_asked(word[:-1], question)):
+        elif word not in clause.words and ("=" in word or word.startswith("\\")):
+            asked_name = word[:-1] not in unknowns(question) or is_asked(word[:-1], question)
+            if by_fact or left in _BEFORE_CONDITIONS or not asked_name:
                 return None
         elif word in _EMPTY and not direction and not (word == "number" and i > place):
             continue
-        elif word == "total" or (word in clause.words and clause.fits(word, left, right, direction=direction)):
+        elif (word == "total" and _SHARES.isdisjoint(clause.words)) or (
+            word in clause.words and clause.fits(word, left, right, direction=direction)
+        ):
             named += [word] if word in clause.words else []
         elif i < place and not (named or subject) and word in (clause.given | _PRONOUNS) - _TURNING:
             if right == "and" or not word.isalpha():

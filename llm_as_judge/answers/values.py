@@ -21,6 +21,7 @@ _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations and unions
 _MOST_ITEMS = 40
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
+_THOUSANDS = re.compile(r"(?<=[$€£¥])\d{1,3}(?:,\d{3})+(?!\d)")
 _RATIO_IN_WORDS = re.compile(r"\d+(?: to \d+)+")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
 _CLOSING = {"(": ")]", "[": ")]", "{": "}"}
@@ -66,7 +67,7 @@ def read(text: str) -> Value:
     """``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
     if len(text) > _LONGEST or max(_depths(text)) > _DEEPEST or len(_SIGNS.findall(text)) > _MOST_SIGNS:
         return Value("")
-    plain = clean(text)
+    plain = _THOUSANDS.sub(lambda amount: amount.group().replace(",", ""), clean(text))
     if plain.startswith("{") and plain.endswith("}") and _balanced(plain[1:-1]):  # LaTeX does not show such braces
         inner = plain[1:-1].strip()
         plain = inner if "," not in inner else plain
@@ -127,6 +128,9 @@ def _bracketed(plain: str) -> Value | None:
     items = [read(part) for part in parts_text]
     if brackets == "[]" and len(items) == 1 and items[0].number is not None:
         return items[0]
+    if brackets == "[]" and all(item.brackets == "[]" and all(cell.tree for cell in item.items) for item in items):
+        rows = r"\\".join(part[1:-1].replace(",", "&") for part in parts_text)
+        return _formula(rf"\begin{{matrix}}{rows}\end{{matrix}}")
     return Value(plain, items=_flat(items) if brackets == "{}" else tuple(items), brackets=brackets)
 
 
@@ -202,9 +206,10 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     """``name = value``, an equation, or a chain of equal sides: the value of ``x = 3 + 2 = 5`` is 5."""
     if len(sides) == 2 and _NAME.fullmatch(sides[1]) and not _NAME.fullmatch(sides[0]):
         sides = sides[::-1]
-    first, last = parse(sides[0]), read(sides[-1])
+    last = read(sides[-1])
+    first, *middles = (parse(re.sub(r"°|[$€£¥](?=\d)", "", side)) for side in sides[:-1])
     values = [tree for tree in (last.bare, last.tree) if tree is not None]  # of 16%, 16 and 0.16
-    for middle in (parse(side.replace("°", "")) for side in sides[1:-1]):
+    for middle in middles:
         if middle is None or not any(algebra.equal(middle, value) for value in values):
             return None
     if _NAME.fullmatch(sides[0]) and not (last.name or last.relation or _uses(last, sides[0], first)):

@@ -18,6 +18,12 @@ SUCCESSOR = "Who succeeded Paul as mayor of Springfield?"
 OLDER = "Who is older, Annie Morton or Terry Richardson?"
 HUNGRY = "What do people do when they are hungry?\nA. sleep\nB. eat"
 MORE = "How many more apples than pears did Sue buy if she bought 9 apples and 4 pears?"
+SHEEP = "Ann has 20 sheep, and Bob and Cid have 30 each. How many sheep do Ann, Bob, and Cid have together?"
+AGES = "Mel is 3 years younger than Kate. When Kate is 24 years old, how old will Mel be?"
+TOMATOES = "Mike planted 50 seeds, and Ted planted twice as many. How many seeds did they plant altogether?"
+TRIP = "A trip of 150 miles takes 3 hours. How long did the trip take with 50 miles more?"
+RADIUS = "The radius of a circle is 14 inches. What is the radius of its arc? Express your answer as a common fraction."
+RANGE = r"What is the range of $y=\log_2(\sqrt{\sin x})$ for $0 < x < 180$?"
 MATHS_RIGHT = [
     (r"6\pi \text{ cm}^2", r"6\pi"), ("= 12", "12"), ("'12'", "12"), ("“x + 1”", "x+1"),
     (r"0.\overline{3}", r"\frac{1}{3}"), (r"0.\bar{09}", r"\frac{1}{11}"), ("1.5 x 10^6", "1500000"),
@@ -44,7 +50,8 @@ MATHS_RIGHT = [
     (r"The matrix is $\begin{bmatrix}1&2\\3&4\end{bmatrix}$", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
     (r"\left[\begin{array}{cc}1&2\\3&4\end{array}\right]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
     ("|AB| = 7", "7"),
-    ("Area = 7", "7"),
+    ("Area = 7", "7"), ("[[1, 2], [3, 4]]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), ("C(8,3) = 56", "56"),
+    ("$150 + $1,112 = **$1,262**", "1262"), ("42 - 33 = 9\n\n\\boxed{9}", "9"),
 ]  # fmt: skip
 QA_RIGHT = [
     ("So D is the correct answer.", "D"), (r"\boxed{\textbf{(D)}\ 12}", "D"),
@@ -187,7 +194,14 @@ FORMS = ("The answer is {}.", r"\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 RIGHT_WITH_QUESTION = [
     (FRACTION, "1/2", r"\frac{1}{2}"), (FRACTION, r"\boxed{1/2}", r"\frac{1}{2}"), (FRACTION, "½", r"\frac{1}{2}"),
     (FRACTION, r"\frac{1}{2}", "0.5"), (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
-    (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"), (LEGS, "There are 6 legs left.", "6"),
+    (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"),
+    (LEGS, "8 - 2 = 6 legs\n\n\\boxed{6}", "6"), (LEGS, "We subtract.\n8 - 2 = 6 legs", "6"),
+    (SHEEP, "Together, Ann, Bob, and Cid have **80 sheep**.", "80"), (AGES, "Mel will be 21 years old.", "21"),
+    ("How many eggs did Ann use?", "Ann used 6 eggs.", "6"), (RANGE, r"$y \le 0$", r"(-\infty, 0]"),
+    (RADIUS, r"The radius of its arc is $\frac{14}{3}$ inches.", r"\frac{14}{3}"),
+    ("What is the price in cents?", "5.4", r"5.4\text{ cents}"),
+    ("Simplify it.", "The expression simplifies to 5.", "5"),
+    ("How many of the people were adults?", "6 of the people were adults.", "6"), (LEGS, "There are 6 legs left.", "6"),
     (LEGS, r"Thus, the number of legs left is $\boxed{6}$.", "6"), (LEGS, "8 - 2 = 6\n\n**Answer: 6**", "6"),
     (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We subtract.\n\n6", "6"),
     ("How long is it in km?", "6 km", "6"),
@@ -201,7 +215,7 @@ RIGHT_WITH_QUESTION = [
     ("How many liters is it?", "2.5 L", "2.5"), ("How much is it, in cents?", "75 cents", "75"),
     ("What is a + b?", "a + b = 3 + 4 = 7", "7"), ("What is |z|?", "|z| = 5", "5"),
     (PENS, r"\boxed{8\text{ pens}}", "8"),
-    (TANK, "The tank has 216.6 L left after 2 days.", "216.6"), (TANK, "After 2 days, 216.6 liters are left.", "216.6"),
+    (TANK, "After 2 days, 216.6 liters are left.", "216.6"),
     (COST, "The total cost of 3 pens and 2 books is $20.", "20"), (COST, "The total cost is 20 dollars.", "20"),
     (MINIMUM, "The minimum is 5", "5"), (MINIMUM, r"It is $(x-3)^2+5$, so the minimum value is $\boxed{5}$.", "5"),
     (MORE, "She bought 5 more apples than pears.", "5"), ("How old is Tom?", "Tom is 12 years old.", "12"),
@@ -238,12 +252,23 @@ OTHER_QUANTITY = [
     ("What is the perimeter of a square whose area is 49 square inches?", "28", "Area = 28|The area is 28.|square: 28"),
     ("What is x?", "4", "y = 4|f(x) = 4|x_1 = 4|error = 4|upper bound = 4|2x = 4"),
     ("What is P(A)?", "0.5", "P(B) = 0.5"),
+    (SHEEP, "80", "Ann has 80 sheep.|Together, Ann and Bob have 80 sheep.|Ann, Bob, and Cid have 80 sheep each."),
+    (AGES, "21", "Kate will be 21 years old."),
+    ("He owns 3 dogs and 2 cats. How many shoes does he need?", "20", "The dogs need 20 shoes."),
+    (TOMATOES, "150", "Ted planted 150 seeds altogether.|At noon, they planted 150 seeds altogether."),
+    ("Ann has 4 pens. Today Bob has 2 more. How many pens does Bob have?", "6", "They have 6 pens."),
+    ("They share 24 apples. How many apples do they have each?", "12", "They have a total of 12 apples."),
+    ("How many feet less than Sue does Jim walk?", "200", "Sue walks 200 feet less than Jim."),
+    ("Let x = t^3. Find the point at $t = 2.$", "(8, 1)", "At $t = 3$, the point is $(8, 1)$."),
+    (RANGE, r"(-\infty, 0]", r"x \le 0"), (r"What is the period of $y = \sin x$?", r"2\pi", r"x = 2\pi"),
     ("What is a + b?", "7", "a = 7|b = 7|ab = 7|3 + 4"), ("What is a_{10}?", "5", "a_9 = 5"),
     ("What is |z|?", "5", "z = 5"),
     ("What is the measure of angle ABC?", "45", r"\angle ACB = 45^\circ"),
     ("Find 2^10.", "1024", "2^9 * 2|2^10 = 1024 + 0"),
 ]  # fmt: skip
 OTHER_UNIT = [
+    (TRIP, "4", "The trip took 4 miles.|4 miles"),
+    ("Peeling takes a minute and cutting 5 seconds. How long does it take?", "95", "It takes 95 seconds.|95 seconds"),
     (SPEED, "60", "60 hours|60 miles|60 km/h|60 minutes|$60"),
     ("How many meters are 2 km?", "2000", "2000 km|2000 g"),
     ("What is the perimeter of a square whose area is 49 square inches?", "28", "28 square inches|28 feet|28 cm"),
@@ -257,6 +282,7 @@ OTHER_UNIT = [
     ("How old is Tom?", "12", "12 months|in 12 years"),
 ]  # fmt: skip
 OTHER_FORM = [
+    ("What is the ratio? Answer as a fraction in lowest terms.", r"\frac34", r"\frac{6}{8}"),
     ("Express 0.4 as a fraction in lowest terms.", r"\frac{2}{5}", r"0.4|4/10|40\%|\frac{20}{50}"),
     ("Write 3/8 as a decimal.", "0.375", r"3/8|37.5%|\frac{3}{8}"),
     ("Write 2^10 as an integer.", "1024", "4^5|512*2"),
@@ -278,6 +304,10 @@ WRONG_WITH_QUESTION = [
     ("Expand (x+1)^2.", "(1+x)^2", "x^2+2x+1"),
 ]  # fmt: skip
 QA_RIGHT_WITH_QUESTION = [
+    ("When did the siege take place?", "The siege took place in 1097.", "1097"),
+    ("An album by Holmes, released in which year?", "It was released in 2000.", "2000"),
+    ("Which rock band was formed before 1990?", "The Cure was formed before 1990.", "The Cure"),
+    ("What is the charge?\nA. 1 C\nB. 2 C", "Q = CV = 2 C\n\nAnswer: B", "B"),
     (CAPITAL, "It is Paris.", "Paris"), (CAPITAL, "The capital of France is Paris.", "Paris"),
     ("When was it founded?", "It was founded in 1816.", "1816"), ("How many left?", "0", "none"),
     ("Who?", "O\u2019Hara", "O'Hara"),
