@@ -14,12 +14,19 @@ _QUESTION_WORD = re.compile(  # not the "when" of "When Ann is 9, how old is Ben
     r"(?:\w+ed in )?\b(?:what|how|which|who|whose|whom|why|(?:when|where)\b(?!.*, (?:what|how|which|who)\b))\b",
     re.IGNORECASE,
 )
+_RELATIVE = re.compile("which|who|whose|whom|when|where", re.IGNORECASE)
 _TASK_WORD = re.compile(
     r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"
     r"|rationalize|complete|order|put)\b",
     re.IGNORECASE,
 )
 _HEAD = 4  # words
+#: What makes a name a part of something else: "coefficient of x^3", "sin x", "for all x".
+_OWNER = re.compile(
+    r"(\w+) of (?:the |angle )*\Z|\b(?:sin|cos|tan|cot|sec|csc|log|ln)[\s(]*\Z"
+    r"|(?<!solve )\bfor (?!which|what)(?:[a-z]+ ){0,2}\Z",
+    re.IGNORECASE,
+)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
     r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
@@ -36,11 +43,16 @@ def asked(question: str) -> str:
     """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
     sentences = _SENTENCE.split(question[-_LONGEST:])
     task = _TASK_WORD.match if "?" in question else _TASK_WORD.search
-    found = [
-        _QUESTION_WORD.search(s) or _TASK_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences
-    ]
-    found = found if any(found) else [*map(_QUESTION_WORD.search, sentences)]
+    found = [_interrogative(s) or _TASK_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences]
+    found = found if any(found) else [*map(_interrogative, sentences)]
     return "\n".join(each.string[each.start() :] for each in found if each) or question[-_LONGEST:]
+
+
+def _interrogative(sentence: str) -> re.Match[str] | None:
+    """The first question word that is not a relative pronoun, as in "The man who fell lived in which city?"."""
+    words = [*_QUESTION_WORD.finditer(sentence)]
+    asking = (w for w in words if not _RELATIVE.fullmatch(w.group()) or len(sentence[: w.start()].split()) < 2)
+    return next(asking, words[-1] if words else None)
 
 
 def head(question: str) -> str:
@@ -76,7 +88,6 @@ def is_asked(name: str, question: str) -> bool:
         if name.casefold() in "".join(word[0] for word in words if len(word) > 3 or len(name) > 1):
             return True  # its initials: A of area, GCD of greatest common divisor
     letters = " ?".join(map(re.escape, name.replace(" ", "")))
-    found = re.finditer(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text)
-    owner_of = r"(\w+) of (?:the |angle )*\Z|\b(sin|cos|tan|cot|sec|csc|log|ln)[\s(]*\Z"
-    owners = [re.search(owner_of, text[: each.start()]) for each in found]  # coefficient of x^3, sin x
+    found = re.finditer(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=\d-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text)
+    owners = [_OWNER.search(text[: each.start()]) for each in found]
     return any(owner is None or owner.group(1) in _TRANSPARENT for owner in owners)

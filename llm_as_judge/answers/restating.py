@@ -51,7 +51,7 @@ def _stems(text: str) -> tuple[str, ...]:
     """The words and formulas of ``text`` without markup, case and endings."""
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
     text = re.sub(r"\s*([-+*/^=<>])\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
-    words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in text.split())
+    words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in re.sub(r"\b[Tt]he\b", " ", text).split())
     return tuple(re.sub("(?:al)?together", "total", _stem(word)) for word in words if any(map(str.isalnum, word)))
 
 
@@ -103,6 +103,7 @@ _SUBJECTS = _words("he she they")
 _STANDING_FOR = _PRONOUNS | {"it", "both"}  # all that is asked about a fact
 _SHARES = _words("each every per")
 _COPULAS = _words("is are was do does did there")
+_BEING = _words("is are was were")
 _AROUND_FACTS = _STANDING_FOR | _words("is are was were of in on at")
 _BEFORE_CONDITIONS = ("at", "for", "in", "on", "of", "by", "to")
 _DIRECTIONS = _words("by to for as and")  # they tell who does what
@@ -183,9 +184,9 @@ def doubtful(text: str) -> bool:
 def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fact: bool = False) -> bool:
     """Whether ``lead``, ``value`` and ``tail`` say about ``value`` only what the ``question`` asks.
 
-    If all that names what is wanted is said, the subject may be any word that is given. If not, the first of it must be
-    said, and something that is not given as well, or all the rest must be given. A value that could hardly be another
-    fact's (``by_fact``) needs only the first of it, or a pronoun for it.
+    The subject may be a pronoun or name only if it is certainly the one asked about. Of the words that name what is
+    wanted, all must be said; or the first ones, if something not given is said as well or all the rest is given.
+    A value that could hardly be another fact's (``by_fact``) needs only the first, or a pronoun for it.
     """
     if "?" in lead + tail or lead.casefold().startswith("to "):
         return False
@@ -207,16 +208,19 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return False
     if not clause.joined.isdisjoint(named) and not clause.joined.issubset(named):
         return False  # of "Ann and Bob", only Ann
-    if not (by_fact or subject) and after and after in (clause.counted, clause.counted[:1]):
+    bare = not any(w in named for w in before)
+    if bare and not (by_fact or subject) and after and after in (clause.counted, clause.counted[:1]):
         return True  # 6 legs
     said = {*named, *_stems(value)}
     if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
-        said |= {*clause.counted} - _TURNING | _UNITS
+        said |= _UNITS if "than" in clause.words else {*clause.counted} - _TURNING | _UNITS
     if subject and not by_fact:
         if not clause.stands(subject):
             return False
-        said |= clause.people
         subject = ""
+        said |= clause.people
+    elif len(clause.people) == 1 and not _SUBJECTS.isdisjoint(named):
+        said |= clause.people
     if said.issuperset(clause.wanted):
         return True
     if by_fact:
@@ -226,7 +230,7 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         return told and not second
     if "such" in before + after:
         return not said.isdisjoint(clause.counted)
-    sure = not clause.given.issuperset(named) or clause.given.issuperset({*clause.wanted} - said)
+    sure = not clause.given.issuperset({*named} - _PRONOUNS) or clause.given.issuperset({*clause.wanted} - said)
     return not subject and sure and _begin(clause.wanted, said)
 
 
@@ -243,6 +247,8 @@ def _named(
         left, right = words[i - 1] if i else "", (*words, "")[i + 1]
         direction = by_fact and word in _DIRECTIONS
         past = word in ("had", "wer") and not {word, "was", "did"}.isdisjoint(clause.words)
+        if word in _BEING and right and "did" in clause.words and _BEING.isdisjoint(clause.words):
+            return None  # who did it and to whom
         if not word or ((word in _COPULAS or past) and i) or (word == "A" and not i and not by_fact):
             continue
         if by_fact and word in _STANDING_FOR:
