@@ -8,8 +8,6 @@ several threads, ours is one process with one thread. Without the ``datasets`` l
 3 GB of disk.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

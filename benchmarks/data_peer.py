@@ -5,8 +5,6 @@
 Leaves out what the library does not offer: checksums, the contamination report, exact shares of every prefix.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import random

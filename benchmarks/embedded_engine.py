@@ -3,8 +3,6 @@
 python benchmarks/embedded_engine.py [--rounds 3] [--json]
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

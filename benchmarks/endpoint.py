@@ -7,8 +7,6 @@ file (``token_ids``, ``logprobs``), it samples these for ``/v1/completions``, at
     python benchmarks/endpoint.py --median 0.2 --sigma 1.0 --slots 24 [--completions FILE]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -5,8 +5,6 @@ The weights are random, so nothing is downloaded. On a CPU the nano policy takes
     python benchmarks/gpu.py [--device cuda:0] [--json]
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from functools import partial

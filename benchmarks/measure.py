@@ -4,8 +4,6 @@ CPU seconds, because machines are shared; one thread, because the models are tin
 so that a slow minute hits all sides.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -41,7 +39,7 @@ class Claim:
         return {"value": value, "goal": self.goal, "at_most": self.at_most, "met": self.met}
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Claim:
+    def of(cls, found: Mapping[str, Any]) -> "Claim":
         """Inverse of ``as_json``."""
         return cls(math.nan if found["value"] is None else found["value"], found["goal"], found["at_most"])
 

@@ -9,8 +9,6 @@ costs the host's thread, and ten thousand rollouts in flight. A few minutes; one
     python benchmarks/orchestration.py [--json] [--only short|long|tail|peer|flight] [--steps 8] [--flight 10000]
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource

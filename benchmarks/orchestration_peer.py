@@ -6,8 +6,6 @@ policy server answers at once. Prints the seconds that a group of six takes on a
     python benchmarks/orchestration_peer.py ADDRESS PLACES GROUPS
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

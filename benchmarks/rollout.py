@@ -10,8 +10,6 @@ seconds on the clock. For that side, save the model, serve it, and give the addr
     python benchmarks/rollout.py --server http://127.0.0.1:8102 [--tokens 64 225] [--device cuda:0] [--json]
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

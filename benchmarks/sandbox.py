@@ -8,8 +8,6 @@ here but in ``tests/sandbox``.
     python benchmarks/sandbox.py [--json] [--strict] [--rounds 6] [--mode auto]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib

@@ -5,8 +5,6 @@ Each benchmark also replaces its rows in ``docs/reports/performance.md``, with d
     python benchmarks/summary.py [--strict] [--only NAME ...]
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

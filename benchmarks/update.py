@@ -9,8 +9,6 @@ seconds are those on the clock.
     python benchmarks/update.py [--rounds 2] [--row NAME ...] [--device cuda:0] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

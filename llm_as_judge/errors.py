@@ -4,8 +4,6 @@
 (``rl.rollout``). ``ConfigError`` and ``DataError``: the user's; the command stops and says what to change.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in files of the same format.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """Atomic writes, file locks, and readable errors for files."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

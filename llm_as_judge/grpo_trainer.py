@@ -3,8 +3,6 @@
 It only trains; ``llm-as-judge train`` also measures before and after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -7,8 +7,6 @@ for event in reader.new(): ...
 reader.steps, reader.usage, reader.seconds
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math
@@ -91,7 +89,7 @@ class EventLog:
     def close(self) -> None:
         os.close(self._file)
 
-    def __enter__(self) -> EventLog:
+    def __enter__(self) -> "EventLog":
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -138,7 +136,7 @@ class LogReader:
         self._start()
 
     @classmethod
-    def read(cls, path: str | Path) -> LogReader:
+    def read(cls, path: str | Path) -> "LogReader":
         """Reads everything but the rollouts; an absent file is an empty log."""
         reader = cls(path, rollouts=False)
         for _ in reader.new():

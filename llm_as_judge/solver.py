@@ -5,8 +5,6 @@ async with Solver("config/training.yaml") as solver:
     print(solution.answer, solution.workflow)
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import itertools
@@ -122,7 +120,7 @@ class Solver:
         self._waiting: list[_Request] = []
         self._writing, self._device = asyncio.Lock(), Device()
 
-    async def __aenter__(self) -> Solver:
+    async def __aenter__(self) -> "Solver":
         async with AsyncExitStack() as stack:  # closed here if the policy cannot be loaded
             services = await stack.enter_async_context(open_services(self.config, judging=False))
             self._runner: Runner = services.runner

@@ -1,7 +1,5 @@
 """Core data types, as frozen dataclasses. Standard library only; no behaviour beyond derived values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

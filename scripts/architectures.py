@@ -11,8 +11,6 @@ It cannot show that a published configuration of a type (other sizes, experts, r
 comparison at the start of every run.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -7,8 +7,6 @@ written by hand. An operator's prompts are what its class really sends, with its
 ``tests/test_docs.py`` fails when a page differs from the code.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

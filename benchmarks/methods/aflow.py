@@ -11,8 +11,6 @@ workflow generator.
     python benchmarks/methods/aflow.py --tokens 200000
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence

@@ -12,8 +12,6 @@ Expected accuracy counts first; among equals the cheaper workflow wins (``PRICE`
     python benchmarks/methods/choosers.py --tokens 600000
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

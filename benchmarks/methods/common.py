@@ -1,7 +1,5 @@
 """Command line and result row that the methods in this folder share."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

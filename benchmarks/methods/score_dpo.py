@@ -14,8 +14,6 @@ executor tokens is spent.
     python benchmarks/methods/score_dpo.py --tokens 200000
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The budget of a run over all its sessions: cost, tokens and hours."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple

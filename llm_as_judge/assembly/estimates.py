@@ -9,8 +9,6 @@
 - Accelerators: data sheets, dense bfloat16. ``MFU``, ``BANDWIDTH_SHARE`` and ``LOCAL_TOKEN_S`` are assumptions.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -105,7 +103,7 @@ _SIZES = {
 }
 
 
-def sizes_of(config: Config) -> ModelSizes:
+def sizes_of(config: "Config") -> ModelSizes:
     """Sizes of the policy, from its folder's ``config.json`` or the table of known models."""
     entry = config.base_model
     file = Path(entry.path) / "config.json"

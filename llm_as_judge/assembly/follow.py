@@ -3,8 +3,6 @@
 They get the configuration from rank 0, print nothing and end with rank 0, which also handles Ctrl-C and SIGTERM.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import warnings

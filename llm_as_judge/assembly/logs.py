@@ -1,7 +1,5 @@
 """Finding the log of a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config

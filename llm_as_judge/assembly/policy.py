@@ -1,7 +1,5 @@
 """The policy of a run, ready to write workflows: weights, sampling engine and prompt."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training and evaluation problems of a run: generated, or from the configured files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

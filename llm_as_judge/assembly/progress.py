@@ -1,7 +1,5 @@
 """Progress reports of a run; the caller decides where they are shown."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -12,7 +10,7 @@ class Progress(Protocol):
     def say(self, line: str) -> None:
         """A line for the user."""
 
-    def step(self, report: StepReport, total: int) -> None:
+    def step(self, report: "StepReport", total: int) -> None:
         """A finished training step."""
 
     def advance(self, what: str, done: int, total: int) -> None:
@@ -23,7 +21,7 @@ class Silent:
     """No-op progress reporter."""
 
     def say(self, line: str) -> None: ...
-    def step(self, report: StepReport, total: int) -> None: ...
+    def step(self, report: "StepReport", total: int) -> None: ...
     def advance(self, what: str, done: int, total: int) -> None: ...
 
 

@@ -1,7 +1,5 @@
 """Files of evaluation records, named by a digest of everything that affects the records, so that they can be reused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

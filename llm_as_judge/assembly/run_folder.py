@@ -5,8 +5,6 @@ Files of an earlier run of the same name are moved aside before a new one begins
 folder, unless ``experience_buffer.reuse`` is set.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time
@@ -62,7 +60,7 @@ class RunFolder:
         """The held-out evaluation before the first step."""
         return self.checkpoints / "before.json"
 
-    def begin(self, data_digest: str, progress: Progress) -> Started:
+    def begin(self, data_digest: str, progress: Progress) -> "Started":
         """Continue a resumed run, or move an earlier run's files aside and begin a new one.
 
         ``data_digest`` identifies the training problems.

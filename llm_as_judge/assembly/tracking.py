@@ -4,8 +4,6 @@ Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its t
 ``eval`` (validations, and ``eval/heldout`` before the first step and after the last) and ``rollout``.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import sys

@@ -1,7 +1,5 @@
 """A training run with all its parts, opened from a configuration; for ``train``, ablations and ``GRPOTrainer``."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """``llm-as-judge compare --ablate``: a training run without each part and for each seed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +21,8 @@ class Ablation:
     """Accuracy and tokens with all parts and without each, over the seeds."""
 
     seeds: int
-    full: Sequence[Outcome]
-    parts: Sequence[Worth]
+    full: "Sequence[Outcome]"
+    parts: "Sequence[Worth]"
     file: Path
 
     @property
@@ -42,7 +40,7 @@ class Ablation:
         }
 
 
-async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, progress: Progress = SILENT) -> Ablation:
+async def run_ablation(config: "Config", parts: Sequence[str], seeds: int, *, progress: Progress = SILENT) -> Ablation:
     """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on.
 
     ``results_dir/ablation_<run_name>.json`` keeps every finished run: an interrupted ablation, or one with more parts
@@ -58,7 +56,7 @@ async def run_ablation(config: Config, parts: Sequence[str], seeds: int, *, prog
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
     runs = _read(path) if path.exists() else {}
 
-    async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
+    async def outcomes(name: str, change: Mapping[str, object]) -> "list[Outcome]":
         found = []
         for seed in range(config.training.seed, config.training.seed + seeds):
             settings = changed(config, change, name, seed)
@@ -91,7 +89,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     return runs
 
 
-async def _trained(config: Config, progress: Progress) -> Summary:
+async def _trained(config: "Config", progress: Progress) -> "Summary":
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation.evaluate import evaluate
 
@@ -100,7 +98,7 @@ async def _trained(config: Config, progress: Progress) -> Summary:
         return (await evaluate(training.problems.heldout, training.trained, training.services.official)).summary
 
 
-def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
+def changed(config: "Config", change: Mapping[str, object], name: str, seed: int) -> "Config":
     """``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
     tree = config.model_dump(mode="json")
     for setting, value in {**change, "training.seed": seed, "tracking.report_to": ()}.items():

@@ -5,8 +5,6 @@ Exit status: 0 success, 1 negative finding (lint, doctor) or no answer (solve), 
 130 Ctrl-C, 143 SIGTERM. Any other error is a bug and keeps its traceback.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Options and output shared by several commands."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -91,7 +89,7 @@ class ConfigOptions:
     device: Device = None
     overrides: Overrides = None
 
-    def load(self, **flags: Any) -> Config:
+    def load(self, **flags: Any) -> "Config":
         """``flags`` are typed values by a setting's bare or full name."""
         from llm_as_judge.config.loading import load_config
 
@@ -106,7 +104,7 @@ class AdapterOptions:
     checkpoint: Checkpoint = None
     untrained: Untrained = False
 
-    def choose(self, settings: Config) -> Path | None:
+    def choose(self, settings: "Config") -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
         from llm_as_judge.assembly.policy import newest_checkpoint
 
@@ -182,7 +180,7 @@ def echo(text: object, *, err: bool = False) -> None:
     typer.echo(printable(str(text)), err=err)
 
 
-def make_console(as_json: bool) -> Console:
+def make_console(as_json: bool) -> "Console":
     """A console that prints no control characters of texts; on standard error if standard output is for JSON."""
     from rich.console import Console
 
@@ -197,7 +195,7 @@ def make_console(as_json: bool) -> Console:
     return console
 
 
-def show(console: Console, *lines: object) -> None:
+def show(console: "Console", *lines: object) -> None:
     """Print lines of plain text, each unwrapped and without markup."""
     for line in lines:
         console.print(str(line), highlight=False, soft_wrap=True)

@@ -3,8 +3,6 @@
 Records are reused, so an interrupted comparison continues and a repeated one runs nothing again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,12 +36,12 @@ _SEARCH_PROBLEMS = 2000
 class Comparison:
     """``as_json`` is the content of the results file; ``search`` is None without a token budget."""
 
-    config: Config
+    config: "Config"
     checkpoint: Path | None
     problems: int
-    rows: Sequence[Compared]
-    search: Search | None
-    usage: Usage  # of the executor in this run
+    rows: "Sequence[Compared]"
+    search: "Search | None"
+    usage: "Usage"  # of the executor in this run
     sandbox: str
     file: Path
     picture: Path
@@ -55,7 +53,7 @@ class Comparison:
         return comparison_table(self.rows)
 
     @property
-    def fronts(self) -> dict[str, list[Row]]:
+    def fronts(self) -> "dict[str, list[Row]]":
         """Pareto fronts by executor tokens and, if the executor has a price, by cost."""
         from llm_as_judge.evaluation.comparison import front
 
@@ -82,7 +80,7 @@ class Comparison:
 
 
 async def run_comparison(
-    config: Config,
+    config: "Config",
     *,
     data: Path | None = None,
     checkpoint: Path | None = None,
@@ -142,7 +140,7 @@ async def run_comparison(
     return result
 
 
-def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str) -> AbstractContextManager[Ledger]:
+def _ledger(config: "Config", source: str, problems: Sequence[Problem], plan: str) -> "AbstractContextManager[Ledger]":
     from llm_as_judge.assembly.recording import plan_records, recording
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -151,13 +149,13 @@ def _ledger(config: Config, source: str, problems: Sequence[Problem], plan: str)
 
 
 async def _search(
-    config: Config,
+    config: "Config",
     plans: Sequence[str],
     problems: Sequence[Problem],
     budget: int,
-    services: Services,
+    services: "Services",
     progress: Progress,
-) -> Search:
+) -> "Search":
     """Successive halving over the plans, within ``budget`` executor tokens."""
     from llm_as_judge.evaluation.baselines import plan_author
     from llm_as_judge.evaluation.evaluate import evaluate
@@ -165,7 +163,7 @@ async def _search(
 
     spent: dict[str, int] = {}
 
-    async def trial(plan: str, count: int) -> Sequence[RolloutEvent]:
+    async def trial(plan: str, count: int) -> "Sequence[RolloutEvent]":
         with _ledger(config, "training", problems, plan) as ledger:
             records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
         spent[plan] = sum(record.executor_tokens for record in records)
@@ -175,7 +173,7 @@ async def _search(
     return await successive_halving(plans, trial, budget, len(problems))
 
 
-def training_tokens(config: Config, checkpoint: Path) -> int | None:
+def training_tokens(config: "Config", checkpoint: Path) -> int | None:
     """Executor tokens used by the training up to ``checkpoint``; None if its log is missing."""
     from llm_as_judge.rl.checkpoint import step_of, verify
     from llm_as_judge.runlog import LogReader

@@ -1,7 +1,5 @@
 """``llm-as-judge data``: from raw benchmark files to a mixed training set."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +29,7 @@ _OUT = Path("data")
 _SHOWN = 20  # faults per report
 
 
-def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> DatasetSettings:
+def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> "DatasetSettings":
     from llm_as_judge.data.settings import load_settings
 
     if datasets is not None:

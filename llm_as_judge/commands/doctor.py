@@ -3,8 +3,6 @@
 It creates the output folders and changes nothing else.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -59,7 +57,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def checks_of(settings: Config) -> dict[str, Callable[[], str]]:
+def checks_of(settings: "Config") -> dict[str, Callable[[], str]]:
     """Each check returns what it found, and raises if that is not enough."""
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
@@ -107,7 +105,7 @@ def _printed(code: str, *words: str, python: str = sys.executable) -> str:
     return done.stdout.strip()
 
 
-def _torch(settings: Config) -> str:
+def _torch(settings: "Config") -> str:
     found = _printed("import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'CPU only')")
     device = settings.model.device
     if device.startswith("cuda") and found.endswith("CPU only"):
@@ -131,7 +129,7 @@ torch.compile(flex_attention)(x, x, x).sum().backward()
 """
 
 
-def _gpu(settings: Config) -> str:
+def _gpu(settings: "Config") -> str:
     try:
         return _printed(_ON_GPU, settings.model.device)
     except OSError as error:
@@ -144,7 +142,7 @@ def _machine() -> str:
     return f"{cores} cores, {memory:.1f} GiB memory"
 
 
-def _sandbox(settings: Config) -> str:
+def _sandbox(settings: "Config") -> str:
     import asyncio
 
     from llm_as_judge.sandbox.host import Sandbox
@@ -159,7 +157,7 @@ def _sandbox(settings: Config) -> str:
     return asyncio.run(ask())
 
 
-def _model(settings: Config) -> str:
+def _model(settings: "Config") -> str:
     """A folder must hold weights; a hub id is looked up only by training."""
     from llm_as_judge.config.loading import locate_weights
 
@@ -172,14 +170,14 @@ def _model(settings: Config) -> str:
     return str(folder)
 
 
-def _data(settings: Config) -> str:
+def _data(settings: "Config") -> str:
     from llm_as_judge.assembly.problems import open_problems
 
     problems = open_problems(settings)
     return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 
-def _endpoint(settings: Config, role: str) -> str:
+def _endpoint(settings: "Config", role: str) -> str:
     """One completion by the client of training; the embedded server is started for it."""
     import asyncio
 
@@ -193,7 +191,7 @@ def _endpoint(settings: Config, role: str) -> str:
     return asyncio.run(ask())
 
 
-def _engine(settings: Config) -> str:
+def _engine(settings: "Config") -> str:
     from llm_as_judge.policy.vllm import VLLMEngine
 
     engine = settings.engine
@@ -211,7 +209,7 @@ def _engine(settings: Config) -> str:
     return f"own server, vLLM {found.split()[-1]}"
 
 
-def _policy(settings: Config) -> str:
+def _policy(settings: "Config") -> str:
     """Fails if so few workflows are valid that GRPO would have nothing to compare."""
     from llm_as_judge.assembly.policy import load_author, probe_policy
     from llm_as_judge.assembly.problems import open_problems
@@ -229,7 +227,7 @@ def _writable(folder: Path) -> str:
         return "writable"
 
 
-def _operators(settings: Config, problems: int) -> str:
+def _operators(settings: "Config", problems: int) -> str:
     """Calls every operator once on training problems; fails if no reply to some operator could be parsed.
 
     An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict

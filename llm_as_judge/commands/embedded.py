@@ -1,7 +1,5 @@
 """``llm-as-judge embedded``: the nano executor as an OpenAI-compatible service."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

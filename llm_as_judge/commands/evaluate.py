@@ -1,7 +1,5 @@
 """``llm-as-judge evaluate``: official metrics (``data.catalog.metric_of``) on files or held-out problems."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,10 +31,10 @@ class EvaluationResult:
     checkpoint: Path | None
     workflow: Path | None  # given instead of the policy
     executor: str
-    rows: Mapping[str, Summary]  # by dataset
+    rows: "Mapping[str, Summary]"  # by dataset
     samples: int
     known: int  # workflows recorded by an earlier run
-    usage: Mapping[str, Usage]  # by role, of this run
+    usage: "Mapping[str, Usage]"  # by role, of this run
     sandbox: str
     records: Path
     file: Path
@@ -66,7 +64,7 @@ class EvaluationResult:
 
 
 async def run_evaluation(
-    config: Config,
+    config: "Config",
     *,
     data: Path | None = None,
     checkpoint: Path | None = None,
@@ -135,7 +133,7 @@ async def run_evaluation(
     return result
 
 
-def _rows(records: Sequence[RolloutEvent], source: str) -> dict[str, Summary]:
+def _rows(records: "Sequence[RolloutEvent]", source: str) -> "dict[str, Summary]":
     """A summary for each dataset; problems without a dataset are named after their file, ``source``."""
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.evaluation.summary import summarise

@@ -1,7 +1,5 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +28,7 @@ class Exported:
 
 
 def run_export(
-    config: Config, folder: Path, checkpoint: Path, *, merge: bool = False, base_model: str | None = None
+    config: "Config", folder: Path, checkpoint: Path, *, merge: bool = False, base_model: str | None = None
 ) -> Exported:
     """Write the adapter of ``checkpoint``, or the whole model merged with it, to ``folder``: all of it or nothing.
 
@@ -75,7 +73,7 @@ def run_export(
     return Exported(folder, checkpoint, name, merge, files, bool(training or rows))
 
 
-def _training_results(manifest: Mapping[str, Any], trained: Config) -> Mapping[str, Any]:
+def _training_results(manifest: Mapping[str, Any], trained: "Config") -> Mapping[str, Any]:
     """Results of the run that wrote the checkpoint, if it was the run's last step."""
     output = trained.output
     results = read_json(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
@@ -83,7 +81,7 @@ def _training_results(manifest: Mapping[str, Any], trained: Config) -> Mapping[s
     return results if same else {}
 
 
-def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]]:
+def _evaluations(checkpoint: Path, config: "Config") -> Sequence[Mapping[str, Any]]:
     """Evaluation rows of these very weights."""
     from llm_as_judge.assembly.policy import adapter_digest
 
@@ -94,7 +92,7 @@ def _evaluations(checkpoint: Path, config: Config) -> Sequence[Mapping[str, Any]
     return [row for row in rows if row.get("adapter") == digest]
 
 
-def _mix(trained: Config) -> Mapping[str, Any]:
+def _mix(trained: "Config") -> Mapping[str, Any]:
     """Lines of each dataset in a training mix made by ``data process``."""
     file = trained.data.train_dataset
     datasets = read_json(file.with_name("info.json")).get("datasets", {}) if file else {}

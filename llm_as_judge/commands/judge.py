@@ -1,7 +1,5 @@
 """``llm-as-judge judge calibrate``: agreement of the configured judge with labelled pairs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +49,7 @@ def calibrate(
     labelled, mode = calibration.read_pairs(pairs)[:limit], settings.judge.mode
     hostile = (tuple(calibration.ATTACKS), calibration.CONSTANTS) if attacks else ((), ())
 
-    async def count() -> list[Counts]:
+    async def count() -> "list[Counts]":
         async with open_judge(settings) as judge:
             concurrency = settings.judge.concurrency if mode != "rules" else 1
             return await calibration.calibrate(judge, labelled, *hostile, concurrency=concurrency)

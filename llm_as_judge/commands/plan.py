@@ -4,8 +4,6 @@ Unknown quantities are assumed and listed; ``--log`` takes them from an earlier,
 ``assembly.estimates``.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,7 +89,7 @@ class Plan:
 
 
 def make_plan(
-    config: Config, machines: Sequence[str] = MACHINES, assumed: Assumed | None = None, log: Path | None = None
+    config: "Config", machines: Sequence[str] = MACHINES, assumed: Assumed | None = None, log: Path | None = None
 ) -> Plan:
     """``log`` of an earlier run replaces assumptions. Raises ``ConfigError`` for an unknown machine or model and
     ``DataError`` for a log without rollouts.
@@ -119,7 +117,7 @@ def make_plan(
     )
 
 
-def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
+def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
     """A step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.workflow.prompt import Layer1
@@ -172,7 +170,7 @@ def workload_of(config: Config, given: Assumed) -> tuple[Workload, list[str]]:
     return work, notes
 
 
-def _counter(config: Config, notes: list[str]) -> Callable[[str], float]:
+def _counter(config: "Config", notes: list[str]) -> Callable[[str], float]:
     """Tokens of a text, by the policy's tokenizer if it is on this machine."""
     path = config.base_model.path
     if path.startswith("pip:") or Path(path).exists():
@@ -218,16 +216,16 @@ def _machine(name: str) -> tuple[int, Card]:
     raise ConfigError(f"machine {name!r}: write COUNTxCARD, such as 2x80 or 4xH100-80; cards are {', '.join(CARDS)}")
 
 
-def _dtype(config: Config) -> str:
+def _dtype(config: "Config") -> str:
     return "float32" if config.model.dtype == "float32" else "bfloat16"
 
 
-def _forwarded(config: Config, work: Workload) -> float:
+def _forwarded(config: "Config", work: Workload) -> float:
     """Tokens that an update forwards: each prefix once, unless prefix sharing is off."""
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
-def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
+def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
     """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
@@ -253,7 +251,7 @@ def _parts(config: Config, shape: ModelSizes, work: Workload, card: Card) -> dic
     return parts
 
 
-def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
+def _placed(config: "Config", parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
     """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
     together = not (config.engine.gpus or config.engine.base_url)
     groups = [["trainer", "policy server"]] if together else [["trainer"], ["policy server"]]
@@ -269,7 +267,7 @@ def _placed(config: Config, parts: Mapping[str, float], count: int, card: Card) 
 
 
 def _on(
-    config: Config, shape: ModelSizes, work: Workload, given: Assumed, evaluations: float, run: Mapping[str, float],
+    config: "Config", shape: ModelSizes, work: Workload, given: Assumed, evaluations: float, run: Mapping[str, float],
     count: int, card: Card,
 ) -> OnMachine:  # fmt: skip
     """``evaluations``: requests of the held-out evaluations; ``run``: tokens of the run."""
@@ -303,7 +301,7 @@ def _on(
     )
 
 
-def _changes(config: Config) -> dict[str, Config]:
+def _changes(config: "Config") -> "dict[str, Config]":
     """Settings that free memory, each with the changed configuration."""
     values: dict[str, Any] = {
         "generation.engine": "local",
@@ -323,7 +321,7 @@ def _changes(config: Config) -> dict[str, Config]:
     return found
 
 
-def _tables(plan: Plan) -> Iterator[RenderableType]:
+def _tables(plan: Plan) -> "Iterator[RenderableType]":
     """The machines next to each other, the tokens, and the assumptions."""
     from rich.text import Text
 

@@ -1,7 +1,5 @@
 """``llm-as-judge sandbox``: judge a solution by its tests or run a file, as training does with untrusted code."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Awaitable, Callable
@@ -35,7 +33,7 @@ class Limits:
     ] = None
     memory_mb: Annotated[int | None, typer.Option(min=64, metavar="N", help="Address space per process in MB.")] = None
 
-    def run(self, work: Callable[[Sandbox], Awaitable[T]]) -> tuple[T, str]:
+    def run(self, work: "Callable[[Sandbox], Awaitable[T]]") -> tuple[T, str]:
         """Result of ``work`` in a sandbox with these limits, and the sandbox's mode."""
         import asyncio
 
@@ -76,7 +74,7 @@ def verdict(
 
     solution_text, tests_text = read_source(solution), read_source(tests)
 
-    async def judge(box: Sandbox) -> CodeVerdict:
+    async def judge(box: "Sandbox") -> "CodeVerdict":
         if found := await vacuous(box, tests_text, entry_point):
             raise DataError(f"{tests}:{found.line}: {found.reason}")
         return await box.verdict(solution_text, tests_text, entry_point)

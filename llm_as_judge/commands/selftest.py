@@ -5,8 +5,6 @@ random weights, the benchmarks against TRL and ``generate``, and five steps of t
 Nothing is downloaded. With ``--device cpu`` the nano policy replaces the large model. Needs a checkout.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import socket
@@ -82,7 +80,7 @@ def selftest(
         raise typer.Exit(1)
 
 
-def commands_of(device: str, config: Config, folder: Path) -> dict[str, list[list[str]]]:
+def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[list[str]]]:
     """Arguments of Python for each part, one command after the other; runs write to ``folder``."""
     on_gpu, python = device.startswith("cuda"), config.engine.python
     tests = ["-m", "pytest", "-q", "-m", "gpu", "--device", device, "-p", "no:cacheprovider", "tests/policy"]
@@ -111,7 +109,7 @@ def commands_of(device: str, config: Config, folder: Path) -> dict[str, list[lis
     return parts
 
 
-def _run(commands: Sequence[Sequence[str]], log: Path, config: Config) -> str:
+def _run(commands: Sequence[Sequence[str]], log: Path, config: "Config") -> str:
     """Seconds and the last lines of output. Raises ``ConfigError`` for a command that fails."""
     own = {"PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", "VLLM_PYTHON": _absolute(config.engine.python)}
     begun = time.monotonic()

@@ -1,7 +1,5 @@
 """``llm-as-judge serve``: policy, workflow and executor as one model behind an OpenAI-compatible endpoint."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

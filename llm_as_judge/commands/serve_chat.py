@@ -6,8 +6,6 @@ Fields beyond the protocol (``extra_body`` of the OpenAI client): ``domain``, ``
 answer is what the workflow returns. Everything unsupported is refused, not ignored.
 """
 
-from __future__ import annotations
-
 import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

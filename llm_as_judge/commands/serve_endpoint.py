@@ -4,8 +4,6 @@
 ``refusal`` has the reason; if the executor or the sandbox fails, the status is 502, which clients retry.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import json
@@ -43,7 +41,7 @@ _ALIVE_S = 10.0
 
 
 async def run_server(
-    endpoint: Endpoint, host: str, port: int, ready: Callable[[str], None] = lambda address: None
+    endpoint: "Endpoint", host: str, port: int, ready: Callable[[str], None] = lambda address: None
 ) -> None:
     """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` if it cannot."""
     async with endpoint.solver:

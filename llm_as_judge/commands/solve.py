@@ -1,7 +1,5 @@
 """``llm-as-judge solve``: one problem, a workflow written for it, and its answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,7 +43,7 @@ def solve(
     from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.solver import Solver
 
-    async def answer() -> Solution:
+    async def answer() -> "Solution":
         async with Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
             return await solver.answer(question, repair=repair, fallback=fallback)
 
@@ -62,7 +60,7 @@ def solve(
         raise typer.Exit(1)
 
 
-def _lines(solution: Solution) -> Iterator[str]:
+def _lines(solution: "Solution") -> Iterator[str]:
     """The workflow, each operator call with its result, and the answer."""
     execution = solution.execution
     yield solution.workflow

@@ -1,7 +1,5 @@
 """``llm-as-judge train``: held-out evaluation, GRPO on the policy's adapter, held-out evaluation again, results."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,17 +31,17 @@ if TYPE_CHECKING:
 class TrainResult:
     """Results of a training run; ``as_json`` is the content of its results file."""
 
-    run: Started
-    before: Summary
-    after: Summary
-    baselines: Sequence[Row]
+    run: "Started"
+    before: "Summary"
+    after: "Summary"
+    baselines: "Sequence[Row]"
     workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
     learned: Mapping[Domain, str]  # the plan the policy writes most; '' for a shape outside the catalogue
-    judge: Agreement | None
+    judge: "Agreement | None"
     problems: int
     steps: int
     sandbox: str
-    usage: Mapping[str, Usage]  # by role, over all sessions
+    usage: "Mapping[str, Usage]"  # by role, over all sessions
     seconds: Mapping[str, float]
 
     @property
@@ -77,7 +75,7 @@ class TrainResult:
         }
 
 
-async def run_training(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> TrainResult:
+async def run_training(config: "Config", *, resume: bool = False, progress: Progress = SILENT) -> TrainResult:
     """Train up to ``training.max_steps``, measure before and after, and write results and learning curve.
 
     If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
@@ -134,7 +132,7 @@ async def run_training(config: Config, *, resume: bool = False, progress: Progre
     return result
 
 
-async def _measured(training: Training, name: str, author: PolicyAuthor, progress: Progress) -> Evaluation:
+async def _measured(training: "Training", name: str, author: "PolicyAuthor", progress: Progress) -> "Evaluation":
     """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
     from llm_as_judge.evaluation.evaluate import evaluate
     from llm_as_judge.evaluation.records import write_records
@@ -150,7 +148,7 @@ async def _measured(training: Training, name: str, author: PolicyAuthor, progres
     return found
 
 
-async def _before(training: Training, progress: Progress) -> Summary:
+async def _before(training: "Training", progress: Progress) -> "Summary":
     """The held-out evaluation before the first step, which a resumed run reads from its folder."""
     from llm_as_judge.assembly.policy import probe_policy
     from llm_as_judge.evaluation.summary import Summary
@@ -205,7 +203,7 @@ def train(
     _print_report(console, result)
 
 
-def _print_report(console: Console, result: TrainResult) -> None:
+def _print_report(console: "Console", result: TrainResult) -> None:
     from llm_as_judge.views.evaluation import usage_table
     from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table
 

@@ -4,8 +4,6 @@ The Inspect logs are next to the event log, one for each step, and are written a
 written again; a step that a resumed run repeats replaces the earlier one.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -87,7 +85,7 @@ class InspectLogs:
                 yield file
 
 
-def inspect_logs(config: Config, run: str | None = None) -> InspectLogs:
+def inspect_logs(config: "Config", run: str | None = None) -> InspectLogs:
     """Of ``run``, by default the one whose log was written last; raises ``ConfigError`` if there is none."""
     from llm_as_judge.assembly.logs import find_log
 

@@ -3,8 +3,6 @@
 It writes an adapter to train from (``model.adapter``), which is then also the reference of the KL term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +25,7 @@ class Look:
 
     step: int
     loss: float
-    written: Written
+    written: "Written"
 
     def __str__(self) -> str:
         return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats per token, {self.written}"
@@ -42,7 +40,7 @@ class WarmedUp:
     looks: Sequence[Look]
 
 
-def run_warmup(config: Config, *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
+def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
 
     Stops when the held-out loss has not fallen for two looks; the newest checkpoint is the best one, from which

@@ -1,7 +1,5 @@
 """Training pairs of ``llm-as-judge warmup``: prompts as in training, each with a workflow to be written for it."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from pathlib import Path

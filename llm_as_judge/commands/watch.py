@@ -1,7 +1,5 @@
 """``llm-as-judge monitor``, ``analyze``, ``report`` and ``trace``: views of a run's log, also during the run."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 

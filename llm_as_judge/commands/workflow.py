@@ -1,7 +1,5 @@
 """``llm-as-judge workflow``: check a workflow, or run it on a problem without a policy."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Annotated

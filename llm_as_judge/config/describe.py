@@ -1,7 +1,5 @@
 """Names, types, defaults and descriptions of all settings, for the documentation and the loader."""
 
-from __future__ import annotations
-
 import types
 import typing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Configuration sections of servers: policy engine, executor and judge."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

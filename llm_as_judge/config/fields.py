@@ -1,7 +1,5 @@
 """Value types of settings: strict numbers, paths, URLs and lists, and the base class of all sections."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any

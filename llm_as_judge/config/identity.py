@@ -5,8 +5,6 @@ endpoints, budgets and trackers, because none of them changes what is measured. 
 decided in ``assembly.run_folder``.)
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator

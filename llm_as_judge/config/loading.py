@@ -6,8 +6,6 @@ by its bare name (``max_steps``). Unknown names, repeated names and wrong values
 configuration file.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import types
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The tables are kept with the plug-ins (``operators.catalog.OPERATORS`` and others); nothing registers itself on import.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 from collections.abc import Iterable, Mapping

@@ -3,8 +3,6 @@
 The documentation is generated from the descriptions (``describe``); ``loading`` fills the schema from files.
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -122,7 +120,7 @@ class TrainingConfig(Strict):
     shuffle_rewards: bool = Field(False, description="Shuffle the rewards, as a control experiment.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> TrainingConfig:
+    def _consistent(self) -> "TrainingConfig":
         if self.lookahead and self.stale_policy == "truncate" and self.importance_sampling == "off":
             raise ValueError(
                 f"lookahead={self.lookahead} with stale_policy=truncate needs importance weights, but "
@@ -170,7 +168,7 @@ class DataConfig(Strict):
         return given
 
     @model_validator(mode="after")
-    def _consistent(self) -> DataConfig:
+    def _consistent(self) -> "DataConfig":
         check_shares("domain_ratios", self.domain_ratios, DOMAINS)
         named = [name for name in self._FILES if getattr(self, name) is not None]
         if self.source == "embedded" and named:
@@ -212,7 +210,7 @@ class WorkflowConfig(Strict):
     prefill: bool = Field(False, description="Start the policy's reply with the fixed head of the class.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> WorkflowConfig:
+    def _consistent(self) -> "WorkflowConfig":
         if self.prefill and not self.layer1:
             raise ValueError("prefill needs layer1: switch layer1 on or prefill off")
         return self
@@ -248,7 +246,7 @@ class RewardConfig(Strict):
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> RewardConfig:
+    def _consistent(self) -> "RewardConfig":
         check_shares("reward_weights", self.reward_weights, list(type(self).model_fields["reward_weights"].default))
         return self
 

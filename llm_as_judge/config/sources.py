@@ -3,8 +3,6 @@
 The values of settings stay text, as written, until their type is known: ``007`` may be a name and ``off`` a word.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -38,7 +36,7 @@ class Setting:
     origin: str  # "file:line", "--set NAME" or "command line"
     file: Path | None = None
 
-    def children(self, what: str, example: str = "") -> dict[str, Setting]:
+    def children(self, what: str, example: str = "") -> "dict[str, Setting]":
         """The settings of a section; raises ConfigError if it is not one."""
         if isinstance(self.value, dict):
             return self.value

@@ -1,7 +1,5 @@
 """The table of all benchmarks, and the official metric of a dataset."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from llm_as_judge.data.benchmarks import commonsenseqa, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2

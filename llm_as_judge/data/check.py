@@ -5,8 +5,6 @@ policy must pass for the reference solution too. A rejected one is a fault of th
 Hidden tests must reject solutions that do nothing; runs refuse such problems before they begin (``refuse_vacuous``).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Tests that do not parse, never use the function or assert nothing would break a run or pass any solution.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import keyword

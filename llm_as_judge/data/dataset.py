@@ -3,8 +3,6 @@
 Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -47,7 +45,7 @@ class Source(Strict):
     official: Mapping[str, str] = {"train": "train", "test": "test"}
 
     @model_validator(mode="after")
-    def _consistent(self) -> Source:
+    def _consistent(self) -> "Source":
         unknown = sorted({*self.pool} - {*self.splits})
         if unknown:
             raise ValueError(f"pool names {', '.join(unknown)}, but splits has {', '.join(self.splits)}")

@@ -5,8 +5,6 @@ splits with files, downloaded or put there by hand, are skipped. Only the first 
 changed fields.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Result files that are complete or absent: written to a hidden folder, checksummed, then moved into place."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

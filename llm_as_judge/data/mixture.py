@@ -1,7 +1,5 @@
 """Mixtures with exact shares in every prefix: ``Quota`` for names, ``Mixture`` for the lines of mixed files."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Lengths are in characters, of the statement that the policy reads (context and question).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path

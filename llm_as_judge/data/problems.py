@@ -4,8 +4,6 @@ A file may hold records of any benchmark, recognised by their fields, or of the 
 be read, loading fails with file, line and reason of each; a smaller training set is never used silently.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Each problem is held in memory once, as the line that is written, so memory grow
 ``out`` changes before all files are written to a staging folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

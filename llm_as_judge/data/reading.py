@@ -5,8 +5,6 @@ CSV; each also gzipped. Memory is bounded by ``LONGEST``, whatever the file's si
 end a JSON-lines file; the first syntax error ends a JSON document.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

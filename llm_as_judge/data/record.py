@@ -3,8 +3,6 @@
 A field that is missing or of the wrong type raises ``DataError`` with the reason; the reader adds file and line.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any

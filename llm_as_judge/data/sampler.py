@@ -5,8 +5,6 @@ by one. Within a domain nothing repeats before all problems were drawn; copies o
 spread over the epoch. The order depends on ``seed`` alone; the state is a few integers.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """``config/dataset.yaml``: how benchmarks are mixed, other names of users' own fields, and changed sources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +28,7 @@ class Mix(Strict):
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Mix:
+    def _consistent(self) -> "Mix":
         if min(self.train_test) < 1:
             raise ValueError(f"train_test must be two whole numbers > 0, got {list(self.train_test)}")
         if any(ratio < 0 for ratio in self.domain_ratios.values()) or not sum(self.domain_ratios.values()):
@@ -46,7 +44,7 @@ class DatasetSettings(Strict):
     fields: Mapping[str, Names] = Field(default_factory=lambda: {n: tuple(also) for n, also in custom.FIELDS.items()})
 
     @model_validator(mode="after")
-    def _known(self) -> DatasetSettings:
+    def _known(self) -> "DatasetSettings":
         for key, given, known in (("datasets", self.datasets, DATASETS), ("fields", self.fields, custom.NAMES)):
             if unknown := sorted({*given} - {*known}):
                 raise ValueError(f"{key} has {unknown[0]!r}; there are {', '.join(known)}")

@@ -4,8 +4,6 @@ Entries are sorted by a hash of the normalised question. The first ones are the 
 set. Copies therefore stay together, and additional records move only the questions next to a boundary.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

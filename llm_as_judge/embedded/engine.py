@@ -5,8 +5,6 @@ because a model this small spends most of its time in the framework, not in arit
 are kept: the workflows of a group often send the same prompt, which then costs a copy.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache

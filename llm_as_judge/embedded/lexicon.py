@@ -4,8 +4,6 @@ Invented names are built from syllables with a fixed seed: they are the same on 
 the embedded tokenizer.
 """
 
-from __future__ import annotations
-
 import random
 
 FIRST_NAMES = (

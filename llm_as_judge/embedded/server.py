@@ -5,8 +5,6 @@ requests join and leave at every token. Features that are not supported (streami
 log-probabilities) are refused, not ignored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

@@ -4,8 +4,6 @@ A run holds a shared lock on the *lease file* of the address, which the kernel r
 run starts the server; the server exits when it gets the exclusive lock, which means that no run is left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl
@@ -65,7 +63,7 @@ class EmbeddedServer:
         self.process: subprocess.Popen[bytes] | None = None  # if started by this run
         self._lease: TextIO | None = None
 
-    async def __aenter__(self) -> EmbeddedServer:
+    async def __aenter__(self) -> "EmbeddedServer":
         self._lease = _lease_file(self.port).open("a+")
         try:
             # Waits while a server without leases is exiting.

@@ -1,7 +1,5 @@
 """Detects questions outside the generated world that the nano models were trained on."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

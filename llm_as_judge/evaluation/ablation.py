@@ -3,8 +3,6 @@
 ``without`` gives the settings that remove a part, ``worths`` compares the finished runs. Nothing is trained here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Agreement of the LLM judge alone with the rules, on answers that the rules decided."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Figures are by domain, dataset, operator, shape, lint code and failure, and over
 kept by step without their texts, so that steps which a resumed run repeats count once.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

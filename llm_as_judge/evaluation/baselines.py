@@ -5,8 +5,6 @@ call, the best single plan, a random plan, and the best plan of each domain and 
 and the oracles are chosen on the problems they are measured on, which favours them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -4,8 +4,6 @@ All rows except those of policies come from one matrix of plans (``baselines``),
 choose on the problems they are measured on: they are upper bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

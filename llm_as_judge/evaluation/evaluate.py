@@ -4,8 +4,6 @@ One or several workflows are written for each problem, run, and judged by tests 
 Infrastructure faults are counted and left out of every mean.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Each round has an equal share of the budget. All remaining candidates run on the
 spent; then the better half continues. Accuracy is measured over all problems seen so far.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Unscored answers (None) are counted and left out; they never count as wrong.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

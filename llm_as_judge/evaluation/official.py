@@ -4,8 +4,6 @@ Neither the reward nor an LLM judge is involved. A workflow that failed gave no 
 answer is that there is none. Infrastructure faults are counted and left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

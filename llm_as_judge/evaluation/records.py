@@ -6,8 +6,6 @@
 All figures are computed from records alone, so an interruption does not change them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -41,5 +39,5 @@ class Ledger(EventLog):
         write_records(path, self.known.values())
         super().__init__(path)
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> "Ledger":
         return self

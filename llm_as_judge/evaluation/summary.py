@@ -1,7 +1,5 @@
 """Summary of an evaluation's records: official metrics, accuracies, failures and costs."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +62,7 @@ class Summary:
         write_whole(path, msgspec.json.encode(self))
 
     @staticmethod
-    def load(path: Path) -> Summary:
+    def load(path: Path) -> "Summary":
         """Raises ``DataError`` for a file that ``save`` did not write."""
         try:
             found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])

@@ -1,7 +1,5 @@
 """Validity, faults and shapes of workflows that a policy writes at temperature 1; they are not run."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

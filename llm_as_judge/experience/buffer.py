@@ -4,8 +4,6 @@ Copies are dropped, no shape of workflow may fill more than its share, and a pro
 itself. Problems' answers are not stored.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

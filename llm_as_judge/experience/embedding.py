@@ -3,8 +3,6 @@
 They need no second model. Similarity only ranks examples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An event loop in its own thread, for engines with a different event loop, several or none."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import threading

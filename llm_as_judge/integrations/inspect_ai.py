@@ -7,8 +7,6 @@ solver's argument is used. The answer is the model's output; workflow, operator 
 transcript. Needs the extra ``inspect``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import asdict

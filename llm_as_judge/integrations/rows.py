@@ -6,8 +6,6 @@ An engine shows its policy ``prompt`` and passes the other columns back for scor
 examples, which only the package's own training has. It never contains the reference answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -8,8 +8,6 @@ The workflow runs in the sandbox with the executor and is judged and rewarded as
 ``score`` may be awaited from any event loop of any thread. The reward of an unscored rollout is None, never 0.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
@@ -82,13 +80,13 @@ class Scorer:
             services.loop.submit(services.stack.aclose()).result()
             services.loop.close()
 
-    def _services(self) -> _Services:
+    def _services(self) -> "_Services":
         with self._lock:
             if self._open is None or self._open.pid != os.getpid():  # a fork does not copy threads
                 self._open = _Services(self.config)
             return self._open
 
-    def __reduce__(self) -> tuple[type[Scorer], tuple[Config]]:
+    def __reduce__(self) -> "tuple[type[Scorer], tuple[Config]]":
         return Scorer, (self.config,)
 
 

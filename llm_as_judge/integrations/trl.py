@@ -4,8 +4,6 @@ docs/integrations.md has a whole program. The reward of a rollout that could not
 its group and gives it no advantage.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
@@ -31,7 +29,7 @@ logger = logging.getLogger(__name__)
 Message = dict[str, str]
 
 
-def dataset(config: Config, count: int | None = None) -> Dataset:
+def dataset(config: Config, count: int | None = None) -> "Dataset":
     """``rows.training_rows`` as a Hugging Face data set. Raises ``ConfigError`` without the package ``datasets``."""
     try:
         from datasets import Dataset

@@ -8,8 +8,6 @@ clients. A rollout that could not be scored raises: verifiers records the error 
 out of its group and of training.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from typing import Any, Literal

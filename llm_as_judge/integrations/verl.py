@@ -10,8 +10,6 @@ verl runs the function in its own Ray workers (``reward.num_workers``), each wit
 for every rollout, so one that cannot be scored is retried for ``training.patience_s``, then raises.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ reference in the answer, or a second judge. These checks also miss some right an
 failed share rises above its lowest value so far, per domain. Verdicts do not change.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

@@ -6,8 +6,6 @@ abstentions are counted separately. Attacks add words and keep each pair's label
 non-answer (denials, withdrawals, master keys, lists of hedges). Constants are one answer given to every problem.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A wrong, empty or missing answer is False; a sandbox fault or an unavailable jud
 partial credit (F1) is reported with the verdict and never decides it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -5,8 +5,6 @@ reasoning. If a reply was cut off or has no verdict, the judge is asked once mor
 (an identical request cannot help at temperature 0), then it abstains. An abstention is never a wrong answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -6,8 +6,6 @@ trained on. A file named by ``judge.prompts`` replaces the lines of datasets:
     gsm8k: The answer is one number; units may be missing.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence

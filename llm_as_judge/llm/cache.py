@@ -4,8 +4,6 @@ A cache is one SQLite file (safe for several processes) or, without a path, memo
 newest entries only. ``client`` decides which requests are deterministic. Entries of a file never expire.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sqlite3

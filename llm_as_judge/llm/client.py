@@ -7,8 +7,6 @@ first call. ``transport`` makes the requests.
         print((await llm.chat("2+2?")).text)
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import math
@@ -113,7 +111,7 @@ class LLMClient:
         self._servers = [Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls]
         self._failed_at = {server.root: -math.inf for server in self._servers}
 
-    async def __aenter__(self) -> LLMClient:
+    async def __aenter__(self) -> "LLMClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -217,7 +215,7 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _complete(self, request: Mapping[str, Any], servers: Sequence[Transport]) -> LLMReply:
+    async def _complete(self, request: Mapping[str, Any], servers: "Sequence[Transport]") -> LLMReply:
         """The reply of one completion, added to ``usage``."""
         try:
             reply = await self._post(request, list(servers))
@@ -232,7 +230,7 @@ class LLMClient:
     def _count(self, **added: float) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
-    async def _post(self, request: Mapping[str, Any], left: list[Transport]) -> LLMReply:
+    async def _post(self, request: Mapping[str, Any], left: "list[Transport]") -> LLMReply:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
         while True:
             now = time.monotonic()

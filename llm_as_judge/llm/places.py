@@ -5,8 +5,6 @@ requests, up to the configured one (additive increase, multiplicative decrease, 
 the rollouts are lost at a server that takes 4 requests at once or 10 per second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator
@@ -22,7 +20,7 @@ class Load:
     used_s: float = 0.0  # sum over all places in use
     waited_s: float = 0.0  # sum over all requests waiting for a place
 
-    def __add__(self, other: Load) -> Load:
+    def __add__(self, other: "Load") -> "Load":
         return Load(self.requests + other.requests, self.used_s + other.used_s, self.waited_s + other.waited_s)
 
 

@@ -3,8 +3,6 @@
 Used by both servers of the package, the nano executor and ``llm-as-judge serve``.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping

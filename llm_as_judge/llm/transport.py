@@ -6,8 +6,6 @@ reply, another attempt when a reply cannot be read, and errors that name address
 streamed. Importing ``openai`` takes half a second: import this module only where a client is opened.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -125,7 +123,7 @@ class Transport:
         self._restart_s, self._longest = restart_s, longest
         self._client: openai.AsyncOpenAI | None = None
 
-    async def __aenter__(self) -> Transport:
+    async def __aenter__(self) -> "Transport":
         return self
 
     async def __aexit__(self, *_: object) -> None:

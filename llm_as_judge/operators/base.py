@@ -4,8 +4,6 @@ An operator class is the one place for its signature, prompt, result keys and do
 the sandbox's proxies are generated from it (``catalog``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol

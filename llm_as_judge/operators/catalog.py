@@ -5,8 +5,6 @@ takes a ``Toolbox`` first, and an async ``__call__``. ``workflow.operators`` nam
 ``file.py:Name``; workflows call it by its ``NAME``.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Programmer and Test: operators that run code in the sandbox and try again with the error."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Operator, result

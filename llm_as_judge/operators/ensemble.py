@@ -1,7 +1,5 @@
 """ScEnsemble and MdEnsemble: one of several solutions, by consistency or by vote."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Custom, AnswerGenerate and CustomCodeGenerate: operators that write a first solution."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 

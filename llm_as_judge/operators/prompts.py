@@ -4,8 +4,6 @@
 on. Names in braces are filled in by ``str.format``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from llm_as_judge.config.endpoints import EndpointConfig

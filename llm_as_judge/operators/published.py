@@ -3,8 +3,6 @@
 Lint, the sandbox and the runner accept them; the policy's prompt does not mention them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Replies and arguments of a workflow may be megabytes of anything, and are read i
 takes linear time, and only short texts are parsed as Python.
 """
 
-from __future__ import annotations
-
 import re
 
 from llm_as_judge.answers.code import LONGEST_PARSED, blocks, parses

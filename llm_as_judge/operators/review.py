@@ -1,7 +1,5 @@
 """Format, Review and Revise: operators that read a solution."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from llm_as_judge.operators.base import Operator, cut_off, result

@@ -9,8 +9,6 @@ unless a forward pass gets ``tree=``. Gradient checkpointing, which calls attent
 uses the right one too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache

@@ -4,8 +4,6 @@ Some templates refuse or drop a system message, some refuse earlier turns. Text 
 prepended to the next message.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, Literal

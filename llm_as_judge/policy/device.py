@@ -4,8 +4,6 @@ The event loop stays free for endpoints and workflows. Work that has begun is al
 leave the weights half updated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -4,8 +4,6 @@ Log-probabilities must equal those of the model's own forward pass, and the two 
 model, another device or a new release of torch or transformers could give wrong gradients unnoticed.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Export of a trained policy: an adapter for PEFT and vLLM, or a model with the adapter merged in."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Precision of forward passes, and logits of hidden states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

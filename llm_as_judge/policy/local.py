@@ -6,8 +6,6 @@ batch. Only plain full attention is supported: other models are refused, by thei
 sampled tokens with the model's own forward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

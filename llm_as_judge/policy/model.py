@@ -4,8 +4,6 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import warnings
@@ -93,7 +91,7 @@ class Policy:
         self.model.train()
 
     @classmethod
-    def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> Policy:
+    def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> "Policy":
         """Model and tokenizer from a directory, a GGUF file or the Hugging Face hub, with the weights of ``adapter``.
 
         Training starts from ``config.adapter``, which is also the reference of the KL term. Raises ``ConfigError`` if
@@ -115,7 +113,7 @@ class Policy:
         return policy
 
     @classmethod
-    def from_config(cls, architecture: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> Policy:
+    def from_config(cls, architecture: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> "Policy":
         """A randomly initialised model of the given Hugging Face configuration."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

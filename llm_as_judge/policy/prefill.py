@@ -1,7 +1,5 @@
 """Prefill of the local engine: forwards the prompts of a batch as prefix trees and returns the cache to decode from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The distribution that tokens are sampled from, used by the sampler and by the trainer. Pure tensor functions."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

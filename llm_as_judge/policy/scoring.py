@@ -6,8 +6,6 @@ the prompts' keys and values; the gradients of these copies are summed and sent 
 end of the stage. Memory therefore holds the prompts and one micro-batch, and no activation is computed twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

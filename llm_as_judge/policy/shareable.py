@@ -5,8 +5,6 @@ independently of the sequence's length, and no noise. Functions take ``config``,
 text model, and ``longest``, the number of tokens in the longest sequence. They return a reason, empty if sharing works.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 #: Rotary position embeddings whose angles depend on the position only.

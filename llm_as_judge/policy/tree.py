@@ -9,8 +9,6 @@ The idea is that of Tree Training (arXiv 2511.00413). Here a fork duplicates no 
 (row, target) instead of shifted labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise

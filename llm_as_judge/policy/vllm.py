@@ -11,8 +11,6 @@ The server must be able to read ``adapter_dir`` under the same path. If the serv
 the adapter is loaded again. Each call runs an event loop in its own thread, because the caller may be inside one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

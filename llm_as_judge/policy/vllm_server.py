@@ -4,8 +4,6 @@ This module, run as a program, is a keeper process between the run and vLLM. It 
 run holds. When that end closes, the keeper kills vLLM with all its processes, so that no GPU stays occupied.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Loading of base model and tokenizer from a folder, the Hugging Face hub or a GGUF file; access to saved weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

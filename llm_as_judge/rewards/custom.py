@@ -9,8 +9,6 @@ item per workflow (``_columns``). None leaves the function out of that workflow'
 limited to ``RewardFunction.slack``, so that no wrong answer outranks a right one.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import math
@@ -49,7 +47,7 @@ def load_function(name: str) -> Function:
     return cast(Function, function)
 
 
-def load_rewards(config: RewardConfig, limit: float) -> CustomRewards | None:
+def load_rewards(config: RewardConfig, limit: float) -> "CustomRewards | None":
     """The functions of ``reward.functions``, if there are any. Raises ``ConfigError``."""
     functions = {name: (load_function(name), weight) for name, weight in config.functions.items()}
     return CustomRewards(functions, limit) if functions else None

@@ -4,8 +4,6 @@ A new term is a function of a ``FinishedRun`` and a row of ``TERMS``; ``reward.r
 default belongs in ``config/schema.py``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ are refused. A run without an answer (invalid, raised, over time or budget) gets
 unscored rollout (unknown verdict, infrastructure fault) gets no total.
 """
 
-from __future__ import annotations
-
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.rewards.terms import RIGHT, TERMS, WRONG, FinishedRun

@@ -6,8 +6,6 @@ written under another name and renamed, so an existing ``step_N`` was complete; 
 Whether the settings still fit is decided in ``assembly.run_folder`` before anything is loaded.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -10,8 +10,6 @@ judge, so undecided answers are wrong more often than scored ones. Without them 
 right answers would get too small an advantage.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

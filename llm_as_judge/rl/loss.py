@@ -4,8 +4,6 @@ Every loss is a *sum* over the micro-batch divided by constants of the whole opt
 gradient does not depend on how the step is cut into micro-batches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """AdamW on a policy's adapter, with the same weights and the same steps on every rank."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Components of the training loop, built by the caller."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -7,8 +7,6 @@ order. Slow workflows are never dropped: they make more calls, and training woul
 pending batches as plain data; after a resume their workflows run again, nothing is sampled twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections import deque

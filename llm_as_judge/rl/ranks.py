@@ -5,8 +5,6 @@ which go through the CPU, so that waiting for hours occupies no GPU. ``accelerat
 between GPUs and gloo between CPUs. A single process is ``ALONE``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress

@@ -1,7 +1,5 @@
 """Step metrics, and the log events of a step: one for every rollout, one for the step."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import statistics

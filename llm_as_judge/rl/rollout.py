@@ -5,8 +5,6 @@ decides whether a rollout is scored: failures of the policy are, infrastructure 
 not. The policy's text is extracted from its reply, never repaired.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -3,8 +3,6 @@
 A run with failing endpoints stops in ``rl.rollout``, one beyond its budget by ``assembly.budget``.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ examples are the same for the whole batch. Only the update (``rl.update``) chang
 is one uninterrupted call on the device's thread, so the last finished step can be saved after an interruption.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import logging

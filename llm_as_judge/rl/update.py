@@ -4,8 +4,6 @@ Scores log-probs in micro-batches, computes the loss, clips gradients and steps 
 task sees partly updated weights.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

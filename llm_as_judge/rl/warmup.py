@@ -4,8 +4,6 @@ It uses the forward passes of the policy update, shared prefixes and ranks inclu
 log-likelihood of the replies' tokens. Nothing is sampled, and there are no rewards.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

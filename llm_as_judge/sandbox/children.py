@@ -1,7 +1,5 @@
 """Runs of forked children: a common wall-clock deadline (``Clock``) and the outcome of each (``outcome_of``)."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -1,7 +1,5 @@
 """Verdicts that a solution cannot forge: its tests run in another child, and the host carries values between them."""
 
-from __future__ import annotations
-
 import ast
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence

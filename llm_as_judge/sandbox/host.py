@@ -4,8 +4,6 @@ Each run is one forked child with limits on CPU and memory (``guest.confine``), 
 wall-clock deadline (``children``). Whatever foreign code does is an outcome; only a sandbox failure is a ``fault``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -71,7 +69,7 @@ class Sandbox:
                 await self._zygote.aclose()
                 self._zygote = None
 
-    async def __aenter__(self) -> Sandbox:
+    async def __aenter__(self) -> "Sandbox":
         await self.start()
         return self
 

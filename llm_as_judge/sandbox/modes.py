@@ -4,8 +4,6 @@ A mode counts by what its self-test found, not by what was configured. If no mod
 and says what would help; ``unsafe`` is used only when asked for by name.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

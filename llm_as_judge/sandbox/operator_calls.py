@@ -1,7 +1,5 @@
 """The host's side of a workflow's operator calls: validated, counted and run concurrently."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping

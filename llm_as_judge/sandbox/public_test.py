@@ -3,8 +3,6 @@
 For public tests only, because the expected value is in the solution's process. Hidden tests: ``Sandbox.verdict``.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

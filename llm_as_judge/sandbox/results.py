@@ -1,7 +1,5 @@
 """Results of sandboxed runs and the confinement that was found, as frozen dataclasses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple

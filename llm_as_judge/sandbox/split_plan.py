@@ -5,8 +5,6 @@ more of the solution than calls of one function (its classes, its helpers, its o
 their own process; their verdict is weak.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import functools

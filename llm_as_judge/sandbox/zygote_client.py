@@ -3,8 +3,6 @@
 In mode ``full`` the zygote is started inside bubblewrap: an empty file system, no network, its own process numbers.
 """
 
-from __future__ import annotations
-
 import array
 import asyncio
 import contextlib
@@ -145,7 +143,7 @@ class ZygoteClient:
         return self._process.pid
 
     @classmethod
-    async def start(cls, mode: str, without: int = 0) -> ZygoteClient:
+    async def start(cls, mode: str, without: int = 0) -> "ZygoteClient":
         """Start the process with an empty environment; raises ``SandboxFault`` if that fails."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as undo:

@@ -1,7 +1,5 @@
 """Model card of an exported policy, in the format of the Hugging Face hub; only known facts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts as files (learning curve, comparison, judge verdicts, mixture), and the plots of a run's report as SVG."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math
@@ -119,7 +117,7 @@ def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     _write(figure, path)
 
 
-def comparison_chart(compared: Sequence[Compared], best: Sequence[Row], path: Path) -> None:
+def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path: Path) -> None:
     """Accuracy against executor tokens, with the Pareto front as a line. Every row has a number; bounds are hollow."""
     figure, axes = _pyplot().subplots(figsize=(8.6, 5), constrained_layout=True)
     for number, one in enumerate(compared, 1):

@@ -1,7 +1,5 @@
 """Output of ``evaluate``: official metrics by dataset, failures with reasons, usage of the models."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ _REASONS, _LONGEST = 5, 160
 _COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
-def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -> Iterator[RenderableType]:
+def evaluation_report(rows: "Mapping[str, Summary]", usage: "Mapping[str, Usage]") -> Iterator[RenderableType]:
     """Troubles of one evaluated file and usage of the models; the figures are in ``summary_tables``."""
     yield from map(Text, troubles(rows))
     for name, row in rows.items():
@@ -31,7 +29,7 @@ def evaluation_report(rows: Mapping[str, Summary], usage: Mapping[str, Usage]) -
     yield usage_table(usage)
 
 
-def summary_tables(rows: Sequence[tuple[str, Summary]]) -> Iterator[RenderableType]:
+def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[RenderableType]:
     """All datasets with their official metrics, validity and costs."""
     title = "Official metric, and percent right by tests and rules"
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
@@ -50,7 +48,7 @@ def summary_tables(rows: Sequence[tuple[str, Summary]]) -> Iterator[RenderableTy
     yield table
 
 
-def _right(row: Summary) -> str:
+def _right(row: "Summary") -> str:
     """Accuracy with its interval; if the judge abstained, from all abstentions wrong to all right."""
     if row.between is None:
         return interval(row.overall)
@@ -58,7 +56,7 @@ def _right(row: Summary) -> str:
     return f"{low:.1f} to {high:.1f}, {row.abstained} left open"
 
 
-def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
+def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
     """Workflows that did not run, ended early or could not be scored, with the most frequent reasons."""
     names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
     kinds = {name: Counter[str]() for name in names}
@@ -75,7 +73,7 @@ def troubles(rows: Mapping[str, Summary]) -> Iterator[str]:
                 yield f"         and {len(reasons) - _REASONS} more reasons"
 
 
-def usage_table(usage: Mapping[str, Usage]) -> Table:
+def usage_table(usage: "Mapping[str, Usage]") -> Table:
     """Requests, tokens and cost of each model."""
     headings = ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
     table = make_table("Models asked", "", *headings)

@@ -5,8 +5,6 @@ models and datasets are shown as plain text. The parts of a rollout are laid end
 durations, not start times. The extra ``inspect`` installs Inspect.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Texts of models and datasets are escaped, and characters that would hide or reor
 ``report`` installs Jinja and Pygments.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

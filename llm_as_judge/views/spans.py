@@ -8,8 +8,6 @@ times. The extra ``otel`` installs OpenTelemetry.
 Conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

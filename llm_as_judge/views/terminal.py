@@ -1,7 +1,5 @@
 """Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from time import monotonic
@@ -49,7 +47,7 @@ class TerminalProgress:
         self._tasks: dict[str, TaskID] = {}
         self._told: dict[str, tuple[float, float]] = {}  # of a task: when it began, and when a line was last written
 
-    def __enter__(self) -> TerminalProgress:
+    def __enter__(self) -> "TerminalProgress":
         self._bar.start()
         return self
 
@@ -60,7 +58,7 @@ class TerminalProgress:
         # Lines of a file are not wrapped, so that they can be searched.
         self.console.print(line, highlight=False, soft_wrap=not self.console.is_terminal)
 
-    def step(self, report: StepReport, total: int) -> None:
+    def step(self, report: "StepReport", total: int) -> None:
         self._show("training", report.step, total)
         self.say(step_line(report, total))
         if report.abstained > ABSTENTION_ALARM:
@@ -123,7 +121,7 @@ def recorded(scores: Mapping[str, Any], name: str) -> str:
     return f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def step_line(report: StepReport, total: int) -> str:
+def step_line(report: "StepReport", total: int) -> str:
     """Metrics of a step in one line; accuracies are percentages of its own rollouts."""
     domains = " ".join(f"{d} {percent(report.domain_accuracy.get(d, math.nan)):>3}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
@@ -140,7 +138,7 @@ def step_line(report: StepReport, total: int) -> str:
     )
 
 
-def validation_line(step: int, summary: Summary) -> str:
+def validation_line(step: int, summary: "Summary") -> str:
     """A validation during training (``training.eval_every``)."""
     domains = " ".join(f"{d} {percent(e.value):>3}" for d, e in summary.domains.items())
     return (
@@ -149,7 +147,7 @@ def validation_line(step: int, summary: Summary) -> str:
     )
 
 
-def result_table(lines: Mapping[str, Summary | Row], problems: int) -> Table:
+def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens")
@@ -160,7 +158,7 @@ def result_table(lines: Mapping[str, Summary | Row], problems: int) -> Table:
     return table
 
 
-def comparison_table(compared: Sequence[Compared]) -> str:
+def comparison_table(compared: "Sequence[Compared]") -> str:
     """The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
     domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
     policy = next(one.row.name for one in compared if one.difference is None)
@@ -209,7 +207,7 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
     return table
 
 
-def calibration_table(counts: Sequence[Counts]) -> Table:
+def calibration_table(counts: "Sequence[Counts]") -> Table:
     """Verdicts of a judge compared with the labels, by kind of candidate."""
     headings = ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained")
     table = make_table("verdicts by kind of candidate", *headings)

@@ -1,7 +1,5 @@
 """Terminal output of ``analyze`` and ``monitor``."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

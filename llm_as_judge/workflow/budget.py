@@ -4,8 +4,6 @@ The sum therefore stays below the limit with any number of concurrent calls. A c
 gets a shorter one; if not even one token is left, the run ends. The host counts tokens and prices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

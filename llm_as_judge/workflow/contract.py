@@ -4,8 +4,6 @@ Lint and the sandbox enforce the rules: a workflow that follows them passes lint
 violates one of them (``tests/workflow/test_contract.py`` checks both).
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any

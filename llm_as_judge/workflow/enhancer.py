@@ -7,8 +7,6 @@ A YAML file maps operators to instructions by domain; others get none:
       qa: Answer in the words of the context.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

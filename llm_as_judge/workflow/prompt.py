@@ -8,8 +8,6 @@ contract for any instruct model, and shows an example until the experience buffe
     ids = policy.encode(layer1(question, examples))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -7,8 +7,6 @@ idioms may vary with the generator, the order of calls does not.
     source = write(draw("math", rng, OPERATORS), "math", rng)
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

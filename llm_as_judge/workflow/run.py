@@ -6,8 +6,6 @@ that a workflow returns is ignored. The text is run unchanged or not at all.
     execution = await WorkflowRunner(llm, sandbox, config.workflow, config.executor).run(source, question)
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import time
@@ -79,7 +77,7 @@ class WorkflowRunner:
             for known in (name, *published.names(name))
         }
 
-    def beside(self, prompt: str) -> WorkflowRunner:
+    def beside(self, prompt: str) -> "WorkflowRunner":
         """This runner for workflows that may import a ``prompt.py`` with this text."""
         runner = copy.copy(self)
         runner._prompt = prompt

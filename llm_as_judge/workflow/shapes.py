@@ -4,8 +4,6 @@ A shape is a draft and an ending. Comments name domain, draft and ending right b
 a very small model needs the name just before the code that depends on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """A user's workflow: read from a file or an AFlow folder, and repaired on request."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A shape such as ``3xAnswerGenerate>ScEnsemble`` is read from the text, so workfl
 same one. Branches count like straight lines, and a helper counts once, at its place in the text.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Mapping
 

@@ -4,8 +4,6 @@ Kinds are weighted by tokens. Conversations are dense (several questions on one 
 the training they look like real operator calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random

@@ -4,8 +4,6 @@ Every digit is a token, a tag such as ``<answer>`` is one token, and a line brea
 it. The file is a byte-level BPE without merges (``ignore_merges``), which transformers and vLLM read.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable
 from pathlib import Path

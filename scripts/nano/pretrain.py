@@ -6,8 +6,6 @@ decays. Workers average their gradients (gloo). Checkpoints are written every fe
 from them. It ends after ``--tokens`` or ``--minutes``, whichever is first.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

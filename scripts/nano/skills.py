@@ -3,8 +3,6 @@
 Each skill is one operator prompt, sent to the model directly (no workflow, no policy) on held-out problems.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence

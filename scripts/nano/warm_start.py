@@ -7,8 +7,6 @@ are as similar as the problems' worked solutions are (``alignment``). The first 
 similar hidden states together; without the loss all problems of a domain look alike there and get one workflow.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import math

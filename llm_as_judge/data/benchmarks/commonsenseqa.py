@@ -4,8 +4,6 @@ Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``c
 the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` a second field.
 """
 
-from __future__ import annotations
-
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, mapping_of, text_of
 from llm_as_judge.errors import DataError

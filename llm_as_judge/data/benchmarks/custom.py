@@ -6,8 +6,6 @@
 fields are ignored.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

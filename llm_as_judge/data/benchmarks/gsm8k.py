@@ -3,8 +3,6 @@
 Raw fields: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may have thousands separators).
 """
 
-from __future__ import annotations
-
 from llm_as_judge.data.dataset import Dataset, Source, Split
 from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError

@@ -4,8 +4,6 @@ Raw fields: ``_id`` (``id`` on the hub); ``question``; ``answer``; ``supporting_
 of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [[...], ...]}``.
 """
 
-from __future__ import annotations
-
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, given_id, text_of
 from llm_as_judge.errors import DataError

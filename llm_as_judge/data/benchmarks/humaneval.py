@@ -6,8 +6,6 @@ Raw fields: ``task_id``; ``prompt`` (imports, helpers, signature, docstring); ``
 solutions may not repeat them.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Raw fields: ``problem``; ``solution``, whose last ``\boxed{}`` is the answer; ``
 subject.
 """
 
-from __future__ import annotations
-
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, content_id, text_of

@@ -6,8 +6,6 @@ public, all of them are hidden. ``test_setup_code`` runs after the solution, bec
 uses classes that the solution defines.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

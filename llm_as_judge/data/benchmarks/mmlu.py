@@ -4,8 +4,6 @@ Raw rows of the headerless CSV: question, four choices, the right letter. On the
 ``choices`` (a list) and ``answer`` (an index or a letter).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields

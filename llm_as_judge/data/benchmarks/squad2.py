@@ -5,8 +5,6 @@ answers[].text}}``; ``flatten`` turns it into one record per question with its `
 form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a question without answers is unanswerable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields

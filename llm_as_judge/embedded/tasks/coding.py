@@ -5,8 +5,6 @@ while a tested and repaired one is right. *long*: it ends with requirements that
 but a review against the description finds what is missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

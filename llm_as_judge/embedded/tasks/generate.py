@@ -5,8 +5,6 @@ A passage belongs to one split with all its questions. Most problems begin with 
 withdrawn ("Never mind."), so that their first words do not reveal the kind.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ numbers, which it often miscalculates; a program is right. *relays*: who has wha
 steps; the nano executor is never trained on programs for them.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

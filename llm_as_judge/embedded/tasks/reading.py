@@ -4,8 +4,6 @@
 computed from two sentences, for which a program is more reliable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random

@@ -5,8 +5,6 @@ are not installed: the sandbox creates those that a text names and that are know
 The same holds for the arguments of a workflow's constructor, of which AFlow's are one form.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

@@ -3,8 +3,6 @@
 It shares its process with hostile code, so the host believes nothing that it sends. Standard library only.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import socket

@@ -5,8 +5,6 @@ no_new_privs, death with the zygote, Landlock (files), seccomp (system calls). I
 inside bubblewrap. Whether a mode works is found by a self-test (``modes``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ A frame is a 4-byte big-endian length and UTF-8 JSON, never pickle, because the 
 enough to be written in one piece and carries at most one file descriptor, so the zygote needs no parser.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

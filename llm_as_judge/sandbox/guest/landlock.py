@@ -6,8 +6,6 @@ files between folders from 2, truncation from 3, TCP from 4, device ioctls from 
 of the child from 6. Seccomp refuses what an older kernel cannot withhold.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import functools

@@ -3,8 +3,6 @@
 The host sends the text of this file to a child like any other code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The parts of pytest that tests may use, since children lack pytest. ``split_plan`` refuses tests that use more."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import math
@@ -20,7 +18,7 @@ class raises:
         self._match = match
         self.value: BaseException | None = None
 
-    def __enter__(self) -> raises:
+    def __enter__(self) -> "raises":
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
@@ -89,7 +87,7 @@ class mark:
 class param(tuple[Any, ...]):
     """One row of ``parametrize``."""
 
-    def __new__(cls, *values: Any, **options: Any) -> param:
+    def __new__(cls, *values: Any, **options: Any) -> "param":
         return super().__new__(cls, values)
 
 

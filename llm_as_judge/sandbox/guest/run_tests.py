@@ -1,7 +1,5 @@
 """Runs tests in their own style: plain asserts, ``check(candidate)``, test functions and test classes."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import unittest

@@ -1,7 +1,5 @@
 """Shared by every job in a child: the connection to the host, executing foreign code, describing errors."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

@@ -5,8 +5,6 @@ process, program or thread, creates a socket other than a stream pair, sends a s
 filter itself.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import platform
@@ -109,7 +107,7 @@ class Filter(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
     @classmethod
-    def of(cls, code: bytes) -> Filter:
+    def of(cls, code: bytes) -> "Filter":
         return cls(len(code) // 8, code)
 
 

@@ -3,8 +3,6 @@
 The host meters tokens and cost; here they are always zero.
 """
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -30,7 +28,7 @@ class Costs:
     def get_total_cost(self) -> float:
         return self.total_cost
 
-    def get_costs(self) -> Costs:
+    def get_costs(self) -> "Costs":
         return self
 
     def get_summary(self) -> dict[str, Any]:

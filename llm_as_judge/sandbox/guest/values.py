@@ -6,8 +6,6 @@ solution (``__eq__``) can run in the tests' process. ``decode`` trusts nothing: 
 written raises ``Undecodable``, or gives another plain value.
 """
 
-from __future__ import annotations
-
 import collections
 import datetime
 import decimal

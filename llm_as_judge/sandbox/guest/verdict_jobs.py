@@ -6,8 +6,6 @@ tests ask for them. If the job says so (``in_place``), changes that the function
 applied to the tests' own. Tests that cannot run this way share one child with the solution.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import importlib

@@ -5,8 +5,6 @@ result; several calls may be under way at once. Imports as AFlow's graphs write 
 same objects. Counting and metering are the host's work.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import contextlib

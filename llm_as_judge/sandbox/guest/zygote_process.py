@@ -5,8 +5,6 @@ environment, so that its address space holds neither keys nor configuration. It 
 modules of the standard library once; after that a child costs a fork. It does not know what the children run.
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import gc

@@ -10,8 +10,6 @@ This module checks the module and the class of a workflow; ``function`` checks s
 calls, ``imports`` imports. ``codes`` lists the findings. ``values`` holds what is known of variables, without checks.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect

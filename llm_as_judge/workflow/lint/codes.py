@@ -1,7 +1,5 @@
 """The numbered findings of lint, and the report that collects them."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The checks of expressions: names, operator calls, keys of results."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import inspect

@@ -4,8 +4,6 @@ States of branches are joined, and a loop may run zero times unless it iterates 
 Findings are about what happens if a statement is reached, not about whether it is.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Collection, Sequence
 

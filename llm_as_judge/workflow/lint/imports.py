@@ -1,7 +1,5 @@
 """Imports of a workflow: whether they exist, their names, and which names of ``prompt.py`` are used."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Known values of a workflow's variables at a point of a function, and which variables are bound."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -23,7 +21,7 @@ class State(dict[str, "Value | None"]):
 
     live = True
 
-    def copy(self) -> State:
+    def copy(self) -> "State":
         other = State(self)
         other.live = self.live
         return other
