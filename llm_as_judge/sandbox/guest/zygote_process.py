@@ -27,7 +27,7 @@ for _name, _module in sys.modules.items():
 
 #: Imported before the fork: cheap for every child, and available even where a child cannot open files.
 PRELOAD = (
-    "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
+    "__future__", "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
     "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal",
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "html", "inspect", "io",
     "itertools", "json", "keyword", "locale", "logging", "math", "numbers", "operator", "pprint",
