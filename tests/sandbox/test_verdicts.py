@@ -1,18 +1,10 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
-import asyncio
-
 import pytest
 from forgeries import ENDS_EARLY, KNOWN, OWN
-from helpers.benchmarks import benchmark
-from shared_box import SharedBox, in_sandbox
+from shared_box import SharedBox
 
-from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.problems import read_problems
-from llm_as_judge.data.reading import read
 from llm_as_judge.errors import DataError
-from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
-from llm_as_judge.types import Problem
 
 CHECK = """
 def check(candidate):
@@ -33,7 +25,6 @@ def expect_split_passes(box: SharedBox, pairs: list[tuple[str, str]]) -> None:
 
 
 def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None:
-    assert len(FORGERIES) >= 30
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
     verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
     assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
@@ -201,27 +192,3 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
             box.verdict("def f(x): return x", tests)
     with pytest.raises(DataError, match="no tests for 'f'"):
         box.verdict("def f(x): return x", "  ")
-
-
-@pytest.mark.slow
-def test_published_solutions_pass_and_only_few_verdicts_are_weak() -> None:
-    for file, count, weak in (
-        ("humaneval/HumanEval.jsonl.gz", 164, set()),
-        ("mbpp/mbpp.jsonl", 974, {"mbpp/367", "mbpp/601", "mbpp/927"}),  # objects of the solution's own classes
-        ("mbpp/sanitized-mbpp.json", 427, set()),
-    ):
-        path, golds = benchmark(file), DATASETS[file.partition("/")[0]].golds
-        solutions = [golds(record)[0] for _, record in read(path) if not isinstance(record, DataError)]
-        pairs = list(zip(read_problems(path), solutions, strict=True))
-
-        async def judge(sandbox: Sandbox, pairs: list[tuple[Problem, str]] = pairs) -> list[CodeVerdict]:
-            runs = (
-                sandbox.verdict(s, p.reference.tests, p.question.entry_point or "", prelude=p.reference.prelude)
-                for p, s in pairs
-            )
-            return await asyncio.gather(*runs)
-
-        verdicts = in_sandbox(judge, cpu_seconds=30, wall_seconds=90)
-        assert len(verdicts) == count
-        assert not [p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if not v.passed]
-        assert {p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if v.weak} == weak
