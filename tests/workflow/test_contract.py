@@ -6,6 +6,7 @@ whatever lint reports.
 import re
 from dataclasses import dataclass, replace
 
+from helpers.workflows import workflow
 from running import CODE, QUESTION, Run
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -18,26 +19,14 @@ from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import Example
 
+ANSWER = "self.answer = operator.AnswerGenerate(self.llm)\n"
+
 
 def text(
-    body: str = "r = await self.answer(input=problem)\nreturn r['answer'], 0.0",
-    *,
-    init: str = "pass",
-    parameters: str = ", name, llm_config, dataset",
-    call: str = "async def __call__(self, problem)",
-    before: str = "",
-    more: str = "",
+    body: str = "r = await self.answer(input=problem)\nreturn r['answer'], 0.0", init: str = "", **more: str
 ) -> str:
-    """A workflow; ``body`` is of ``__call__``, ``more`` is further code of the class."""
-
-    def block(lines: str, indent: int = 8) -> str:
-        return "\n".join(" " * indent + line for line in lines.splitlines())
-
-    first = "self.llm = create_llm_instance()\nself.answer = operator.AnswerGenerate(self.llm)"
-    return (
-        f"{before}\nclass Workflow:\n    def __init__(self{parameters}):\n{block(first)}\n{block(init)}\n"
-        f"{block(more, 4)}\n    {call}:\n{block(body)}\n"
-    )
+    """A workflow whose ``__init__`` builds ``self.answer``, then ``init``."""
+    return workflow(body, init=ANSWER + init, **more)
 
 
 @dataclass(frozen=True)
@@ -75,7 +64,7 @@ CLAIMS = (
     ),
     Claim(
         "Build operators of the list only",
-        (text("r = await self.c(input=problem, instruction='')\nreturn r['response']", init="self.c = operator.Custom(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),),
+        (workflow(),),
         (
             ("W201", text(init="self.s = operator.Solver(self.llm)")),
             ("W205", text(init="self.c = operator.Custom(self.llm)")),
@@ -96,7 +85,7 @@ CLAIMS = (
         "Give a call every argument",
         (
             text("r = await self.answer(problem)\nreturn r['answer']"),
-            text("p = await self.p(problem=problem)\nq = await self.p(problem, analysis='multiply')\nreturn p['output'] or q['output']", init="self.p = operator.Programmer(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),
+            workflow("p = await self.p(problem=problem)\nq = await self.p(problem, analysis='multiply')\nreturn p['output'] or q['output']", init="self.p = operator.Programmer(self.llm)"),
         ),
         (
             ("W203", text("r = await self.answer()\nreturn r['answer']")),

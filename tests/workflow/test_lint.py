@@ -1,34 +1,20 @@
 """Lint finds what cannot run, by number, and has no error for what can run."""
 
+from helpers.workflows import workflow
+
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 
 USED = "Custom AnswerGenerate ScEnsemble Programmer Review Revise Test CustomCodeGenerate"
 NAMES = "custom answer ensemble programmer review revise test code"
-INIT = "".join(
-    f"        self.{name} = operator.{operator}(self.llm)\n"
-    for name, operator in zip(NAMES.split(), USED.split(), strict=True)
+INIT = "\n".join(
+    f"self.{name} = operator.{operator}(self.llm)" for name, operator in zip(NAMES.split(), USED.split(), strict=True)
 )
-
-
-def workflow(body: str) -> str:
-    lines = "\n".join(f"        {line}" for line in body.strip("\n").splitlines())
-    head = "class Workflow:\n    def __init__(self, name, llm_config, dataset):\n"
-    built = f"        self.llm = create_llm_instance(llm_config)\n{INIT}"
-    return f"{head}{built}\n    async def __call__(self, problem):\n{lines}\n"
-
-
-SEED = """class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.answer_generate = operator.AnswerGenerate(self.llm)
-
-    async def __call__(self, problem: str):
-        result = await self.answer_generate(input=problem)
-        return result['answer'], 0.0
-"""
-
-
+SEED = workflow(
+    "result = await self.answer_generate(input=problem)\nreturn result['answer'], 0.0",
+    init="self.answer_generate = operator.AnswerGenerate(self.llm)",
+    call="async def __call__(self, problem: str)",
+)
 ASK = "r = await self.answer(input=problem)\n"
 CHOOSE = "s = await self.ensemble({}, problem)\nreturn s['response']"
 GOOD = {
@@ -61,7 +47,7 @@ WARNED = {"while counter": "W301", "complementary returns": "W304", "flag": "W30
 def test_correct_workflows_raise_no_alarm_and_each_mistake_has_its_number() -> None:
     wrong = []
     for name, body in GOOD.items():
-        source = workflow(body)
+        source = workflow(body, init=INIT)
         findings = [f for f in lint(source) if f.code != "W205"]
         expected = {WARNED[name]} if name in WARNED else set()
         if {f.code for f in findings} != expected or any(f.fatal for f in findings):
@@ -69,7 +55,7 @@ def test_correct_workflows_raise_no_alarm_and_each_mistake_has_its_number() -> N
     assert not wrong
     wrong = []
     for name, (code, body) in BAD.items():
-        findings = [f for f in lint(workflow(body)) if f.code != "W205"]
+        findings = [f for f in lint(workflow(body, init=INIT)) if f.code != "W205"]
         if {f.code for f in findings} != {code} or any(f.fatal != CODES[code][1] for f in findings):
             wrong.append((name, code, findings))
     assert not wrong
@@ -132,7 +118,7 @@ def test_code_problems_take_the_entry_point_and_messages_say_what_to_write() -> 
     assert [f.code for f in lint(SEED, entry_point="f")] == ["W107"]
     for more in ("entry_point", "entry_point='f'", "*, entry_point"):
         assert lint(SEED.replace("problem: str)", f"problem: str, {more})"), entry_point="f") == []
-    (finding,) = [f for f in lint(workflow("return await self.answer(input=problem)")) if f.fatal]
+    (finding,) = [f for f in lint(workflow("return await self.answer(input=problem)", init=INIT)) if f.fatal]
     assert "['answer']" in finding.message
-    (finding,) = [f for f in lint(workflow(BAD["missing argument"][1])) if f.fatal]
+    (finding,) = [f for f in lint(workflow(BAD["missing argument"][1], init=INIT)) if f.fatal]
     assert "Custom(input, instruction): missing a required argument: 'instruction'" in finding.message

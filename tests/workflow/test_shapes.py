@@ -3,12 +3,15 @@
 from itertools import pairwise
 from random import Random
 
+from helpers.workflows import workflow
+
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.contract import CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.recipes import draw, recipes, write
-from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.shapes import SHAPES
+from llm_as_judge.workflow.shapes import workflow as written
 from llm_as_judge.workflow.structure import normalise_code, shape
 
 DRAFTS = {"direct": "Custom", "answer": "AnswerGenerate", "program": "Programmer", "code": "CustomCodeGenerate"}
@@ -25,7 +28,7 @@ def test_every_shape_is_clean_reads_as_what_it_is_and_follows_line_by_line() -> 
     wrong, texts = [], set()
     for domain in DOMAINS:
         for name, template in SHAPES.items():
-            source = workflow(template, domain)
+            source = written(template, domain)
             operators = load_operators(dict.fromkeys(template.operators.values()))
             findings = lint(source, entry_point="solve" if domain == "code" else None, operators=operators)
             signature = "(self, problem: str, entry_point: str)" if domain == "code" else "(self, problem: str):"
@@ -38,22 +41,17 @@ def test_every_shape_is_clean_reads_as_what_it_is_and_follows_line_by_line() -> 
     for domain in DOMAINS:
         followers: dict[str, set[str]] = {}
         for template in SHAPES.values():
-            setup = workflow(template, domain).partition("(llm_config)\n")[2].partition("\n\n")[0]
+            setup = written(template, domain).partition("(llm_config)\n")[2].partition("\n\n")[0]
             for line, following in pairwise([*setup.splitlines(), ""]):
                 followers.setdefault(line, set()).add(following)
         open_lines = [line for line, found in followers.items() if len(found) > 1]
         assert len(open_lines) == 4 and all("# " not in line for line in open_lines)
 
 
-def with_body(body: str) -> str:
-    lines = "\n".join(f"        {line}" for line in body.splitlines())
-    return (
-        "class Workflow:\n    def __init__(self, name, llm_config, dataset):\n"
-        "        self.a = operator.AnswerGenerate(self.llm)\n        self.c = operator.Custom(self.llm)\n"
-        "        self.s = operator.ScEnsemble(self.llm)\n    async def __call__(self, problem):\n" + lines
-    )
-
-
+INIT = "\n".join(
+    f"self.{name} = operator.{of}(self.llm)"
+    for name, of in (("a", "AnswerGenerate"), ("c", "Custom"), ("s", "ScEnsemble"))
+)
 BODIES = {
     "rs = await asyncio.gather(*[self.a(problem) for _ in range(3)])": "3xAnswerGenerate",
     "x, y = await asyncio.gather(self.a(problem), self.a(problem))": "2xAnswerGenerate",
@@ -72,7 +70,7 @@ BODIES = {
 
 
 def test_shapes_of_loops_and_groups_and_normalised_code() -> None:
-    assert {body: shape(with_body(body)) for body in BODIES} == BODIES
+    assert {body: shape(workflow(body, init=INIT)) for body in BODIES} == BODIES
     assert {shape(source) for source in ("", "def f(", "x = 1", "class Workflow: pass")} == {"invalid"}
     assert normalise_code("x: int=1 # one\n\n") == normalise_code("x = 1")
     assert normalise_code("def f(a: int) -> str:\n  'doc'\n  return a") == normalise_code("def f(a): return a")
