@@ -70,7 +70,7 @@ def test_each_version_samples_with_its_own_weights(server: Server, policy: Polic
         perturb(policy, version)
         engine.sync(policy, version)
         (name,) = (p.name for p in tmp_path.iterdir())
-        assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
+        assert name.startswith(f"policy-v{version}-") and set(engine.check()) == {"nano", name}
         groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
         assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
         # The server's log-probs are those of the sampling distribution, and equal the trainer's.
@@ -98,5 +98,5 @@ def test_a_restart_is_survived_and_the_adapter_loaded_again(server: Server, poli
     server.stop()
     threading.Timer(1.0, server.start).start()
     groups = engine.generate(prompts(policy), 2, max_new_tokens=16)  # waits for the server
-    assert server.models() == {"nano", *(p.name for p in tmp_path.iterdir())}
+    assert set(engine.check()) == {"nano", *(p.name for p in tmp_path.iterdir())}
     assert worst(policy, groups, Sampling()) < 2e-3

@@ -196,6 +196,7 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     assert len({e["prompt"] for e in rollouts}) == 4
     step = events.of("step")[0]
     assert step["accuracy"] == sum(e["correct"] for e in rollouts) / 24 == report.accuracy
+    assert step["truncated"] == sum(e["finish_reason"] == "length" for e in rollouts) / 24 > 0
     assert step["kl"] is None  # not measured is null, not NaN
     assert set(step["seconds"]) == {"prompt", "sync", "generate", "execute", "update"}
     assert step["domain_accuracy"].keys() == {"math", "qa"}
