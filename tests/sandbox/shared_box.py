@@ -35,6 +35,14 @@ class SharedBox:
 
         return self.wait(judge())
 
+    def others(
+        self, pairs: Iterable[tuple[str, str]], passed: bool, mode: str = "split", weak: bool = False
+    ) -> list[tuple[tuple[str, str], CodeVerdict]]:
+        """The pairs with another verdict, and that verdict."""
+        pairs = list(pairs)
+        found = zip(pairs, self.verdicts(pairs), strict=True)
+        return [(pair, v) for pair, v in found if (v.passed, v.mode, v.weak) != (passed, mode, weak)]
+
 
 @contextmanager
 def shared_box(**settings: Any) -> Iterator[SharedBox]:
