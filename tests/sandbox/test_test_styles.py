@@ -139,11 +139,8 @@ def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
 
 
 def test_asserts_whose_failure_is_not_seen_are_found_with_the_line(box: SharedBox) -> None:
-    wrong = []
-    for tests, line in UNSEEN.items():
-        found = box.wait(vacuous(box.sandbox, f"assert f(2) == 4\n{tests}", "f"))
-        wrong += [(tests, found)] if (found.line if found else 0) != line else []
-    assert not wrong
+    found = {tests: box.wait(vacuous(box.sandbox, f"assert f(2) == 4\n{tests}", "f")) for tests in UNSEEN}
+    assert {tests: one.line if one else 0 for tests, one in found.items()} == UNSEEN
 
 
 def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: SharedBox) -> None:
