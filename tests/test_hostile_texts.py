@@ -32,7 +32,7 @@ from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMReply, _message
 from llm_as_judge.operators.base import Toolbox
-from llm_as_judge.operators.catalog import OPERATORS, type_word
+from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
@@ -140,7 +140,7 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
             given = ("f" if key == "entry_point" else "short") if reply else text
             half = len(given) // 2
             kinds = {"str": given, "int": 3, "list[str]": [given[:half], given[half:]]}
-            arguments[key] = kinds[type_word(parameter)]
+            arguments[key] = kinds[inspect.formatannotation(parameter.annotation)]
         await OPERATORS[name](tools)(**arguments)
 
     return run
