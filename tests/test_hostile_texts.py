@@ -215,7 +215,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
-    "judge's extract": (KEPT, ask_judge(two_stage=True)),
     "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},

@@ -62,8 +62,6 @@ class JudgeConfig(EndpointConfig):
         "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm: no rules; rules: no LLM."
     )
     structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
-    two_stage: bool = Field(False, description="Extract the candidate's final answer first, then judge that.")
-    votes: int = Field(1, gt=0, le=32, description="Verdicts per answer; the majority decides, a tie abstains.")
     second_model: str = Field("", description="Model name of a second judge; empty = none.")
     second_role: Literal["verdicts", "audit"] = Field(
         "verdicts", description="verdicts: both judges must accept; audit: it only checks a share of the verdicts."

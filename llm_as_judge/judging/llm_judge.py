@@ -5,7 +5,6 @@ reasoning. If a reply was cut off or has no verdict, the judge is asked once mor
 (an identical request cannot help at temperature 0), then it abstains. An abstention is never a wrong answer.
 """
 
-import asyncio
 import json
 import logging
 import re
@@ -24,9 +23,7 @@ logger = logging.getLogger(__name__)
 
 _TAG = "<true_false>"
 _VERDICT = re.compile(r"<true_false>\s*(True|False)\b", re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _RETRY_TEMPERATURE = 0.3
-_VOTE_TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,33 +108,16 @@ class LLMJudge:
         return replace(decision, exchanges=tuple(case.heard))
 
     async def _decide(self, case: _Case) -> Decision:
-        try:
-            if self._config.two_stage:
-                found = await self._extract(case)
-                if found == "":
-                    return Decision(False, "the candidate gives no single final answer")
-                case = replace(case, candidate=found or case.candidate)
-            if self._config.votes == 1:
-                return await self._vote(case, self._config.temperature, 0)
-            heat = max(self._config.temperature, _VOTE_TEMPERATURE)
-            drawn = await asyncio.gather(*(self._vote(case, heat, seed) for seed in range(self._config.votes)))
-        except ProviderError as error:
-            return Decision(None, f"judge unreachable: {error}")
-        yes, no = ([d for d in drawn if d.correct is word] for word in (True, False))
-        winner = drawn[0] if len(yes) == len(no) else max(yes, no, key=len)[0]
-        correct = None if len(yes) == len(no) else winner.correct
-        return Decision(correct, f"{len(yes)} votes for True, {len(no)} for False: {winner.reason}")
-
-    async def _vote(self, case: _Case, temperature: float, seed: int) -> Decision:
         """One verdict, asked for at most twice."""
         problem = ""
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
+        temperature = self._config.temperature
         for attempt in range(2):
             request = {
                 "system": None if self._embedded else system,
                 "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
                 "max_tokens": self._config.max_tokens * (1 + attempt),
-                "seed": seed + attempt * self._config.votes,
+                "seed": attempt,
             }
             try:
                 reply, correct = await self._ask(case, attempt, request)
@@ -164,20 +144,3 @@ class LLMJudge:
                 self._structured = False
         reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
         return reply, parse_verdict(reply.text)
-
-    async def _extract(self, case: _Case) -> str | None:
-        """The candidate's final answer, copied by the model; empty if it has none, None if nothing was copied."""
-        prompt = prompts.EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
-        system = None if self._embedded else prompts.EXTRACT_SYSTEM
-        reply = await case.chat(prompt, system=system, max_tokens=self._config.max_tokens)
-        found = _ANSWER.findall(_without_thinking(reply.text))
-        if reply.finish_reason == "length" or not found:
-            return None
-        answer = " ".join(found[-1].split())
-        if answer.strip(".") in ("", "NONE"):
-            return ""
-        return answer if _squeezed(answer) in _squeezed(fence(case.candidate, len(case.candidate) + 1)) else None
-
-
-def _squeezed(text: str) -> str:
-    return re.sub(r"[\s$*]", "", text).casefold()
